@@ -1,0 +1,61 @@
+"""The exception tree. It owns who must react; it knows nothing of what went wrong.
+
+HdpvflError
+├── PeerError         a peer sent something wrong: drop it, note it, go on
+├── OperatorError     the operator must act: stop, the text names the remedy       exit 2
+│   ├── SettingsError     a setting is wrong                                        exit 2
+│   ├── DataError         the party's own data cannot be used as they are           exit 2
+│   ├── RefusedError      a policy or a privacy budget says no                      exit 3
+│   └── NetworkError      a peer or the network cannot be reached                   exit 4
+└── IntegrityError    stored evidence contradicts itself: stop, keep the evidence   exit 5
+
+No exception text ever carries a data value: row numbers, column names and counts only.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+
+class HdpvflError(Exception):
+    """Root of everything this project raises on purpose."""
+
+    exit_code: ClassVar[int] = 1
+
+
+class PeerError(HdpvflError):
+    """A peer broke the protocol; its message is refused, the state is untouched."""
+
+    exit_code = 4
+
+
+class OperatorError(HdpvflError):
+    """The operator of this process has to act before it can go on."""
+
+    exit_code = 2
+
+
+class SettingsError(OperatorError):
+    """A setting is missing, unknown or out of range."""
+
+
+class DataError(OperatorError):
+    """The party's own data cannot be used; names column and row number, never a value."""
+
+
+class RefusedError(OperatorError):
+    """This party's policy or privacy budget refuses."""
+
+    exit_code = 3
+
+
+class NetworkError(OperatorError):
+    """A peer or the network is out of reach."""
+
+    exit_code = 4
+
+
+class IntegrityError(HdpvflError):
+    """Evidence on disk contradicts itself; nothing is sent after this."""
+
+    exit_code = 5

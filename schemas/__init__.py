@@ -1,0 +1,1 @@
+"""What crosses a boundary: messages, settings, records. Frozen, strict, no behaviour."""

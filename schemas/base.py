@@ -1,0 +1,34 @@
+"""The base of everything that crosses a boundary: frozen, strict, closed, finite.
+
+It owns the pydantic settings every schema shares; it knows no field. `frozen` is shallow, so
+schemas hold tuples, strings, bytes and numbers only; `model_copy(update=...)` and
+`model_construct` skip validation and are banned by a test.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import BaseModel, ConfigDict, Field
+
+# Integers travel as msgpack int64 and are stored in SQLite: both end at 2**63 - 1.
+INT64_MAX = 2**63 - 1
+Count = Annotated[int, Field(ge=0, le=INT64_MAX)]
+Digest = Annotated[bytes, Field(min_length=32, max_length=32)]
+Fraction = Annotated[float, Field(ge=0.0, le=1.0)]
+Positive = Annotated[float, Field(gt=0.0, le=1e18)]
+NonNegative = Annotated[float, Field(ge=0.0, le=1e18)]
+
+
+class Closed(BaseModel):
+    """A frozen, strict model that refuses unknown fields and non-finite numbers."""
+
+    model_config = ConfigDict(
+        frozen=True,
+        strict=True,
+        extra="forbid",
+        allow_inf_nan=False,
+        hide_input_in_errors=True,
+        ser_json_bytes="base64",
+        val_json_bytes="base64",
+    )

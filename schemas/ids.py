@@ -1,0 +1,22 @@
+"""Names of parties, runs and rounds, as distinct bounded types."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import Field
+
+PARTY_PATTERN = r"^[a-z][a-z0-9_-]{0,31}$"
+
+PartyId = Annotated[str, Field(pattern=PARTY_PATTERN)]
+RunId = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$")]
+DatasetId = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$")]
+# A release id names one payload for ever: run/party/kind/round.
+ReleaseId = Annotated[
+    str, Field(pattern=r"^[A-Za-z0-9_.-]{1,64}/[a-z0-9_-]{1,32}/[a-z]{1,16}/[0-9]{1,12}$")
+]
+Round = Annotated[int, Field(ge=0, le=10_000_000)]
+Epoch = Annotated[int, Field(ge=1, le=2**31)]
+
+COORDINATOR: PartyId = "coordinator"
+MAX_PASSIVES = 256
