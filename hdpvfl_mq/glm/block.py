@@ -1,0 +1,146 @@
+"""One party's columns of the common rows, ready for rounds: scores out, gradient in.
+
+It owns row scaling, the intercept column and the two matrix products of a round; it knows no ids,
+labels or files. A block is float64 in memory, or float32 in an array the caller maps from disk,
+which is widened chunk by chunk: the arithmetic is float64 on the numbers as stored.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hdpvfl_mq.errors import DataError
+from hdpvfl_mq.unreleased import FloatVector, Unreleased
+
+Matrix = NDArray[np.float64] | NDArray[np.float32]
+
+# Numbers multiplied at a time: 8 MiB of float64.
+CHUNK_NUMBERS = 2**20
+# Rounding to float32 may lengthen a row by 2**-24 of itself; this keeps it within the unit ball.
+_FLOAT32_SHRINK = 1.0 - 2.0**-23
+
+
+def scale_rows(X: NDArray[np.float64]) -> NDArray[np.float64]:
+    """x / max(1, |x|), row by row.
+
+    *Bound*: every row has norm at most 1, also where the square of an entry overflows.
+    """
+    peak = np.maximum(1.0, np.abs(X).max(axis=1, initial=0.0))[:, None]
+    reduced = X / peak
+    norm = np.sqrt(np.square(reduced).sum(axis=1))[:, None]
+    scaled: NDArray[np.float64] = reduced / np.maximum(1.0 / peak, norm)
+    return scaled
+
+
+class ColumnBlock:
+    """Aligned rows of one party, with an intercept as last column if it is the active one."""
+
+    def __init__(self, X: Matrix, *, intercept: bool = False) -> None:
+        if X.ndim != 2 or X.dtype not in (np.float64, np.float32):
+            raise DataError("a block is a two-dimensional array of float64 or float32")
+        if X.shape[1] == 0:
+            raise DataError("a block has no column")
+        self._X = X if X.flags.c_contiguous else np.ascontiguousarray(X)
+        self.intercept = intercept
+
+    @classmethod
+    def align(
+        cls,
+        X: Matrix,
+        order: NDArray[np.int64],
+        *,
+        intercept: bool = False,
+        scaled: bool = True,
+        out: Matrix | None = None,
+    ) -> ColumnBlock:
+        """Take rows of X in the given order, scale them, append the intercept.
+
+        With an intercept a scaled row is (x, 1) / sqrt(2). `out` receives the result, for blocks
+        larger than memory; `shape(X, order, intercept=...)` is the shape it must have.
+        """
+        shape = cls.shape(X, order, intercept=intercept)
+        target: Matrix = np.empty(shape) if out is None else out
+        if target.shape != shape:
+            raise DataError(f"the array to fill must have {shape[0]} rows and {shape[1]} columns")
+        for rows in _chunks(slice(0, shape[0]), shape[1]):
+            target[rows] = _block_rows(
+                np.asarray(X[order[rows]], dtype=np.float64),
+                intercept=intercept,
+                scaled=scaled,
+                narrow=target.dtype == np.float32,
+            )
+        return cls(target, intercept=intercept)
+
+    @staticmethod
+    def shape(X: Matrix, order: NDArray[np.int64], *, intercept: bool) -> tuple[int, int]:
+        """Rows and columns of the block `align` makes."""
+        return len(order), X.shape[1] + int(intercept)
+
+    @property
+    def rows(self) -> int:
+        """Common rows."""
+        return int(self._X.shape[0])
+
+    @property
+    def columns(self) -> int:
+        """Weights of this party, the intercept included."""
+        return int(self._X.shape[1])
+
+    @property
+    def free(self) -> tuple[int, ...]:
+        """Coordinates that are never penalised: the intercept's."""
+        return (self.columns - 1,) if self.intercept else ()
+
+    def start_weights(self, start_theta: float = 0.0) -> FloatVector:
+        """Public starting weights: zero, but for an intercept that gives every row start_theta."""
+        w = np.zeros(self.columns)
+        if self.intercept:
+            w[-1] = start_theta / float(self._X[0, -1])
+        return w
+
+    def scores(self, rows: slice, w: FloatVector) -> Unreleased:
+        """X w on the rows of a batch."""
+        scores = np.empty(rows.stop - rows.start)
+        for part in _chunks(rows, self.columns):
+            scores[part.start - rows.start : part.stop - rows.start] = self._wide(part) @ w
+        return Unreleased(scores)
+
+    def gradient(self, rows: slice, residual: Unreleased | FloatVector) -> FloatVector:
+        """X' residual / rows of the batch: this party's part of the mean loss's gradient."""
+        h = residual.expose() if isinstance(residual, Unreleased) else residual
+        total = np.zeros(self.columns)
+        for part in _chunks(rows, self.columns):
+            total += h[part.start - rows.start : part.stop - rows.start] @ self._wide(part)
+        return total / len(h)
+
+    def _wide(self, rows: slice) -> NDArray[np.float64]:
+        return np.asarray(self._X[rows], dtype=np.float64)
+
+    def __repr__(self) -> str:
+        return f"<ColumnBlock of {self.rows} rows and {self.columns} columns>"
+
+    def __reduce__(self) -> Any:
+        raise TypeError("a party's columns cannot leave it")
+
+
+def _chunks(rows: slice, columns: int) -> Iterator[slice]:
+    step = max(1, CHUNK_NUMBERS // columns)
+    for start in range(rows.start, rows.stop, step):
+        yield slice(start, min(start + step, rows.stop))
+
+
+def _block_rows(
+    X: NDArray[np.float64], *, intercept: bool, scaled: bool, narrow: bool
+) -> NDArray[np.float64]:
+    if scaled:
+        X = scale_rows(X)
+    if intercept:
+        X = np.hstack([X, np.ones((len(X), 1))])
+        if scaled:
+            X = X / math.sqrt(2.0)
+    return X * _FLOAT32_SHRINK if narrow and scaled else X

@@ -1,0 +1,134 @@
+"""What every loss must answer: domain, link, residual, and the two constants noise depends on.
+
+It owns the clamp before and the clip after the residual, the label domains and the wording of
+label errors; it knows no formula of a particular loss and nothing of noise. Row numbers in errors
+count from 1 in the order the labels were given.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import ClassVar, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hdpvfl_mq.errors import DataError, SettingsError
+from hdpvfl_mq.unreleased import FloatVector
+from schemas.model import LossName, LossSpec
+
+Task = Literal["binary", "real", "count", "positive"]
+
+# exp(600) times any declared label over any declared dispersion is still a finite double.
+EXPONENT_LIMIT = 600.0
+# The square of this is a finite double.
+SCORE_LIMIT = 1e150
+_ROWS_SHOWN = 5
+
+
+def refuse_rows(bad: NDArray[np.bool_], reason: str) -> None:
+    """Raise a DataError that names the first marked rows and counts the others."""
+    rows = np.flatnonzero(bad) + 1
+    if rows.size == 0:
+        return
+    shown = ", ".join(str(row) for row in rows[:_ROWS_SHOWN])
+    more = f" and {rows.size - _ROWS_SHOWN} more" if rows.size > _ROWS_SHOWN else ""
+    raise DataError(f"{reason}: row {shown}{more}")
+
+
+class Family(ABC):
+    """One loss of theta = x'w and a label y, convex and differentiable in theta.
+
+    `residual` is h = d loss / d theta, clipped to [-L, L]; clipping keeps it monotone, so it is
+    still the derivative of a convex loss. `loss` is the loss before clipping.
+    """
+
+    name: ClassVar[LossName]
+    task: ClassVar[Task]
+    default_range: ClassVar[tuple[float, float]]
+    theta_range: tuple[float, float] = (-SCORE_LIMIT, SCORE_LIMIT)
+    # Where training starts; everywhere but for the canonical Gamma a score of zero is legal.
+    start_theta: float = 0.0
+
+    def __init__(self, spec: LossSpec) -> None:
+        self.spec = spec
+        low, high = self.default_range
+        self.label_low = low if spec.label_low is None else spec.label_low
+        self.label_high = high if spec.label_high is None else spec.label_high
+        if self.label_low >= self.label_high:
+            raise SettingsError(f"{self.name}: label_low must lie below label_high")
+        self.clip = self._clip_bound()
+        self.residual_bound = self.clip * spec.weight_max
+        self.smoothness = self._curvature_bound() * spec.weight_max
+
+    @abstractmethod
+    def _clip_bound(self) -> float:
+        """L for one row of weight 1."""
+
+    @abstractmethod
+    def _curvature_bound(self) -> float:
+        """Beta for one row of weight 1: the Lipschitz constant of the clipped residual."""
+
+    @abstractmethod
+    def _loss(self, theta: FloatVector, y: FloatVector) -> FloatVector: ...
+
+    @abstractmethod
+    def _residual(self, theta: FloatVector, y: FloatVector) -> FloatVector: ...
+
+    @abstractmethod
+    def _mean(self, theta: FloatVector) -> FloatVector: ...
+
+    @abstractmethod
+    def link(self, mean: FloatVector) -> FloatVector:
+        """The score whose `mean` this is, inside the range of scores."""
+
+    def clamp(self, theta: FloatVector) -> FloatVector:
+        """Bring every score into the range where the formulas are finite, NaN included.
+
+        A score is never NaN, since what is received is range-checked; were it, a run must not
+        stop because of a value.
+        """
+        low, high = self.theta_range
+        return np.fmin(np.fmax(theta, low), high)
+
+    def loss(self, theta: FloatVector, y: FloatVector) -> FloatVector:
+        """The loss of every row, before clipping; y as `encode` gives it."""
+        return self._loss(self.clamp(theta), y)
+
+    def residual(self, theta: FloatVector, y: FloatVector) -> FloatVector:
+        """The derivative of the loss by theta, in [-clip, clip] for every theta."""
+        return np.clip(self._residual(self.clamp(theta), y), -self.clip, self.clip)
+
+    def mean(self, theta: FloatVector) -> FloatVector:
+        """The inverse link: the expected label, or the probability of the upper of two classes."""
+        return self._mean(self.clamp(theta))
+
+    def release_bound(self, k: float) -> float:
+        """How far one replaced row moves its own residual, when the active weights have norm k.
+
+        *Bound*: twice the residual's bound, unless the family knows better.
+        """
+        del k
+        return 2.0 * self.residual_bound
+
+    def check_labels(self, y: FloatVector) -> None:
+        """Raise a DataError naming the rows whose label is outside the domain."""
+        refuse_rows(~np.isfinite(y), "label is missing or not finite")
+        refuse_rows(self._outside(y), f"label is outside the domain of {self.name}")
+
+    def encode(self, y: FloatVector) -> FloatVector:
+        """Check labels, then bring them to the declared range."""
+        labels = np.asarray(y, dtype=np.float64)
+        self.check_labels(labels)
+        return np.clip(labels, self.label_low, self.label_high)
+
+    def _outside(self, y: FloatVector) -> NDArray[np.bool_]:
+        match self.task:
+            case "binary":
+                return ~np.isin(y, (-1.0, 0.0, 1.0))
+            case "count":
+                return np.asarray((y < 0.0) | (y != np.floor(y)))
+            case "positive":
+                return np.asarray(y <= 0.0)
+            case "real":
+                return np.zeros(y.shape, dtype=np.bool_)

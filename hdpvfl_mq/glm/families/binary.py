@@ -1,0 +1,104 @@
+"""Losses of a margin y theta with labels -1 and +1: logistic and squared hinge.
+
+It owns their formulas and the encoding of two classes; it knows nothing of clipping or of noise.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from hdpvfl_mq.glm.families.base import EXPONENT_LIMIT, Family
+from hdpvfl_mq.unreleased import FloatVector
+
+
+def sigmoid(theta: FloatVector) -> FloatVector:
+    """1 / (1 + exp(-theta)). *Domain*: abs(theta) at most EXPONENT_LIMIT."""
+    return 1.0 / (1.0 + np.exp(-theta))
+
+
+def swing_bound(family: Family, k: float) -> float:
+    """How far one row's residual moves when its features and label are replaced.
+
+    *Bound*: with the received part a of theta fixed, theta lies in a +- (k + offset_max), and
+    sigmoid(s - a) + sigmoid(s + a) is largest at a = 0, where it is 1 + tanh(s / 2). Clipping
+    does not enlarge a difference. The last factor covers the rounding of tanh.
+    """
+    reach = (k + family.spec.offset_max) / 2.0
+    swing = family.spec.weight_max * (1.0 + math.tanh(reach)) * (1.0 + 2.0**-50)
+    return min(2.0 * family.residual_bound, swing)
+
+
+class _Margin(Family):
+    task = "binary"
+    default_range = (-1.0, 1.0)
+
+    def encode(self, y: FloatVector) -> FloatVector:
+        """Check labels; 1 becomes +1, both 0 and -1 become -1."""
+        labels = np.asarray(y, dtype=np.float64)
+        self.check_labels(labels)
+        return np.where(labels > 0.0, 1.0, -1.0)
+
+
+class Logistic(_Margin):
+    """loss = log(1 + exp(-y theta)), h = -y / (1 + exp(y theta)).
+
+    *Domain*: y in {-1, +1}. *Link*: logit. *Bound*: abs(h) at most 1, smoothness 1/4.
+    """
+
+    name = "logistic"
+    theta_range = (-EXPONENT_LIMIT, EXPONENT_LIMIT)
+
+    def _clip_bound(self) -> float:
+        return min(1.0, self.spec.residual_clip or 1.0)
+
+    def _curvature_bound(self) -> float:
+        return 0.25
+
+    def _loss(self, theta: FloatVector, y: FloatVector) -> FloatVector:
+        return np.logaddexp(0.0, -y * theta)
+
+    def _residual(self, theta: FloatVector, y: FloatVector) -> FloatVector:
+        return -y * sigmoid(-y * theta)
+
+    def _mean(self, theta: FloatVector) -> FloatVector:
+        return sigmoid(theta)
+
+    def link(self, mean: FloatVector) -> FloatVector:
+        """log(p / (1 - p)); certainty is the end of the range of scores."""
+        with np.errstate(divide="ignore"):
+            return self.clamp(np.log(mean) - np.log1p(-mean))
+
+    def release_bound(self, k: float) -> float:
+        """*Bound*: 1 + tanh(k / 2) instead of 2."""
+        return swing_bound(self, k)
+
+
+class SquaredHinge(_Margin):
+    """loss = max(0, 1 - y theta)^2, h = -2 y max(0, 1 - y theta): the l2 support vector machine.
+
+    *Domain*: y in {-1, +1}. *Link*: theta = 2 p - 1, the minimiser of the expected loss.
+    *Bound*: clipped at 2 unless stated, smoothness 2.
+    """
+
+    name = "squared_hinge"
+
+    def _clip_bound(self) -> float:
+        return self.spec.residual_clip or 2.0
+
+    def _curvature_bound(self) -> float:
+        return 2.0
+
+    def _loss(self, theta: FloatVector, y: FloatVector) -> FloatVector:
+        return np.maximum(0.0, 1.0 - y * theta) ** 2
+
+    def _residual(self, theta: FloatVector, y: FloatVector) -> FloatVector:
+        return -2.0 * y * np.maximum(0.0, 1.0 - y * theta)
+
+    def _mean(self, theta: FloatVector) -> FloatVector:
+        return np.clip((1.0 + theta) / 2.0, 0.0, 1.0)
+
+    def link(self, mean: FloatVector) -> FloatVector:
+        """2 p - 1."""
+        return 2.0 * mean - 1.0

@@ -1,0 +1,175 @@
+"""The exponential dispersion family with its canonical link: Normal, Bernoulli, Poisson, Gamma.
+
+It owns loss = (b(theta) - y theta) / a(phi) and what follows from b; it knows nothing of clipping
+or of noise. The published residual has the sign of the log-likelihood; here it is the derivative
+of the loss that is minimised, h = (b'(theta) - y) / a(phi), and b' is the inverse link.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import abstractmethod
+
+import numpy as np
+
+from hdpvfl_mq.errors import SettingsError
+from hdpvfl_mq.glm.families.base import EXPONENT_LIMIT, Family
+from hdpvfl_mq.glm.families.binary import sigmoid, swing_bound
+from hdpvfl_mq.glm.families.real import STANDARDISED
+from hdpvfl_mq.unreleased import FloatVector
+from schemas.model import LossSpec
+
+_SMALLEST = float(np.finfo(np.float64).tiny)
+
+
+class ExponentialDispersion(Family):
+    """A member is its b(theta) and b'(theta); a(phi) is the dispersion, 1 where it is fixed."""
+
+    @property
+    def scale(self) -> float:
+        """a(phi)."""
+        return self.spec.dispersion
+
+    @abstractmethod
+    def cumulant(self, theta: FloatVector) -> FloatVector:
+        """b(theta)."""
+
+    def _loss(self, theta: FloatVector, y: FloatVector) -> FloatVector:
+        return (self.cumulant(theta) - y * theta) / self.scale
+
+    def _residual(self, theta: FloatVector, y: FloatVector) -> FloatVector:
+        return (self._mean(theta) - y) / self.scale
+
+
+class Normal(ExponentialDispersion):
+    """b = theta^2 / 2: least squares up to scale.
+
+    *Domain*: real y. *Link*: identity. *Bound*: clipped at 3 / phi unless stated, half of least
+    squares; smoothness 1 / phi.
+    """
+
+    name = "normal"
+    task = "real"
+    default_range = STANDARDISED
+
+    def _clip_bound(self) -> float:
+        return self.spec.residual_clip or 3.0 / self.scale
+
+    def _curvature_bound(self) -> float:
+        return 1.0 / self.scale
+
+    def cumulant(self, theta: FloatVector) -> FloatVector:
+        return theta**2 / 2.0
+
+    def _mean(self, theta: FloatVector) -> FloatVector:
+        return theta
+
+    def link(self, mean: FloatVector) -> FloatVector:
+        """The identity."""
+        return mean
+
+
+class Bernoulli(ExponentialDispersion):
+    """b = log(1 + exp(theta)): logistic with labels 0 and 1.
+
+    *Domain*: y in {0, 1}. *Link*: logit. *Bound*: abs(h) at most 1, smoothness 1/4.
+    """
+
+    name = "bernoulli"
+    task = "binary"
+    default_range = (0.0, 1.0)
+    theta_range = (-EXPONENT_LIMIT, EXPONENT_LIMIT)
+
+    def encode(self, y: FloatVector) -> FloatVector:
+        """Check labels; 1 stays 1, both 0 and -1 become 0."""
+        labels = np.asarray(y, dtype=np.float64)
+        self.check_labels(labels)
+        return np.where(labels > 0.0, 1.0, 0.0)
+
+    def _clip_bound(self) -> float:
+        return min(1.0, self.spec.residual_clip or 1.0)
+
+    def _curvature_bound(self) -> float:
+        return 0.25
+
+    def cumulant(self, theta: FloatVector) -> FloatVector:
+        return np.logaddexp(0.0, theta)
+
+    def _mean(self, theta: FloatVector) -> FloatVector:
+        return sigmoid(theta)
+
+    def link(self, mean: FloatVector) -> FloatVector:
+        """log(p / (1 - p)); certainty is the end of the range of scores."""
+        with np.errstate(divide="ignore"):
+            return self.clamp(np.log(mean) - np.log1p(-mean))
+
+    def release_bound(self, k: float) -> float:
+        """*Bound*: 1 + tanh(k / 2) instead of 2."""
+        return swing_bound(self, k)
+
+
+class Poisson(ExponentialDispersion):
+    """b = exp(theta), h = exp(theta) - y.
+
+    *Domain*: counts, clipped to [0, k_y]. *Link*: log. *Bound*: clipped at k_y unless stated;
+    where abs(h) <= L, exp(theta) <= L + k_y, which is the smoothness.
+    """
+
+    name = "poisson"
+    task = "count"
+    default_range = (0.0, 10.0)
+    theta_range = (-EXPONENT_LIMIT, EXPONENT_LIMIT)
+
+    def _clip_bound(self) -> float:
+        return self.spec.residual_clip or self.label_high
+
+    def _curvature_bound(self) -> float:
+        return self.clip + self.label_high
+
+    def cumulant(self, theta: FloatVector) -> FloatVector:
+        return np.exp(theta)
+
+    def _mean(self, theta: FloatVector) -> FloatVector:
+        return np.exp(theta)
+
+    def link(self, mean: FloatVector) -> FloatVector:
+        """log(mean); a mean of zero is the lower end of the range of scores."""
+        return self.clamp(np.log(np.maximum(mean, _SMALLEST)))
+
+
+class GammaCanonical(ExponentialDispersion):
+    """b = -log(-theta) on theta < 0, h = -(y + 1 / theta) / phi.
+
+    *Domain*: y > 0, clipped to [y_min, k_y]; theta clamped to [-theta_max, -theta_min].
+    *Link*: theta = -1 / mean. *Bound*: clipped at k_y / phi unless stated; the smoothness is
+    mean^2 / phi, and mean is at most 1 / theta_min and, where abs(h) <= L, phi L + k_y.
+    """
+
+    name = "gamma_canonical"
+    task = "positive"
+    default_range = (0.01, 10.0)
+
+    def __init__(self, spec: LossSpec) -> None:
+        super().__init__(spec)
+        if self.label_low <= 0.0:
+            raise SettingsError(f"{self.name}: label_low must be positive")
+        self.theta_range = (-spec.theta_max, -spec.theta_min)
+        middle = math.sqrt(self.label_low * self.label_high)
+        self.start_theta = float(self.link(np.array([middle]))[0])
+
+    def _clip_bound(self) -> float:
+        return self.spec.residual_clip or self.label_high / self.scale
+
+    def _curvature_bound(self) -> float:
+        reach = self.scale * self.clip + self.label_high
+        return min(1.0 / self.spec.theta_min**2, reach**2) / self.scale
+
+    def cumulant(self, theta: FloatVector) -> FloatVector:
+        return -np.log(-theta)
+
+    def _mean(self, theta: FloatVector) -> FloatVector:
+        return -1.0 / theta
+
+    def link(self, mean: FloatVector) -> FloatVector:
+        """-1 / mean, inside the range of scores."""
+        return self.clamp(-1.0 / np.maximum(mean, _SMALLEST))

@@ -1,0 +1,53 @@
+"""Gamma with a log link: positive labels whose spread grows with their mean.
+
+It owns the formula; it knows nothing of clipping or of noise. It is the default for positive
+labels, since every score is legal under a log link.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from hdpvfl_mq.errors import SettingsError
+from hdpvfl_mq.glm.families.base import EXPONENT_LIMIT, Family
+from hdpvfl_mq.unreleased import FloatVector
+from schemas.model import LossSpec
+
+
+class Gamma(Family):
+    """loss = (theta + y exp(-theta)) / phi, h = (1 - y exp(-theta)) / phi.
+
+    *Domain*: y > 0, clipped to [y_min, k_y]. *Link*: log. *Bound*: clipped at 2 / phi unless
+    stated, that is at labels of three times the mean; where abs(h) <= L, y exp(-theta) is at
+    most phi L + 1, so the smoothness is (phi L + 1) / phi.
+    """
+
+    name = "gamma"
+    task = "positive"
+    default_range = (0.01, 10.0)
+    theta_range = (-EXPONENT_LIMIT, EXPONENT_LIMIT)
+
+    def __init__(self, spec: LossSpec) -> None:
+        super().__init__(spec)
+        if self.label_low <= 0.0:
+            raise SettingsError(f"{self.name}: label_low must be positive")
+
+    def _clip_bound(self) -> float:
+        return self.spec.residual_clip or 2.0 / self.spec.dispersion
+
+    def _curvature_bound(self) -> float:
+        phi = self.spec.dispersion
+        return (phi * self.clip + 1.0) / phi
+
+    def _loss(self, theta: FloatVector, y: FloatVector) -> FloatVector:
+        return (theta + y * np.exp(-theta)) / self.spec.dispersion
+
+    def _residual(self, theta: FloatVector, y: FloatVector) -> FloatVector:
+        return (1.0 - y * np.exp(-theta)) / self.spec.dispersion
+
+    def _mean(self, theta: FloatVector) -> FloatVector:
+        return np.exp(theta)
+
+    def link(self, mean: FloatVector) -> FloatVector:
+        """log(mean), inside the range of scores."""
+        return self.clamp(np.log(np.maximum(mean, np.finfo(np.float64).tiny)))
