@@ -1,0 +1,92 @@
+"""What a list of spend events adds up to, and the epsilon that this means.
+
+It owns the fold of events and the (epsilon, delta) reading of the sums; it knows no store, no cap
+and no run. Events compose as Gaussian differential privacy: the squares of mu add up, whatever was
+chosen after seeing earlier releases, as long as a cap fixed beforehand is kept (a privacy filter).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import gmpy2
+
+from hdpvfl_mq.privacy.calibration import epsilon_of, exact_delta
+from schemas.privacy import MU2_UNIT_BITS, TAU_UNIT_BITS, Budget, SpendEvent
+
+# More than this part of delta is never left to the distance of the sampler to the exact law.
+TAU_SHARE = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Spent:
+    """Sums over releases: units of mu^2, units of tau, and how many cost infinitely much."""
+
+    mu2_units: int = 0
+    tau_units: int = 0
+    exact: int = 0
+
+    def plus(self, event: SpendEvent) -> Spent:
+        """Add one event."""
+        return Spent(
+            self.mu2_units + event.mu2_units,
+            self.tau_units + event.tau_units,
+            self.exact + (event.mechanism == "exact"),
+        )
+
+
+def fold(events: Iterable[SpendEvent]) -> Spent:
+    """Add up events in any order."""
+    spent = Spent()
+    for event in events:
+        spent = spent.plus(event)
+    return spent
+
+
+def affordable(budget: Budget, mu2_units: int, tau_units: int) -> bool:
+    """Say whether these sums are (epsilon, delta)-DP for the budget's pair.
+
+    *Guarantee.* delta_GDP(epsilon; sqrt(mu^2)) + (1 + exp(epsilon)) tau <= delta, and the second
+    part at most delta / 100.
+    """
+    with gmpy2.context(precision=192):
+        drift = _drift(budget.epsilon, tau_units)
+        if drift * TAU_SHARE > budget.delta:
+            return False
+        return bool(exact_delta(budget.epsilon, _mu(mu2_units)) + drift <= budget.delta)
+
+
+def epsilon_shown(spent: Spent, delta: float) -> float:
+    """Give the smallest epsilon these sums mean at delta, rounded up; infinite where none is."""
+    if spent.exact:
+        return math.inf
+    if spent.mu2_units == 0 and spent.tau_units == 0:
+        return 0.0
+    low = epsilon_of(float(_mu(spent.mu2_units)) * (1 + 2.0**-50), delta)
+    high = low if low > 0.0 else 2.0**-40
+    # `high` rises until the sampler's share fits in; with tau near 2^-100 the first try does.
+    for _ in range(64):
+        high *= 1.0 + 2.0**-40
+        if math.isinf(high) or high > 2.0**20:
+            return math.inf
+        with gmpy2.context(precision=192):
+            drift = _drift(high, spent.tau_units)
+            if exact_delta(high, _mu(spent.mu2_units)) + drift <= delta:
+                return high
+        if drift * TAU_SHARE > delta:
+            return math.inf
+        high = epsilon_of(float(_mu(spent.mu2_units)) * (1 + 2.0**-50), float(delta - drift))
+    return math.inf
+
+
+def _mu(mu2_units: int) -> Any:
+    with gmpy2.context(precision=192):
+        return gmpy2.sqrt(gmpy2.mpfr(mu2_units) / 2**MU2_UNIT_BITS)
+
+
+def _drift(epsilon: float, tau_units: int) -> Any:
+    with gmpy2.context(precision=192):
+        return (1 + gmpy2.exp(gmpy2.mpfr(epsilon))) * tau_units / gmpy2.exp2(TAU_UNIT_BITS)

@@ -1,0 +1,131 @@
+"""The only way out: un-noised values in, a `Release` with its price out.
+
+It owns quantising, adding noise and pricing, and the reading of a release at the receiver; it knows
+no role, no message and no store. Nothing else in the project builds a `Release`; a test reads the
+syntax tree for that.
+"""
+
+from __future__ import annotations
+
+import hashlib
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hdpvfl_mq.errors import PeerError, RefusedError, SettingsError
+from hdpvfl_mq.privacy.noise import SEED_BYTES, ladder, stream_key
+from hdpvfl_mq.privacy.plan import NoisePlan
+from hdpvfl_mq.unreleased import Unreleased
+from schemas.privacy import Release, SpendEvent
+from schemas.tensor import Tensor
+
+LARGEST_INTEGER = 2**62
+
+
+class Mechanism:
+    """One party's noise in one run: a pure function of the seed, the plan and the address."""
+
+    __slots__ = ("__seed", "_party", "_plan", "_run")
+
+    def __init__(self, party: str, run: str, seed: bytes, plan: NoisePlan) -> None:
+        if len(seed) != SEED_BYTES:
+            raise SettingsError("a noise seed has 32 bytes")
+        self._party, self._run, self._plan = party, run, plan
+        self.__seed = seed
+
+    def __repr__(self) -> str:
+        return f"<Mechanism of {self._party} in {self._run}>"
+
+    @property
+    def plan(self) -> NoisePlan:
+        return self._plan
+
+    def release(
+        self, values: Unreleased, kind: str, round: int, transcript: bytes, *, last_round: int
+    ) -> Release:
+        """Add noise to the values of one round and price them.
+
+        `last_round` is the last round this party released in this run, -1 if none: rounds it
+        passed over are paid with this release, because their share is in the plan's sums.
+        *Guarantee.* The same arguments give the same bytes; any other address or value gives
+        independent noise. What leaves is within the plan's bound for every input, NaN included.
+        """
+        if not -1 <= last_round < round < self._plan.rounds:
+            raise RefusedError(
+                f"round {round} after round {last_round} is not in a plan of "
+                f"{self._plan.rounds} rounds"
+            )
+        release_id = f"{self._run}/{self._party}/{kind}/{round}"
+        if self._plan.guarantee == "none":
+            tensor = Tensor.of(values.expose())
+        else:
+            tensor = Tensor.smallest(self._noised(values, release_id, round, transcript))
+        return Release(
+            release_id=release_id,
+            tensor=tensor,
+            exponent=self._plan.exponent,
+            noise_std=self._plan.noise_std,
+            event=self._event(release_id, round, last_round),
+        )
+
+    def _noised(
+        self, values: Unreleased, release_id: str, round: int, transcript: bytes
+    ) -> NDArray[np.int64]:
+        grid = 2.0**self._plan.exponent
+        bound = min(self._plan.value_bound, LARGEST_INTEGER / 2 * grid)
+        # Clipping costs nothing where the bound holds, and keeps the price where code is wrong.
+        inside = np.clip(np.nan_to_num(values.expose(), nan=0.0), -bound, bound)
+        lattice = np.rint(inside / grid).astype(np.int64)
+        key = stream_key(
+            self.__seed,
+            self._party.encode(),
+            self._run.encode(),
+            round.to_bytes(8, "little"),
+            release_id.encode(),
+            transcript,
+            hashlib.sha256(lattice.astype("<i8").tobytes()).digest(),
+        )
+        return lattice + ladder(self._plan.ratio).sample(lattice.size, key)
+
+    def _event(self, release_id: str, round: int, last_round: int) -> SpendEvent:
+        plan = self._plan
+        if plan.infinite:
+            mu2, tau = 0, 0
+        else:
+            mu2, tau = plan.mu2_cumulative[round], plan.tau_cumulative[round]
+            if last_round >= 0:
+                mu2 -= plan.mu2_cumulative[last_round]
+                tau -= plan.tau_cumulative[last_round]
+        return SpendEvent(
+            release_id=release_id,
+            round=round,
+            mechanism="exact" if plan.infinite else "lattice_gaussian",
+            mu2_units=mu2,
+            tau_units=tau,
+        )
+
+
+def receive(release: Release, *, count: int, bound: float) -> NDArray[np.float64]:
+    """Scale a peer's release to numbers, refusing what its plan cannot have made.
+
+    `bound` is the largest absolute value a plan allows: see `largest_value`.
+    """
+    values = release.tensor.array()
+    if values.shape != (count,):
+        raise PeerError(f"{release.release_id}: expected {count} values")
+    exact = release.tensor.dtype == "<f8"
+    if exact and release.event.mechanism != "exact":
+        raise PeerError(f"{release.release_id}: a noised release carries integers")
+    if release.tensor.dtype == "|u1":
+        raise PeerError(f"{release.release_id}: a release carries signed integers")
+    if not exact and count and max(-int(values.min()), int(values.max())) > LARGEST_INTEGER:
+        raise PeerError(f"{release.release_id}: a value is beyond 2^62")
+    scaled = values.astype(np.float64) * (1.0 if exact else 2.0**release.exponent)
+    if count and float(np.abs(scaled).max()) > bound:
+        raise PeerError(f"{release.release_id}: a value is beyond its public bound")
+    return scaled
+
+
+def largest_value(plan: NoisePlan) -> float:
+    """Bound what a release of this plan can hold: the noise tables end at 14 deviations."""
+    return plan.value_bound + 2.0**plan.exponent + 32.0 * plan.noise_std

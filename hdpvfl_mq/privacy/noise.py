@@ -1,0 +1,129 @@
+"""Gaussian noise on the integers, of any width, from a keyed stream.
+
+It owns the address of the noise and the ladder that makes a wide Gaussian from small tables; it
+knows no value that the noise is added to, no budget and no release.
+
+*Guarantee.* A sample of `ladder(ratio)` is, but for the total variation it states, a Gaussian of
+variance ratio^2 (or more, by one part in 2^43) rounded to the nearest integer. Up to ratio 512 it
+comes from one table. A wider one is a sum,
+
+    round(N(0, s_0^2)) + 64 D_1 + 64^2 D_2 + ... ,    D_j discrete Gaussians.
+
+Adding integers commutes with rounding, so it is enough that N(0, v^2) + h D is N(0, v^2 + h^2 s^2):
+its density is that Gaussian times sum_j exp(-(h j - c)^2 / (2 w^2)), w^-2 = v^-2 + (h s)^-2, and by
+Poisson summation this sum varies by a factor of at most 1 +- e, e < 2.5 exp(-2 pi^2 w^2 / h^2).
+With v >= 2.5 h and s >= 7 that is below 2^-155, far less than the rounding of the tables.
+The noise is as good as the cipher: the guarantee is computational.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import gmpy2
+import numpy as np
+from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
+from numpy.typing import NDArray
+
+from hdpvfl_mq.errors import SettingsError
+from hdpvfl_mq.privacy.table import AliasTable, discrete_gaussian, rounded_gaussian
+from schemas.privacy import TAU_UNIT_BITS
+
+WIDEST_TABLE = 512.0
+NARROWEST_RATIO, WIDEST_RATIO = 0.25, 2.0**44
+SEED_BYTES = 32
+# A ratio keeps this many bits, rounded up, so that near-equal plans share their tables.
+_RATIO_BITS = 16
+_SPACING = 64
+_RUNG_STD = 160.0
+_STREAM_DOMAIN = b"hdpvfl.noise.1"
+_COMMIT_DOMAIN = b"hdpvfl.seed.1"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Ladder:
+    """The tables whose sum, each times its spacing, is the rounded Gaussian of width `ratio`."""
+
+    ratio: float
+    rungs: tuple[tuple[int, AliasTable], ...]
+    tau_units: int
+
+    def sample(self, count: int, key: bytes) -> NDArray[np.int64]:
+        """Draw `count` samples from the stream of this key."""
+        stream = Cipher(algorithms.AES(key), modes.CTR(bytes(16))).encryptor()
+        blocks = np.frombuffer(stream.update(bytes(16 * count * len(self.rungs))), dtype="<u8")
+        words = blocks.reshape(len(self.rungs), 2, count)
+        total = np.zeros(count, dtype=np.int64)
+        for (spacing, table), (high, low) in zip(self.rungs, words, strict=True):
+            total += spacing * table.draw(high, low)
+        return total
+
+
+def round_ratio(ratio: float) -> float:
+    """Round a ratio up to few bits; the rounded one is an exact binary fraction."""
+    mantissa, exponent = math.frexp(ratio)
+    return math.ldexp(math.ceil(math.ldexp(mantissa, _RATIO_BITS)), exponent - _RATIO_BITS)
+
+
+@lru_cache(maxsize=32)
+def ladder(ratio: float) -> Ladder:
+    """Build the sampler of N(0, ratio^2) rounded to the integers; `ratio` is noise_std / grid.
+
+    *Bound.* `tau_units` is the total variation of one sample to that law, in units of 2^-140,
+    rounded up.
+    """
+    if not NARROWEST_RATIO <= ratio <= WIDEST_RATIO:
+        raise SettingsError(f"noise of {ratio:g} grid steps is out of range; change the grid")
+    coarse = 0
+    while ratio > WIDEST_TABLE * _SPACING**coarse:
+        coarse += 1
+    if coarse == 0:
+        tables = [rounded_gaussian(ratio)]
+    else:
+        rungs = [discrete_gaussian(_RUNG_STD) for _ in range(coarse - 1)]
+        top = math.sqrt(ratio**2 - _variance(coarse)) / _SPACING**coarse
+        # Rounded up by far more than the float error of the line above.
+        tables = [rounded_gaussian(_RUNG_STD), *rungs, discrete_gaussian(top * (1 + 2.0**-45))]
+    with gmpy2.context(precision=256):
+        distance = sum((table.distance for table in tables), gmpy2.mpfr(0))
+        for j in range(1, coarse + 1):
+            total = _variance(j + 1) if j < coarse else ratio**2
+            distance += _ripple(_variance(j), total, _SPACING**j)
+        tau_units = int(gmpy2.ceil(distance * gmpy2.exp2(TAU_UNIT_BITS)))
+    return Ladder(ratio, tuple((_SPACING**j, t) for j, t in enumerate(tables)), tau_units)
+
+
+def _variance(rungs: int) -> float:
+    """Variance of the lowest rungs together."""
+    return float(sum((_RUNG_STD * _SPACING**j) ** 2 for j in range(rungs)))
+
+
+def _ripple(below: float, total: float, spacing: int) -> Any:
+    """Bound the total variation that one more rung adds: e / (1 - e), see above."""
+    narrow = below * (total - below) / total * (1 - 2.0**-40)
+    ripple = 2.5 * gmpy2.exp(-2 * gmpy2.const_pi() ** 2 * narrow / spacing**2)
+    return ripple / (1 - ripple)
+
+
+def stream_key(seed: bytes, *address: bytes) -> bytes:
+    """Give the key of one release's noise: a keyed hash of its whole address.
+
+    *Guarantee.* Fields are length-prefixed, so two addresses are equal only field by field.
+    """
+    if len(seed) != SEED_BYTES:
+        raise SettingsError("a noise seed has 32 bytes")
+    prf = hashlib.blake2b(key=seed, person=_STREAM_DOMAIN, digest_size=32)
+    for field in address:
+        prf.update(len(field).to_bytes(8, "little") + field)
+    return prf.digest()
+
+
+def commitment(seed: bytes, salt: bytes) -> bytes:
+    """Commit to a seed without showing it; the salt stays secret too."""
+    if len(seed) != SEED_BYTES or not 16 <= len(salt) <= 64:
+        raise SettingsError("a commitment needs a seed of 32 bytes and a salt of 16 to 64")
+    return hashlib.blake2b(seed, key=salt, person=_COMMIT_DOMAIN, digest_size=32).digest()

@@ -1,0 +1,195 @@
+"""A party's noise for one run, from public quantities only: width, grid, cost of each round.
+
+It owns the choice of grid and noise and the integers that the ledger will book; it knows no data,
+no seed and no message. Every party can compute every other party's plan.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from hdpvfl_mq.errors import RefusedError, SettingsError
+from hdpvfl_mq.privacy.accountant import TAU_SHARE, Spent, affordable, epsilon_shown
+from hdpvfl_mq.privacy.bounds import Bounds, FloatArray, PublicSchedule
+from hdpvfl_mq.privacy.calibration import mu_of, noise_std_classical
+from hdpvfl_mq.privacy.noise import NARROWEST_RATIO, ladder, round_ratio
+from hdpvfl_mq.privacy.published import prediction_square
+from hdpvfl_mq.privacy.sensitivity import FINEST_EXPONENT, coarsest_grid, profile
+from schemas.base import INT64_MAX
+from schemas.privacy import MU2_UNIT_BITS, Budget
+
+Guarantee = Literal["sound", "paper", "none"]
+# Integers on the wire stay below 2^62; a plan whose values could reach it is refused.
+_LARGEST_INTEGER = 2.0**61
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NoisePlan:
+    """What a party adds to its releases and what they cost, round by round.
+
+    `mu2_cumulative[t]` and `tau_cumulative[t]` cover rounds 0..t, whichever of them happened. Both
+    are empty where the cost is infinite. `sensitivity` is Delta: the sound one, whatever the mode.
+    """
+
+    guarantee: Guarantee
+    rounds: int
+    noise_std: float
+    exponent: int
+    value_bound: float
+    sensitivity: float
+    mu2_cumulative: tuple[int, ...]
+    tau_cumulative: tuple[int, ...]
+    budget: Budget | None
+
+    @property
+    def infinite(self) -> bool:
+        """Whether the releases of this plan cost infinitely much."""
+        return not self.mu2_cumulative
+
+    @property
+    def ratio(self) -> float:
+        """Noise in grid steps."""
+        return self.noise_std / 2.0**self.exponent
+
+    @property
+    def spent(self) -> Spent:
+        """What the whole run costs: the amount to reserve."""
+        if self.infinite:
+            return Spent(exact=self.rounds)
+        return Spent(self.mu2_cumulative[-1], self.tau_cumulative[-1])
+
+    @property
+    def mu(self) -> float:
+        """mu of the whole run, rounded up."""
+        if self.infinite:
+            return math.inf
+        return math.sqrt(self.mu2_cumulative[-1] * 2.0**-MU2_UNIT_BITS) * (1 + 2.0**-50)
+
+    def epsilon(self, delta: float) -> float:
+        """Epsilon of the whole run at delta, rounded up; the claim of a paper run is not this."""
+        return epsilon_shown(self.spent, delta)
+
+
+def plan_sound(
+    bounds: Bounds, schedule: PublicSchedule, budget: Budget, *, value_bound: float
+) -> NoisePlan:
+    """Choose grid and noise so that the whole run is within the budget.
+
+    *Guarantee.* Every epsilon read off this plan is a theorem about what the mechanism releases,
+    for every row, all data of the others and every message they may send.
+    """
+    exponent = coarsest_grid(bounds, schedule)
+    result = profile(bounds, schedule, grid=2.0**exponent)
+    if not math.isfinite(result.total):
+        raise RefusedError("the sound guarantee needs a finite clip and a finite residual bound")
+    rows = np.array([schedule.rows_in(t) for t in range(schedule.rounds)])
+    return _fit(result.cumulative, rows, exponent, budget, value_bound)
+
+
+def plan_paper(
+    bounds: Bounds,
+    schedule: PublicSchedule,
+    budget: Budget,
+    *,
+    value_bound: float,
+    published: float,
+) -> NoisePlan:
+    """Take the noise of the paper for its Delta, and book what it really costs under `bounds`."""
+    noise_std = noise_std_classical(published, budget.epsilon, budget.delta)
+    if math.isfinite(bounds.recursion(schedule).own_move[-1]):
+        exponent = coarsest_grid(bounds, schedule)
+    else:
+        exponent = math.floor(math.log2(noise_std)) - 12
+    ratio = round_ratio(max(noise_std / 2.0**exponent, NARROWEST_RATIO))
+    result = profile(bounds, schedule, grid=2.0**exponent)
+    rows = np.array([schedule.rows_in(t) for t in range(schedule.rounds)])
+    return _plan("paper", result.cumulative, rows, exponent, ratio, budget, value_bound)
+
+
+def plan_none(rounds: int) -> NoisePlan:
+    """Release values as they are; every release costs infinitely much."""
+    return NoisePlan(
+        guarantee="none",
+        rounds=rounds,
+        noise_std=0.0,
+        exponent=0,
+        value_bound=math.inf,
+        sensitivity=math.inf,
+        mu2_cumulative=(),
+        tau_cumulative=(),
+        budget=None,
+    )
+
+
+def plan_prediction(rows: int, *, distance: float, radius: float, budget: Budget) -> NoisePlan:
+    """Plan the noised scores of at most `rows` distinct rows with one model.
+
+    A round of this plan is one scored row: a reply that brings the number of distinct rows from m
+    to m' is the release of round m' - 1 after round m - 1.
+    """
+    plain = prediction_square(rows, distance=distance, radius=radius, grid=0.0)
+    exponent = math.ceil(math.log2(2.0 * radius))
+    while exponent > FINEST_EXPONENT and (
+        prediction_square(rows, distance=distance, radius=radius, grid=2.0**exponent)
+        >= plain * 1.001**2
+    ):
+        exponent -= 1
+    squares = [
+        prediction_square(m, distance=distance, radius=radius, grid=2.0**exponent)
+        for m in range(1, rows + 1)
+    ]
+    return _fit(np.array(squares), np.ones(rows, dtype=np.int64), exponent, budget, radius)
+
+
+def _fit(
+    cumulative: FloatArray,
+    values: np.ndarray[tuple[int], np.dtype[np.int64]],
+    exponent: int,
+    budget: Budget,
+    value_bound: float,
+) -> NoisePlan:
+    """Find the least noise, to the bits of a ratio, that the budget affords."""
+    mu = mu_of(budget.epsilon, budget.delta)
+    least = math.sqrt(cumulative[-1]) / mu / 2.0**exponent
+    ratio = round_ratio(max(least, NARROWEST_RATIO))
+    for _ in range(8):
+        plan = _plan("sound", cumulative, values, exponent, ratio, budget, value_bound)
+        if affordable(budget, plan.spent.mu2_units, plan.spent.tau_units) and not plan.infinite:
+            return plan
+        ratio = round_ratio(ratio * (1 + 2.0**-17))
+    raise RefusedError(
+        f"epsilon = {budget.epsilon:g} is too large for this delta and number of values: the "
+        f"sampler's distance to the exact law would take more than delta / {TAU_SHARE}"
+    )
+
+
+def _plan(
+    guarantee: Guarantee,
+    cumulative: FloatArray,
+    values: np.ndarray[tuple[int], np.dtype[np.int64]],
+    exponent: int,
+    ratio: float,
+    budget: Budget,
+    value_bound: float,
+) -> NoisePlan:
+    noise_std = ratio * 2.0**exponent
+    units = cumulative / noise_std**2 * 2.0**MU2_UNIT_BITS * (1 + 2.0**-48)
+    tau = np.cumsum(values).astype(object) * ladder(ratio).tau_units
+    infinite = not (units < INT64_MAX / 2).all() or tau[-1] > INT64_MAX
+    if value_bound + 16 * noise_std > _LARGEST_INTEGER * 2.0**exponent and not infinite:
+        raise SettingsError("values would not fit 62-bit integers on this grid")
+    return NoisePlan(
+        guarantee=guarantee,
+        rounds=len(cumulative),
+        noise_std=noise_std,
+        exponent=exponent,
+        value_bound=value_bound,
+        sensitivity=math.sqrt(cumulative[-1]) * (1 + 2.0**-52),
+        mu2_cumulative=() if infinite else tuple(int(x) for x in np.ceil(units)),
+        tau_cumulative=() if infinite else tuple(int(x) for x in tau),
+        budget=budget,
+    )

@@ -1,0 +1,96 @@
+"""The paper's sensitivities, what a run with them really costs, and two smaller bounds.
+
+It owns Lemmas 2 and 3 as published (which are not a proof) and the bounds under which the ledger
+books a paper-mode run; it knows no noise.
+"""
+
+from __future__ import annotations
+
+import math
+
+from hdpvfl_mq.errors import RefusedError, SettingsError
+from hdpvfl_mq.privacy.bounds import ActiveBounds, PassiveBounds, PublicSchedule
+from hdpvfl_mq.privacy.contraction import Penalty, contraction
+from hdpvfl_mq.privacy.sensitivity import FLOAT_SLACK
+
+
+def _constants(schedule: PublicSchedule) -> tuple[float, float, float, float]:
+    """Give (e, T, eta, b); the lemmas know one step size and one batch size, the largest."""
+    eta = schedule.eta if isinstance(schedule.eta, float | int) else max(schedule.eta)
+    return schedule.epochs, schedule.rounds, eta, max(schedule.batch_rows)
+
+
+def published_passive(schedule: PublicSchedule, *, radius: float, residual_bound: float) -> float:
+    """Lemma 2: sqrt(4 L^2 e^2 T eta^2 / b + 8 k L e^2 eta / b + 4 k^2 e)."""
+    e, rounds, eta, b = _constants(schedule)
+    step = residual_bound * e * eta
+    return math.sqrt(
+        4 * step**2 * rounds / b + 8 * radius * step * e / b + 4 * radius**2 * e,
+    )
+
+
+def published_active(
+    schedule: PublicSchedule,
+    *,
+    radius: float,
+    residual_bound: float,
+    beta_theta: float,
+    beta_y: float,
+    label_bound: float,
+) -> float:
+    """Lemma 3: as Lemma 2 with beta_theta L for L and beta_theta k + beta_y k_y for k."""
+    reach = beta_theta * radius + beta_y * label_bound
+    return published_passive(schedule, radius=reach, residual_bound=beta_theta * residual_bound)
+
+
+def paper_passive_bounds(radius: float) -> PassiveBounds:
+    """Bounds of a paper-mode passive party: it does not clip, so d_t = 2k from the first batch."""
+    return PassiveBounds(radius=radius, clip_received=math.inf, rho=1.0)
+
+
+def paper_active_bounds(
+    penalty: Penalty,
+    eta: float,
+    *,
+    lam: float,
+    alpha: float,
+    beta: float,
+    radius: float,
+    residual_bound: float | None,
+    has_unpenalised: bool,
+) -> ActiveBounds:
+    """Bounds of a paper-mode active party: the recursion where it holds, else infinite cost.
+
+    `residual_bound` is what |h| really obeys for every label and every received value; None
+    where nothing bounds it.
+    """
+    try:
+        rho = contraction(
+            penalty, eta, lam=lam, alpha=alpha, beta=beta, has_unpenalised=has_unpenalised
+        )
+    except RefusedError:
+        rho, residual_bound = 1.0, None
+    bound = math.inf if residual_bound is None else residual_bound
+    return ActiveBounds(radius=radius, residual_bound=bound, smoothness=beta, rho=rho)
+
+
+def logistic_own_release(radius: float) -> float:
+    """Bound the move of the own residual under the logistic loss: 1 + tanh(k_A / 2).
+
+    *Bound.* theta = r + u with r received and |u| <= k_A. The largest move is from label -1 to +1:
+    s(r + u) + s(-r - u') with s the sigmoid, largest at r = 0 and |u| = |u'| = k_A: 2 s(k_A).
+    """
+    return (1.0 + math.tanh(radius / 2.0)) * (1.0 + 2.0**-50)
+
+
+def prediction_square(rows: int, *, distance: float, radius: float, grid: float) -> float:
+    """Bound s^2 of the noised scores of `rows` distinct rows, for a row of the training data.
+
+    *Bound.* (M - 1)(d_model + g')^2 + (2k + g')^2, g' = grid + 2^-30. For a row that is only scored
+    take `rows` = 1.
+    """
+    if rows < 1 or not 0.0 <= distance <= 2.0 * radius:
+        raise SettingsError("score at least one row, with a model distance within 2k")
+    slack = grid + FLOAT_SLACK
+    square = (rows - 1) * (distance + slack) ** 2 + (2.0 * radius + slack) ** 2
+    return square * (1.0 + 2.0**-48)

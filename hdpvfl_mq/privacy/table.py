@@ -1,0 +1,152 @@
+"""Integer tables of two laws on the integers, and a sampler that does the same work for every draw.
+
+It owns the 128-bit tables of the rounded Gaussian and of the discrete Gaussian, their distance to
+the exact law, and the drawing from them; it knows no stream, no grid and no release.
+
+A table is the cumulative law at every integer, times 2^128, rounded to nearest from 256 bits. Its
+differences are integer weights that add up to 2^128 exactly. Walker's alias method rearranges these
+integers without a rounding, so a draw follows the law of the table exactly, and a draw is one
+look-up and one 128-bit comparison, whatever its value.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import pairwise
+from typing import Any
+
+import gmpy2
+import numpy as np
+from numpy.typing import NDArray
+
+WORD = 2**64
+WHOLE = 2**128
+# Tails are cut here, in standard deviations: 2^-132 of the mass lies beyond.
+CUT = 13.5
+_PRECISION = 256
+# Below this deviation a cell is too wide for the series, and the table short enough for erfc.
+_SERIES_FROM = 32.0
+_SERIES_TERMS = 30
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class AliasTable:
+    """2^index_bits columns; column i keeps its own value below the threshold, else the alias.
+
+    *Bound.* `distance` is at least the total variation between a draw and the exact law.
+    """
+
+    index_bits: int
+    threshold_high: NDArray[np.uint64]
+    threshold_low: NDArray[np.uint64]
+    values: NDArray[np.int64]
+    distance: Any
+
+    def draw(self, high: NDArray[np.uint64], low: NDArray[np.uint64]) -> NDArray[np.int64]:
+        """Turn 128-bit uniforms, as pairs of words, into samples."""
+        shift = np.uint64(64 - self.index_bits)
+        column = (high >> shift).astype(np.int64)
+        rest = high & np.uint64((1 << (64 - self.index_bits)) - 1)
+        threshold = self.threshold_high[column]
+        own = (rest < threshold) | ((rest == threshold) & (low < self.threshold_low[column]))
+        drawn: NDArray[np.int64] = self.values[2 * column + own]
+        return drawn
+
+
+@lru_cache(maxsize=32)
+def rounded_gaussian(std: float) -> AliasTable:
+    """Table of N(0, std^2) rounded to the nearest integer."""
+    cells = _cells_by_series if std >= _SERIES_FROM else _cells_by_erfc
+    return _table(std, cells)
+
+
+@lru_cache(maxsize=32)
+def discrete_gaussian(std: float) -> AliasTable:
+    """Table of the law on the integers with weights exp(-j^2 / (2 std^2))."""
+    return _table(std, _cells_discrete)
+
+
+def _table(std: float, cells: Callable[[float, int], list[Any]]) -> AliasTable:
+    with gmpy2.context(precision=_PRECISION):
+        reach = int(CUT * std) + 2
+        mass = cells(std, reach)  # of the integers 0, 1, ..., reach
+        inside = mass[0] + 2 * sum(mass[1:])
+        # Rounding of the entries (half a unit each, both neighbours, halved), and the tails.
+        distance = gmpy2.mpfr(2 * reach + 1) / (2 * WHOLE) + abs(1 - inside) + gmpy2.exp2(-200)
+        entries, sum_so_far = [], mass[0] / 2 + gmpy2.mpfr(0.5)
+        for extra in [*mass[1:], gmpy2.mpfr(0)]:
+            entries.append(int(gmpy2.rint(sum_so_far * WHOLE)))
+            sum_so_far += extra
+        entries[-1] = WHOLE
+    right = [b - a for a, b in pairwise(entries)]
+    centre = 2 * entries[0] - WHOLE
+    return _alias([*reversed(right), centre, *right], reach, distance)
+
+
+def _cells_by_erfc(std: float, reach: int) -> list[Any]:
+    scale = 1 / (gmpy2.mpfr(std) * gmpy2.sqrt(gmpy2.mpfr(2)))
+    upper = [gmpy2.erfc((gmpy2.mpfr(j) + 0.5) * scale) / 2 for j in range(reach + 1)]
+    return [1 - 2 * upper[0], *(a - b for a, b in pairwise(upper))]
+
+
+def _cells_by_series(std: float, reach: int) -> list[Any]:
+    """Integrate the density over each cell by its Taylor series about the middle.
+
+    *Bound.* The integral is 2 phi(x) times the sum over even n of He_n(x) h^(n+1) / (n+1)!, with
+    h = 1 / (2 std). By Cramer's inequality |He_n(x)| phi(x) <= sqrt(n!), so that for std >= 32 what
+    is left after n = 30 is below 2^-240 in every cell.
+    """
+    h = 1 / (2 * gmpy2.mpfr(std))
+    weights, power = [], h
+    for n in range(_SERIES_TERMS + 1):
+        weights.append(2 * power)
+        power = power * h / (n + 2)
+    peak = 1 / gmpy2.sqrt(2 * gmpy2.const_pi())
+    cells = []
+    for j in range(reach + 1):
+        x = gmpy2.mpfr(j) / std
+        previous, current, total = gmpy2.mpfr(0), gmpy2.mpfr(1), gmpy2.mpfr(0)
+        for n in range(_SERIES_TERMS + 1):
+            if n % 2 == 0:
+                total += weights[n] * current
+            previous, current = current, x * current - n * previous
+        cells.append(peak * gmpy2.exp(-x * x / 2) * total)
+    return cells
+
+
+def _cells_discrete(std: float, reach: int) -> list[Any]:
+    scale = -1 / (2 * gmpy2.mpfr(std) ** 2)
+    weights = [gmpy2.exp(j * j * scale) for j in range(reach + 1)]
+    # Beyond the reach the weights fall faster than this geometric series.
+    last = gmpy2.exp((reach + 1) ** 2 * scale)
+    tail = last / (1 - gmpy2.exp((2 * reach + 3) * scale))
+    whole = weights[0] + 2 * sum(weights[1:]) + 2 * tail
+    return [weight / whole for weight in weights]
+
+
+def _alias(weights: list[int], reach: int, distance: Any) -> AliasTable:
+    """Fill 2^m columns of 2^(128 - m) units each with at most two values (Vose, in integers)."""
+    index_bits = max(1, (len(weights) - 1).bit_length())
+    columns, capacity = 1 << index_bits, WHOLE >> index_bits
+    left = weights + [0] * (columns - len(weights))
+    alias = list(range(columns))
+    threshold = [capacity] * columns
+    small = [i for i, units in enumerate(left) if units < capacity]
+    large = [i for i, units in enumerate(left) if units >= capacity]
+    while small:
+        poor, rich = small.pop(), large[-1]
+        threshold[poor], alias[poor] = left[poor], rich
+        left[rich] -= capacity - left[poor]
+        if left[rich] < capacity:
+            small.append(large.pop())
+    value = np.arange(columns, dtype=np.int64) - reach
+    values = np.stack([value[alias], value], axis=1).reshape(-1)
+    return AliasTable(
+        index_bits,
+        np.array([units // WORD for units in threshold], dtype=np.uint64),
+        np.array([units % WORD for units in threshold], dtype=np.uint64),
+        values,
+        distance,
+    )

@@ -1,0 +1,115 @@
+"""Budgets, spend events and releases: what a party promises, what it spends, what may leave.
+
+It owns the shapes and the integer units of the accounts; it knows no sensitivity, noise or store.
+
+Rules for evolving these models:
+- A stored event means the same for ever. Fields are added with a default that is the old meaning,
+  never renamed, re-united or removed.
+- Units never change. A finer account is a new field next to the old one.
+- A new mechanism is a new literal; a reader that does not know it must refuse, never skip.
+- Amounts are integers rounded up when they are made, so that no later sum can round down.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from schemas.base import Closed, Count, Digest, Positive
+from schemas.ids import DatasetId, PartyId, ReleaseId, Round, RunId
+from schemas.tensor import Tensor
+
+MU2_UNIT = 2.0**-40
+TAU_UNIT = 2.0**-140
+MU2_UNIT_BITS = 40
+TAU_UNIT_BITS = 140
+
+# A grid is 2**exponent; beyond these no plan of ours goes.
+Exponent = Annotated[int, Field(ge=-64, le=64)]
+
+
+class Budget(Closed):
+    """An (epsilon, delta) pair: a cap for a data set, or the target of a run."""
+
+    epsilon: Annotated[float, Field(gt=0.0, le=1e3)]
+    delta: Annotated[float, Field(ge=1e-12, lt=1.0)]
+
+
+class SpendEvent(Closed):
+    """What one release costs; `exact` costs infinitely much and its amounts are zero."""
+
+    release_id: ReleaseId
+    round: Round
+    mechanism: Literal["lattice_gaussian", "exact"]
+    mu2_units: Count
+    tau_units: Count
+
+
+class Release(Closed):
+    """Values that may leave a party; only the mechanism makes one."""
+
+    release_id: ReleaseId
+    tensor: Tensor
+    exponent: Exponent
+    noise_std: Annotated[float, Field(ge=0.0, le=1e18)]
+    event: SpendEvent
+
+
+class LedgerHead(Closed):
+    """How far a ledger has come: the number of its entries and the hash of the last."""
+
+    sequence: Count
+    digest: Digest
+
+
+class CapFixed(Closed):
+    """The lifetime cap of one data set."""
+
+    kind: Literal["cap"] = "cap"
+    dataset: DatasetId
+    epsilon: Positive
+    delta: Positive
+
+
+class RunReserved(Closed):
+    """What one run may spend at most on one data set; `exact` if the policy names exact values."""
+
+    kind: Literal["reserve"] = "reserve"
+    dataset: DatasetId
+    run: RunId
+    mu2_units: Count
+    tau_units: Count
+    exact: bool
+    fingerprint: Annotated[str, Field(max_length=128)]
+
+
+class ReleaseBooked(Closed):
+    """One release charged to one data set, with the digest of its only payload."""
+
+    kind: Literal["spend"] = "spend"
+    dataset: DatasetId
+    run: RunId
+    event: SpendEvent
+    digest: Digest
+
+
+class RunClosed(Closed):
+    """The run is over; its unspent reserve is free, what it spent stays spent."""
+
+    kind: Literal["close"] = "close"
+    dataset: DatasetId
+    run: RunId
+
+
+LedgerEntry = Annotated[
+    CapFixed | RunReserved | ReleaseBooked | RunClosed, Field(discriminator="kind")
+]
+
+
+class Cosignature(Closed):
+    """A peer's signature under a head of this ledger."""
+
+    peer: PartyId
+    head: LedgerHead
+    signature: Annotated[bytes, Field(min_length=64, max_length=64)]
