@@ -1,0 +1,1 @@
+"""A party's own rows: from files of any common kind to checked numbers. Nothing here is sent."""

@@ -1,0 +1,194 @@
+"""The second pass: a source and its settings become ids, a matrix, labels, weights, offsets.
+
+It owns one-hot columns, filling, centring and scaling by settled constants, and the fingerprint; it
+knows no loss and scales no rows (that follows alignment). Everything stays inside the party.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.lib.format import open_memmap
+from numpy.typing import NDArray
+
+from hdpvfl_mq.data.columns import categories, complete_numbers, ids, numbers, refuse
+from hdpvfl_mq.data.constants import Role, Source, resolve
+from hdpvfl_mq.data.tables import Column, Table
+from schemas.data import DataSettings, NamedColumn
+
+Matrix = NDArray[np.float64] | NDArray[np.float32]
+
+
+@dataclass(frozen=True, repr=False)
+class PreparedData:
+    """A party's rows, checked and numeric, in the order of its file.
+
+    `settings` has every learned constant filled in: with it, later rows are prepared the same way.
+    """
+
+    ids: tuple[Column, ...]
+    X: Matrix
+    y: NDArray[np.float64] | None
+    weights: NDArray[np.float64] | None
+    offset: NDArray[np.float64] | None
+    column_names: tuple[str, ...]
+    settings: DataSettings
+    fingerprint: bytes
+
+    @property
+    def rows(self) -> int:
+        """Number of rows."""
+        return len(self.X)
+
+    @property
+    def conditional_on_preprocessing(self) -> bool:
+        """Whether constants were fitted to the private rows."""
+        return self.settings.learned
+
+    def __repr__(self) -> str:
+        return f"<PreparedData of {self.rows} rows and {len(self.column_names)} columns>"
+
+
+def prepare(
+    source: Source, settings: DataSettings, *, role: Role, to_score: bool = False
+) -> PreparedData:
+    """Prepare in memory, as float64. Rows to score may have a constant column."""
+    settled, rows = resolve(source, settings, role, allow_constant=to_score)
+    return _encode_all(source, settled, np.empty((rows, len(output_names(settled)))))
+
+
+def prepare_to_disk(
+    source: Source, settings: DataSettings, path: Path, *, role: Role
+) -> PreparedData:
+    """Prepare chunk by chunk into a float32 .npy file, which is then mapped read-only."""
+    settled, rows = resolve(source, settings, role)
+    shape = (rows, len(output_names(settled)))
+    X = open_memmap(path, mode="w+", dtype=np.float32, shape=shape)
+    prepared = _encode_all(source, settled, X)
+    X.flush()
+    return replace(prepared, X=np.load(path, mmap_mode="r"))
+
+
+def output_names(settled: DataSettings) -> tuple[str, ...]:
+    """The columns of the matrix: one for a numeric column, one for each category of another."""
+    names: list[str] = []
+    for rule in settled.rules:
+        if rule.categories is None:
+            names.append(rule.name)
+        else:
+            names += [f"{rule.name}={category}" for category in rule.categories]
+    return tuple(names)
+
+
+def _encode_all(source: Source, settled: DataSettings, X: Matrix) -> PreparedData:
+    names = output_names(settled)
+    print_ = _Fingerprint(names)
+    parts: list[_Sides] = []
+    start = 0
+    for chunk in source.chunks():
+        block = np.hstack([_encode(chunk, rule, X.dtype) for rule in settled.rules])
+        sides = _sides(chunk, settled)
+        X[start : start + chunk.rows] = block
+        print_.add(block, sides)
+        parts.append(sides)
+        start += chunk.rows
+    return PreparedData(
+        ids=tuple(np.concatenate(column) for column in zip(*(p.ids for p in parts), strict=True)),
+        X=X,
+        y=_joined([part.y for part in parts]),
+        weights=_joined([part.weights for part in parts]),
+        offset=_joined([part.offset for part in parts]),
+        column_names=names,
+        settings=settled,
+        fingerprint=print_.digest(),
+    )
+
+
+@dataclass(frozen=True)
+class _Sides:
+    """What a chunk holds besides its features."""
+
+    ids: tuple[Column, ...]
+    y: NDArray[np.float64] | None
+    weights: NDArray[np.float64] | None
+    offset: NDArray[np.float64] | None
+
+
+def _sides(chunk: Table, settings: DataSettings) -> _Sides:
+    weight, offset = settings.weight_column, settings.offset_column
+    return _Sides(
+        ids=tuple(ids(chunk, name) for name in settings.id_columns),
+        y=_label(chunk, settings),
+        weights=None if weight is None else complete_numbers(chunk, weight),
+        offset=None if offset is None else complete_numbers(chunk, offset),
+    )
+
+
+def _label(chunk: Table, settings: DataSettings) -> NDArray[np.float64] | None:
+    name, classes = settings.label_column, settings.label_classes
+    if name is None:
+        return None
+    if classes is None:
+        centre, scale = settings.label_centre, settings.label_scale
+        assert centre != "learn"
+        assert scale != "learn"
+        return np.asarray((complete_numbers(chunk, name) - centre) / scale)
+    cells = categories(chunk, name)
+    index = {label: float(position) for position, label in enumerate(classes)}
+    codes = np.array([index.get(cell, np.nan) for cell in cells.tolist()])
+    refuse(chunk, name, np.isnan(codes), "the label is not in the declared list of classes")
+    return codes
+
+
+def _encode(chunk: Table, rule: NamedColumn, dtype: np.dtype[Any]) -> NDArray[np.float64]:
+    """One raw column as its output columns."""
+    if rule.categories is not None:
+        cells = categories(chunk, rule.name)
+        if rule.missing_category is not None:
+            cells = np.where(cells == "", rule.missing_category, cells)
+        return np.column_stack([cells == category for category in rule.categories]).astype(
+            np.float64
+        )
+    values = numbers(chunk, rule.name)
+    assert rule.centre != "learn"
+    assert rule.scale != "learn"
+    if isinstance(rule.missing, float):
+        values = np.where(np.isnan(values), rule.missing, values)
+    values = (values - rule.centre) / rule.scale
+    too_large = np.abs(values) > np.finfo(dtype).max
+    refuse(chunk, rule.name, too_large, f"the cell is too large for {dtype.name}; set a scale")
+    return values[:, None]
+
+
+def _joined(parts: list[NDArray[np.float64] | None]) -> NDArray[np.float64] | None:
+    present = [part for part in parts if part is not None]
+    return np.concatenate(present) if present else None
+
+
+class _Fingerprint:
+    """sha256 over canonical bytes, the same however the source was cut into chunks."""
+
+    def __init__(self, names: tuple[str, ...]) -> None:
+        self._names = names
+        self._parts = {name: hashlib.sha256() for name in ("X", "ids", "y", "weights", "offset")}
+
+    def add(self, block: NDArray[np.float64], sides: _Sides) -> None:
+        self._parts["X"].update(np.ascontiguousarray(block, dtype="<f8").tobytes())
+        for key in zip(*(column.tolist() for column in sides.ids), strict=True):
+            self._parts["ids"].update(json.dumps(key).encode() + b"\n")
+        for name in ("y", "weights", "offset"):
+            values = getattr(sides, name)
+            if values is not None:
+                self._parts[name].update(values.astype("<f8").tobytes())
+
+    def digest(self) -> bytes:
+        header = json.dumps([1, self._names]).encode()
+        whole = hashlib.sha256(header)
+        for name in sorted(self._parts):
+            whole.update(self._parts[name].digest())
+        return whole.digest()

@@ -1,0 +1,55 @@
+"""How well scores fit known labels: accuracy and AUC, or the explained share of the deviance.
+
+It owns the measures a summary shows; it knows nothing of how scores were made. It is used on rows
+whose scores may be seen, never inside a run.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from hdpvfl_mq.glm.families.base import Family
+from hdpvfl_mq.unreleased import FloatVector
+
+
+def quality(family: Family, theta: FloatVector, y: FloatVector) -> dict[str, float]:
+    """`accuracy` and `auc` for two classes, `d2` for other labels; y as in the data."""
+    labels = family.encode(y)
+    if family.task == "binary":
+        upper = labels > 0.0
+        return {
+            "accuracy": float(np.mean((family.mean(theta) > 0.5) == upper)),
+            "auc": area_under_curve(theta, upper),
+        }
+    return {"d2": explained_deviance(family, theta, labels)}
+
+
+def explained_deviance(family: Family, theta: FloatVector, labels: FloatVector) -> float:
+    """1 - deviance / deviance of the best constant; R squared for least squares.
+
+    *Domain*: encoded labels that are not all equal, else NaN. The best constant is the mean of the
+    labels, which for Huber is only close to the best.
+    """
+    perfect = family.loss(family.link(labels), labels).sum()
+    constant = family.link(np.full(len(labels), labels.mean()))
+    null = family.loss(constant, labels).sum() - perfect
+    if not null > 0.0:
+        return float("nan")
+    return float(1.0 - (family.loss(theta, labels).sum() - perfect) / null)
+
+
+def area_under_curve(
+    theta: FloatVector, upper: np.ndarray[tuple[int], np.dtype[np.bool_]]
+) -> float:
+    """The chance that a row of the upper class scores above one of the lower, ties as half.
+
+    *Domain*: both classes present, else NaN.
+    """
+    positives = int(upper.sum())
+    negatives = len(upper) - positives
+    if positives == 0 or negatives == 0:
+        return float("nan")
+    values, place, counts = np.unique(theta, return_inverse=True, return_counts=True)
+    del values
+    ranks = (np.cumsum(counts) - (counts - 1) / 2.0)[place]
+    return float((ranks[upper].sum() - positives * (positives + 1) / 2.0) / (positives * negatives))

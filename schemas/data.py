@@ -1,0 +1,95 @@
+"""What a party's settings say about its own file: which columns, and by which constants.
+
+It owns the fields and their limits; it reads no file. Constants written here cost no privacy.
+`"learn"` fits them to the private rows instead, and every figure of a run on such data is then
+labelled as conditional on preprocessing constants.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal, Self
+
+from pydantic import Field, model_validator
+
+from schemas.base import Closed, Positive
+
+MAX_COLUMNS = 100_000
+MAX_CATEGORIES = 10_000
+
+ColumnName = Annotated[str, Field(min_length=1, max_length=256)]
+_Category = Annotated[str, Field(min_length=1, max_length=256)]
+_Categories = Annotated[tuple[_Category, ...], Field(min_length=2, max_length=MAX_CATEGORIES)]
+_Number = Annotated[float, Field(ge=-1e18, le=1e18)]
+_Learn = Literal["learn"]
+_Columns = Annotated[tuple[ColumnName, ...], Field(min_length=1, max_length=MAX_COLUMNS)]
+
+
+class ColumnRule(Closed):
+    """How one column becomes numbers.
+
+    `categories` makes it one 0/1 column for each; None leaves it numeric. `missing` is what an
+    empty cell does: stop with an error, become a stated number (a stated category for categorical
+    columns), or become the learned mean. `unknown` is what a category outside the list does.
+    A numeric column becomes (x - centre) / scale.
+    """
+
+    categories: _Categories | _Learn | None = None
+    missing: Literal["error"] | _Learn | _Number = "error"
+    missing_category: _Category | None = None
+    unknown: Literal["error", "zero"] = "error"
+    centre: _Number | _Learn = 0.0
+    scale: Positive | _Learn = 1.0
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        if self.categories is None:
+            if self.missing_category is not None:
+                raise ValueError("missing_category belongs to a column with categories")
+            return self
+        if self.missing != "error" or (self.centre, self.scale) != (0.0, 1.0):
+            raise ValueError("missing, centre and scale belong to numeric columns")
+        if self.categories != "learn" and len(set(self.categories)) != len(self.categories):
+            raise ValueError("a category is listed twice")
+        return self
+
+
+class NamedColumn(ColumnRule):
+    """A rule for one column."""
+
+    name: ColumnName
+
+
+class DataSettings(Closed):
+    """A party's file and what is done with it.
+
+    `file` is None where the table is handed over in memory; its suffix tells the format.
+    `columns` None takes every column that has no other role. `rules` are exceptions from
+    `default`. `label_classes` lists the classes of a text label, the first becomes 0. `learned`
+    marks constants that an earlier preparation fitted to private rows.
+    """
+
+    file: Annotated[str, Field(min_length=1, max_length=4096)] | None = None
+    id_columns: Annotated[tuple[ColumnName, ...], Field(min_length=1, max_length=16)] = ("id",)
+    label_column: ColumnName | None = None
+    label_classes: _Categories | None = None
+    label_centre: _Number | _Learn = 0.0
+    label_scale: Positive | _Learn = 1.0
+    weight_column: ColumnName | None = None
+    offset_column: ColumnName | None = None
+    columns: _Columns | None = None
+    default: ColumnRule = ColumnRule()
+    rules: Annotated[tuple[NamedColumn, ...], Field(max_length=MAX_COLUMNS)] = ()
+    learned: bool = False
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        special = (self.label_column, self.weight_column, self.offset_column)
+        roles = [*self.id_columns, *(name for name in special if name), *(self.columns or ())]
+        if len(set(roles)) != len(roles):
+            raise ValueError("a column has two roles or is listed twice")
+        ruled = [rule.name for rule in self.rules]
+        if len(set(ruled)) != len(ruled):
+            raise ValueError("a column has two rules")
+        if self.label_classes and (self.label_centre, self.label_scale) != (0.0, 1.0):
+            raise ValueError("a label of classes takes no centre or scale")
+        return self
