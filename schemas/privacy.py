@@ -16,7 +16,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from schemas.base import Closed, Count, Digest, Positive
+from schemas.base import Closed, Count, Digest
 from schemas.ids import DatasetId, PartyId, ReleaseId, Round, RunId
 from schemas.tensor import Tensor
 
@@ -68,8 +68,7 @@ class CapFixed(Closed):
 
     kind: Literal["cap"] = "cap"
     dataset: DatasetId
-    epsilon: Positive
-    delta: Positive
+    cap: Budget
 
 
 class RunReserved(Closed):

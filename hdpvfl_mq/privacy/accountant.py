@@ -19,6 +19,7 @@ from schemas.privacy import MU2_UNIT_BITS, TAU_UNIT_BITS, Budget, SpendEvent
 
 # More than this part of delta is never left to the distance of the sampler to the exact law.
 TAU_SHARE = 100
+_LARGEST_SHOWN = 2.0**20
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,20 +66,20 @@ def epsilon_shown(spent: Spent, delta: float) -> float:
         return math.inf
     if spent.mu2_units == 0 and spent.tau_units == 0:
         return 0.0
-    low = epsilon_of(float(_mu(spent.mu2_units)) * (1 + 2.0**-50), delta)
-    high = low if low > 0.0 else 2.0**-40
-    # `high` rises until the sampler's share fits in; with tau near 2^-100 the first try does.
+    mu = float(_mu(spent.mu2_units)) * (1 + 2.0**-50)
+    epsilon = epsilon_of(mu, delta)
+    # Epsilon rises until the sampler's share fits in; with tau near 2^-100 the first try does.
     for _ in range(64):
-        high *= 1.0 + 2.0**-40
-        if math.isinf(high) or high > 2.0**20:
+        epsilon *= 1.0 + 2.0**-40
+        if epsilon > _LARGEST_SHOWN:
             return math.inf
         with gmpy2.context(precision=192):
-            drift = _drift(high, spent.tau_units)
-            if exact_delta(high, _mu(spent.mu2_units)) + drift <= delta:
-                return high
+            drift = _drift(epsilon, spent.tau_units)
+            if exact_delta(epsilon, mu) + drift <= delta:
+                return epsilon
         if drift * TAU_SHARE > delta:
             return math.inf
-        high = epsilon_of(float(_mu(spent.mu2_units)) * (1 + 2.0**-50), float(delta - drift))
+        epsilon = epsilon_of(mu, float(delta - drift))
     return math.inf
 
 

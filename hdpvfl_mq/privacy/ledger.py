@@ -1,0 +1,171 @@
+"""The rules of a party's privacy ledger: what an entry does to the books, and what is refused.
+
+It owns caps, reserves, bookings and the hash chain; it knows no file and no connection
+(ledger_store.py does). Every rule is checked before anything changes.
+
+- A cap is fixed per data set before its first reserve. Reserves of all open runs and what closed
+  runs spent stay within it together: a privacy filter, so runs may be chosen adaptively.
+- Nothing is refunded. Closing a run frees only what it never spent.
+- An exact disclosure costs infinitely much and is shown so for ever. It needs a reserve that names
+  it; the cap goes on holding for the noised releases.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, replace
+
+from pydantic import TypeAdapter
+
+from hdpvfl_mq.errors import IntegrityError, RefusedError
+from hdpvfl_mq.privacy.accountant import Spent, affordable, epsilon_shown
+from schemas.base import INT64_MAX
+from schemas.privacy import (
+    Budget,
+    CapFixed,
+    LedgerEntry,
+    LedgerHead,
+    ReleaseBooked,
+    RunClosed,
+    RunReserved,
+)
+
+Entry = CapFixed | RunReserved | ReleaseBooked | RunClosed
+GENESIS = LedgerHead(sequence=0, digest=bytes(32))
+_ENTRY: TypeAdapter[Entry] = TypeAdapter(LedgerEntry)
+
+
+@dataclass(frozen=True, slots=True)
+class RunAccount:
+    """One run on one data set: its reserve, what it spent, and whether it is closed."""
+
+    reserve: RunReserved
+    spent: Spent = field(default_factory=Spent)
+    closed: bool = False
+
+    @property
+    def held(self) -> Spent:
+        """What counts against the cap: the reserve while open, the spend once closed."""
+        if self.closed:
+            return self.spent
+        return Spent(self.reserve.mu2_units, self.reserve.tau_units, self.spent.exact)
+
+
+class Books:
+    """Caps by data set and run accounts by (data set, run); an entry changes one of them."""
+
+    def __init__(self) -> None:
+        self.caps: dict[str, Budget] = {}
+        self.runs: dict[tuple[str, str], RunAccount] = {}
+
+    def spent(self, dataset: str) -> Spent:
+        """Add up what has left, over all runs."""
+        return _total(run.spent for run in self._runs_of(dataset))
+
+    def held(self, dataset: str) -> Spent:
+        """Add up what has left or may still leave under open reserves."""
+        return _total(run.held for run in self._runs_of(dataset))
+
+    def epsilon_spent(self, dataset: str) -> float:
+        """Give epsilon of what has left at the data set's delta: progress, not the guarantee."""
+        return epsilon_shown(self.spent(dataset), self.caps[dataset].delta)
+
+    def cap_after(self, entry: CapFixed) -> Budget:
+        """Check a cap."""
+        if any(self._runs_of(entry.dataset)):
+            cap = self.caps[entry.dataset]
+            raise RefusedError(
+                f"the cap of {entry.dataset} is fixed at epsilon = {cap.epsilon:g}, delta = "
+                f"{cap.delta:g} since its first run; put these numbers into the policy"
+            )
+        return entry.cap
+
+    def run_after(self, entry: RunReserved | ReleaseBooked | RunClosed) -> RunAccount:
+        """Check an entry of a run and give the account it leads to."""
+        if entry.dataset not in self.caps:
+            raise RefusedError(f"fix a cap for {entry.dataset} before anything is reserved")
+        run = self.runs.get((entry.dataset, entry.run))
+        if isinstance(entry, RunReserved):
+            return self._reserved(run, entry)
+        if run is None:
+            raise RefusedError(f"run {entry.run} has no reserve on {entry.dataset}")
+        return (
+            _booked(run, entry) if isinstance(entry, ReleaseBooked) else replace(run, closed=True)
+        )
+
+    def _reserved(self, run: RunAccount | None, entry: RunReserved) -> RunAccount:
+        if run is not None:
+            raise RefusedError(f"run {entry.run} has another reserve; use a new run id")
+        held, cap = self.held(entry.dataset), self.caps[entry.dataset]
+        mu2, tau = held.mu2_units + entry.mu2_units, held.tau_units + entry.tau_units
+        if max(mu2, tau) > INT64_MAX or not affordable(cap, mu2, tau):
+            raise RefusedError(
+                f"run {entry.run} would take {entry.dataset} above its cap of epsilon = "
+                f"{cap.epsilon:g} at delta = {cap.delta:g}; close runs that are over, or ask for "
+                f"a smaller epsilon"
+            )
+        return RunAccount(entry)
+
+    def _runs_of(self, dataset: str) -> Iterator[RunAccount]:
+        return (run for (name, _), run in self.runs.items() if name == dataset)
+
+
+def apply(books: Books, entry: Entry) -> None:
+    """Fold one entry into the books, or raise and leave them as they were."""
+    if isinstance(entry, CapFixed):
+        books.caps[entry.dataset] = books.cap_after(entry)
+    else:
+        books.runs[entry.dataset, entry.run] = books.run_after(entry)
+
+
+def already(books: Books, entry: Entry) -> bool:
+    """Say whether the books hold this very cap, reserve or closing, so that it changes nothing."""
+    if isinstance(entry, CapFixed):
+        return books.caps.get(entry.dataset) == entry.cap
+    run = books.runs.get((entry.dataset, entry.run))
+    if isinstance(entry, RunReserved):
+        return run is not None and run.reserve == entry
+    return isinstance(entry, RunClosed) and run is not None and run.closed
+
+
+def encode(entry: Entry) -> bytes:
+    """Give the bytes that are stored and hashed."""
+    return entry.model_dump_json().encode()
+
+
+def decode(body: bytes) -> Entry:
+    """Read stored bytes; what does not parse is a contradiction."""
+    try:
+        return _ENTRY.validate_json(body)
+    except ValueError as error:
+        raise IntegrityError("a ledger entry cannot be read") from error
+
+
+def extend(head: LedgerHead, body: bytes) -> LedgerHead:
+    """Chain one more entry to a head."""
+    sequence = head.sequence + 1
+    digest = hashlib.sha256(head.digest + sequence.to_bytes(8, "big") + body).digest()
+    return LedgerHead(sequence=sequence, digest=digest)
+
+
+def _booked(run: RunAccount, entry: ReleaseBooked) -> RunAccount:
+    spent, reserve = run.spent.plus(entry.event), run.reserve
+    if run.closed:
+        raise RefusedError(f"run {entry.run} is closed; it releases nothing more")
+    if entry.event.mechanism == "exact" and not reserve.exact:
+        raise RefusedError(f"the policy does not allow exact values to leave {entry.dataset}")
+    if spent.mu2_units > reserve.mu2_units or spent.tau_units > reserve.tau_units:
+        raise RefusedError(f"{entry.event.release_id} would exceed the reserve of {entry.run}")
+    return replace(run, spent=spent)
+
+
+def _total(parts: Iterable[Spent]) -> Spent:
+    total = Spent()
+    for part in parts:
+        total = Spent(
+            total.mu2_units + part.mu2_units,
+            total.tau_units + part.tau_units,
+            total.exact + part.exact,
+        )
+    return total

@@ -1,0 +1,250 @@
+"""A party's privacy ledger in one SQLite file that outlives runs.
+
+It owns the file, its lock, the transaction and the hash chain on disk; the rules are in ledger.py.
+It knows no message and no journal.
+
+*Guarantee.* A call that returns is on disk (write-ahead log, synchronous FULL). A call that raises
+has booked nothing, and after an error of the store every later call raises too: nothing may be
+sent. The caller books first and sends afterwards, so the true spend is never above the ledger.
+The same release again changes nothing, so a journal may be folded again after a crash; another
+payload under its id is a contradiction.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+from hdpvfl_mq.errors import IntegrityError, OperatorError, RefusedError
+from hdpvfl_mq.privacy.ledger import GENESIS, Books, Entry, already, apply, decode, encode, extend
+from schemas.privacy import (
+    Budget,
+    CapFixed,
+    Cosignature,
+    LedgerHead,
+    ReleaseBooked,
+    RunClosed,
+    RunReserved,
+)
+
+_SCHEMA = (
+    "CREATE TABLE IF NOT EXISTS owner (party TEXT NOT NULL)",
+    "CREATE TABLE IF NOT EXISTS entry (sequence INTEGER PRIMARY KEY, digest BLOB NOT NULL,"
+    " release_id TEXT, body BLOB NOT NULL)",
+    "CREATE INDEX IF NOT EXISTS entry_release ON entry (release_id) WHERE release_id IS NOT NULL",
+    "CREATE TABLE IF NOT EXISTS cosignature (peer TEXT PRIMARY KEY, sequence INTEGER NOT NULL,"
+    " digest BLOB NOT NULL, signature BLOB NOT NULL)",
+)
+
+
+class Ledger:
+    """One party's ledger; the only connection to its file."""
+
+    def __init__(self, connection: sqlite3.Connection, party: str) -> None:
+        """Take over a connection with `isolation_level=None`, lock it, and fold what it holds."""
+        self._db, self._party, self._broken = connection, party, False
+        try:
+            # Exclusive before the log is first read: a second opener is then refused at once.
+            connection.execute("PRAGMA locking_mode = EXCLUSIVE")
+            connection.execute("PRAGMA journal_mode = WAL")
+            connection.execute("PRAGMA synchronous = FULL")
+            connection.execute("BEGIN EXCLUSIVE")
+            for statement in _SCHEMA:
+                connection.execute(statement)
+            self._own()
+            connection.execute("COMMIT")
+            self._books, self._head = self._folded()
+        except sqlite3.Error as error:
+            raise _translated(error) from error
+
+    @classmethod
+    def open(cls, path: str | Path, party: str) -> Ledger:
+        """Open or create the ledger file of a party; ":memory:" gives one that is forgotten."""
+        try:
+            if str(path) != ":memory:":
+                Path(path).parent.mkdir(parents=True, exist_ok=True)
+                Path(path).touch(mode=0o600)
+            connection = sqlite3.connect(path, timeout=0.0, isolation_level=None)
+        except (OSError, sqlite3.Error) as error:
+            raise OperatorError(f"the ledger {path} cannot be opened: {error}") from error
+        try:
+            return cls(connection, party)
+        except Exception:
+            connection.close()
+            raise
+
+    def close_file(self) -> None:
+        """Give the file free."""
+        self._db.close()
+
+    @property
+    def books(self) -> Books:
+        """Caps, reserves and spends; to read, not to change."""
+        return self._books
+
+    def head(self) -> LedgerHead:
+        """Give the head for peers to co-sign."""
+        return self._head
+
+    def fix_cap(self, dataset: str, cap: Budget) -> None:
+        """Fix the lifetime cap of a data set; another cap after its first run is refused."""
+        self._append([CapFixed(dataset=dataset, cap=cap)])
+
+    def reserve(self, reserve: RunReserved) -> None:
+        """Set aside what a run may spend at most; refused if the cap does not allow it."""
+        self._append([reserve])
+
+    def book(self, releases: Sequence[ReleaseBooked]) -> None:
+        """Charge releases, all or none, in one transaction."""
+        self._append(releases)
+
+    def close_run(self, dataset: str, run: str) -> None:
+        """End a run: its unspent reserve is free, it can release nothing more."""
+        self._append([RunClosed(dataset=dataset, run=run)])
+
+    def record(self, cosignature: Cosignature) -> None:
+        """Keep a peer's signature under one of this ledger's heads; the newest of each peer."""
+        head = cosignature.head
+        if self._digest_at(head.sequence) != head.digest:
+            raise IntegrityError(f"{cosignature.peer} co-signed a head this ledger never had")
+        row = (cosignature.peer, head.sequence, head.digest, cosignature.signature)
+        try:
+            self._db.execute(
+                "INSERT INTO cosignature VALUES (?, ?, ?, ?) ON CONFLICT (peer) DO UPDATE SET"
+                " sequence = excluded.sequence, digest = excluded.digest,"
+                " signature = excluded.signature WHERE excluded.sequence > sequence",
+                row,
+            )
+        except sqlite3.Error as error:
+            self._broken = True
+            raise _translated(error) from error
+
+    def check_restored(self, peer_heads: Mapping[str, LedgerHead]) -> None:
+        """Refuse a file that is older than, or departs from, a head that a peer co-signed."""
+        for peer, head in peer_heads.items():
+            if head.sequence > self._head.sequence:
+                raise IntegrityError(
+                    f"{peer} co-signed entry {head.sequence} of this ledger, which ends at "
+                    f"{self._head.sequence}: it is an older copy. Put the newest file back"
+                )
+            if self._digest_at(head.sequence) != head.digest:
+                raise IntegrityError(f"{peer} co-signed another entry {head.sequence}")
+
+    def verify(self) -> None:
+        """Read the whole file again: chain, rules, releases and co-signatures, or raise."""
+        books, head = self._folded()
+        if head != self._head or books.runs != self._books.runs or books.caps != self._books.caps:
+            raise IntegrityError("the ledger file changed under the open ledger")
+
+    def entries(self) -> Iterator[tuple[LedgerHead, Entry]]:
+        """Give all entries in order, each with the head it made."""
+        rows = self._db.execute("SELECT sequence, digest, body FROM entry ORDER BY sequence")
+        for sequence, digest, body in rows:
+            yield LedgerHead(sequence=sequence, digest=digest), decode(body)
+
+    def cosignatures(self) -> tuple[Cosignature, ...]:
+        """Give the newest co-signature of each peer."""
+        rows = self._db.execute("SELECT * FROM cosignature ORDER BY peer")
+        return tuple(
+            Cosignature(peer=peer, head=LedgerHead(sequence=seq, digest=digest), signature=sign)
+            for peer, seq, digest, sign in rows
+        )
+
+    def _append(self, entries: Sequence[Entry]) -> None:
+        if self._broken:
+            raise OperatorError("the ledger failed before; stop, nothing may be sent; restart")
+        undo, head = (dict(self._books.caps), dict(self._books.runs)), self._head
+        try:
+            self._db.execute("BEGIN IMMEDIATE")
+            for entry in entries:
+                head = self._insert(head, entry)
+            self._db.execute("COMMIT")
+        except Exception as error:
+            self._books.caps, self._books.runs = undo
+            self._abandon()
+            if isinstance(error, sqlite3.Error):
+                self._broken = True
+                raise _translated(error) from error
+            raise
+        self._head = head
+
+    def _insert(self, head: LedgerHead, entry: Entry) -> LedgerHead:
+        if already(self._books, entry) or self._stored(entry):
+            return head
+        apply(self._books, entry)
+        body = encode(entry)
+        head = extend(head, body)
+        row = (head.sequence, head.digest, _release_id(entry), body)
+        self._db.execute("INSERT INTO entry VALUES (?, ?, ?, ?)", row)
+        return head
+
+    def _stored(self, entry: Entry) -> bool:
+        """Say whether this release is booked; one id has one payload for ever."""
+        if not isinstance(entry, ReleaseBooked):
+            return False
+        rows = self._db.execute(
+            "SELECT body FROM entry WHERE release_id = ?", (_release_id(entry),)
+        ).fetchall()
+        for (body,) in rows:
+            booked = decode(body)
+            assert isinstance(booked, ReleaseBooked)
+            if booked.digest != entry.digest or booked.event != entry.event:
+                raise IntegrityError(f"{entry.event.release_id} has another payload in the ledger")
+            if booked.dataset == entry.dataset:
+                return True
+        return False
+
+    def _abandon(self) -> None:
+        if self._db.in_transaction:
+            self._db.execute("ROLLBACK")
+
+    def _own(self) -> None:
+        row = self._db.execute("SELECT party FROM owner").fetchone()
+        if row is None:
+            self._db.execute("INSERT INTO owner VALUES (?)", (self._party,))
+        elif row[0] != self._party:
+            raise OperatorError(f"this ledger belongs to {row[0]}; give {self._party} its own file")
+
+    def _folded(self) -> tuple[Books, LedgerHead]:
+        """Fold the stored bytes: sequence and hash of each, rules, release ids, co-signatures."""
+        books, head = Books(), GENESIS
+        rows = self._db.execute("SELECT * FROM entry ORDER BY sequence")
+        for sequence, digest, release_id, body in rows:
+            if not isinstance(body, bytes):
+                raise IntegrityError(f"entry {sequence} of the ledger was rewritten")
+            head, entry = extend(head, body), decode(body)
+            if (sequence, digest) != (head.sequence, head.digest):
+                raise IntegrityError(f"the ledger's chain is broken at entry {head.sequence}")
+            if release_id != _release_id(entry):
+                raise IntegrityError(f"entry {sequence} is filed under another release id")
+            try:
+                apply(books, entry)
+            except RefusedError as error:
+                raise IntegrityError(f"entry {sequence} breaks the ledger's rules") from error
+        for peer, sequence, digest, _ in self._db.execute("SELECT * FROM cosignature"):
+            if sequence > head.sequence or self._digest_at(sequence) != digest:
+                raise IntegrityError(f"{peer} co-signed a head this ledger does not have")
+        return books, head
+
+    def _digest_at(self, sequence: int) -> bytes | None:
+        if sequence == 0:
+            return GENESIS.digest
+        row = self._db.execute("SELECT digest FROM entry WHERE sequence = ?", (sequence,))
+        found = row.fetchone()
+        return None if found is None else bytes(found[0])
+
+
+def _release_id(entry: Entry) -> str | None:
+    return entry.event.release_id if isinstance(entry, ReleaseBooked) else None
+
+
+def _translated(error: sqlite3.Error) -> OperatorError | IntegrityError:
+    code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+    if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
+        return OperatorError(
+            "the ledger is in use by another process; stop that one, one party has one process"
+        )
+    if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_MISMATCH):
+        return IntegrityError(f"the ledger file is damaged; keep it and stop: {error}")
+    return OperatorError(f"the ledger cannot be written; stop, nothing may be sent: {error}")
