@@ -1,0 +1,21 @@
+"""Entity resolution without showing ids: the names the roles use. See docs/entity-resolution.md."""
+
+from hdpvfl_mq.psi.blocks import Outgoing
+from hdpvfl_mq.psi.ids import IdProfile, NormalisedIds, normalise
+from hdpvfl_mq.psi.open import choose_method, open_session
+from hdpvfl_mq.psi.order import order_digest, row_order
+from hdpvfl_mq.psi.session import Method, Session, Terms
+
+__all__ = [
+    "IdProfile",
+    "Method",
+    "NormalisedIds",
+    "Outgoing",
+    "Session",
+    "Terms",
+    "choose_method",
+    "normalise",
+    "open_session",
+    "order_digest",
+    "row_order",
+]

@@ -1,0 +1,67 @@
+"""Base oblivious transfers. Owns Chou and Orlandi's transfer of random keys; knows no use of it.
+
+The sender ends with two keys for every transfer, the receiver with the one its bit names. Security:
+semi-honest, computational Diffie-Hellman on edwards25519 with the hash as a random oracle.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from nacl.bindings import (
+    crypto_core_ed25519_add,
+    crypto_core_ed25519_is_valid_point,
+    crypto_core_ed25519_scalar_reduce,
+    crypto_core_ed25519_sub,
+    crypto_scalarmult_ed25519_base_noclamp,
+    crypto_scalarmult_ed25519_noclamp,
+)
+
+from hdpvfl_mq.psi.stream import derive, expand
+
+POINT_BYTES = 32
+
+
+def _scalar(key: bytes, number: int) -> bytes:
+    return crypto_core_ed25519_scalar_reduce(expand(derive(key, "base ot", number), 64))
+
+
+def _transfer_key(number: int, opening: bytes, chosen: bytes, shared: bytes) -> bytes:
+    return derive(shared, "base ot key", number, opening, chosen)
+
+
+def open_transfers(key: bytes) -> bytes:
+    """The sender's point."""
+    return crypto_scalarmult_ed25519_base_noclamp(_scalar(key, 0))
+
+
+def is_point(point: bytes) -> bool:
+    """Whether 32 bytes are a point of prime order."""
+    return len(point) == POINT_BYTES and crypto_core_ed25519_is_valid_point(point)
+
+
+def choose(key: bytes, opening: bytes, bits: Sequence[int]) -> tuple[list[bytes], list[bytes]]:
+    """The receiver's points, and the key it obtains in every transfer."""
+    points, keys = [], []
+    for number, bit in enumerate(bits):
+        scalar = _scalar(key, number + 1)
+        point = crypto_scalarmult_ed25519_base_noclamp(scalar)
+        if bit:
+            point = crypto_core_ed25519_add(point, opening)
+        points.append(point)
+        shared = crypto_scalarmult_ed25519_noclamp(scalar, opening)
+        keys.append(_transfer_key(number, opening, point, shared))
+    return points, keys
+
+
+def sender_keys(key: bytes, points: Sequence[bytes]) -> tuple[list[bytes], list[bytes]]:
+    """The sender's keys for bit 0 and for bit 1 of every transfer."""
+    scalar, opening = _scalar(key, 0), open_transfers(key)
+    squared = crypto_scalarmult_ed25519_noclamp(scalar, opening)
+    zeros, ones = [], []
+    for number, point in enumerate(points):
+        shared = crypto_scalarmult_ed25519_noclamp(scalar, point)
+        zeros.append(_transfer_key(number, opening, point, shared))
+        other = crypto_core_ed25519_sub(shared, squared)
+        ones.append(_transfer_key(number, opening, point, other))
+    return zeros, ones

@@ -1,0 +1,97 @@
+"""The Diffie-Hellman function F(x) = hash([k] P(x), x). Owns blinding and unblinding.
+
+The asker sends [a] P(x), the answerer returns [k a] P(x), the asker multiplies by the inverse of a.
+The same blinded points go to every answerer. Security: decisional Diffie-Hellman on Curve25519,
+with the hashes as random oracles.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from hdpvfl_mq.errors import PeerError
+from hdpvfl_mq.psi.curve import (
+    POINT_BYTES,
+    BlockMap,
+    are_points,
+    blinding_scalar,
+    hash_to_curve,
+    in_blocks,
+    multiply,
+    secret_scalar,
+)
+from hdpvfl_mq.psi.oprf import hash_rows
+from hdpvfl_mq.psi.stream import Words, derive
+
+_HASH_BLOCK = 16 * 2048
+
+
+def _points(elements: Words, mapper: BlockMap) -> bytes:
+    return b"".join(mapper(hash_to_curve, in_blocks(elements.tobytes(), _HASH_BLOCK)))
+
+
+def _outputs(points: bytes, elements: Words, mapper: BlockMap) -> Words:
+    rows = np.frombuffer(points, dtype="<u8").reshape(-1, POINT_BYTES // 8)
+    return hash_rows(rows, elements, mapper)
+
+
+def _require_points(points: bytes, sender: str, stage: str) -> None:
+    if not are_points(points):
+        raise PeerError(f"{sender} sent points that are not on the curve, stage {stage}")
+
+
+class _DhLengths:
+    def query_bytes(self, count: int) -> int:
+        return POINT_BYTES * count
+
+    def reply_bytes(self, count: int) -> int:
+        return POINT_BYTES * count
+
+
+@dataclass
+class DhAsker(_DhLengths):
+    """Blinds the active party's elements."""
+
+    secret: bytes
+    mapper: BlockMap
+
+    def opening(self, peer: str) -> bytes:
+        return b""
+
+    def accept_choice(self, peer: str, choice: bytes) -> None:
+        if choice:
+            raise PeerError(f"{peer} sent a choice that method ecdh does not have, stage choose")
+
+    def prepare(self, bucket: int, elements: Words) -> None:
+        scalar, self._inverse = blinding_scalar(derive(self.secret, "dh blinding", bucket))
+        self._elements = elements
+        self._blinded = multiply(scalar, _points(elements, self.mapper), self.mapper)
+
+    def query(self, peer: str, start: int, stop: int) -> bytes:
+        return self._blinded[start:stop]
+
+    def outputs(self, peer: str, reply: bytes) -> Words:
+        _require_points(reply, peer, "answer")
+        return _outputs(multiply(self._inverse, reply, self.mapper), self._elements, self.mapper)
+
+
+@dataclass
+class DhAnswerer(_DhLengths):
+    """Multiplies by a passive party's key."""
+
+    secret: bytes
+    asker: str
+    mapper: BlockMap
+
+    def choice(self, opening: bytes) -> bytes:
+        if opening:
+            raise PeerError(f"{self.asker} sent an opening that ecdh does not have, stage open")
+        return b""
+
+    def answer(self, bucket: int, query: bytes, count: int, elements: Words) -> tuple[bytes, Words]:
+        _require_points(query, self.asker, "query")
+        scalar = secret_scalar(derive(self.secret, "dh key", bucket))
+        own = multiply(scalar, _points(elements, self.mapper), self.mapper)
+        return multiply(scalar, query, self.mapper), _outputs(own, elements, self.mapper)

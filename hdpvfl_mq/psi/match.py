@@ -1,0 +1,84 @@
+"""From function outputs to common elements. Owns what passive parties send after F; knows no OPRF.
+
+One passive party: it sends F(y) of its elements in sorted order, and the active party looks for its
+own. Several (Kolesnikov, Matania, Pinkas, Rosulek and Trieu 2017): passive party i sends a
+key-value store with F_i(y) xor share_i(y); the shares of all passive parties cancel at any element,
+so the active party finds zero exactly where all have it and randomness elsewhere, whichever parties
+have it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hdpvfl_mq.psi.elements import find_pairs
+from hdpvfl_mq.psi.store import locate, look_up, solve, store_cells
+from hdpvfl_mq.psi.stream import Words, derive, permute_pairs
+
+PAIR_BYTES = 16
+
+
+def zero_share(elements: Words, pair_keys: Sequence[bytes], bucket: int) -> Words:
+    """This party's share at each element; with all passive parties' it adds up to zero."""
+    share = np.zeros_like(elements)
+    for key in pair_keys:
+        share ^= permute_pairs(derive(key, "zero share", bucket), elements)
+    return share
+
+
+def packed_bytes(capacity: int, passives: int) -> int:
+    """Length of what a passive party with `capacity` elements sends."""
+    return PAIR_BYTES * (capacity if passives == 1 else store_cells(capacity))
+
+
+def pack_tags(outputs: Words) -> bytes:
+    """F(y) sorted, which hides the order of the rows."""
+    return outputs[np.lexsort((outputs[:, 1], outputs[:, 0]))].tobytes()
+
+
+def pack_store(values: Words, elements: Words, seed: bytes, key: bytes) -> bytes:
+    """A store of one value an element, laid out by the public seed, filled by the secret key."""
+    return solve(locate(elements, len(elements), seed), values, key).tobytes()
+
+
+@dataclass
+class Tally:
+    """What the active party has found out about one bucket."""
+
+    elements: Words
+    passives: int
+    _sums: Words = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._sums = np.zeros_like(self.elements)
+
+    def add(self, outputs: Words, packed: bytes, capacity: int, seed: bytes) -> None:
+        """Count in one passive party; the order of parties does not matter."""
+        values = np.frombuffer(packed, dtype="<u8").reshape(-1, 2)
+        if self.passives == 1:
+            self._sums[find_pairs(outputs, values) < 0] = 1
+        else:
+            self._sums ^= outputs ^ look_up(values, locate(self.elements, capacity, seed))
+
+    def common(self) -> NDArray[np.bool_]:
+        """Which elements all parties have, once every passive party is counted in.
+
+        *Bound*: an element is wrongly found with probability 2^-128, times the pairs compared.
+        """
+        is_zero: NDArray[np.bool_] = (self._sums[:, 0] | self._sums[:, 1]) == 0
+        return is_zero
+
+
+def pack_verdict(count: int | None) -> bytes:
+    """How many ids are common; None tells only that the number is out of the agreed bounds."""
+    return bytes(8) if count is None else (count + 1).to_bytes(8, "big")
+
+
+def read_verdict(payload: bytes) -> int | None:
+    """The number in a verdict of 8 bytes, or None if it is withheld."""
+    number = int.from_bytes(payload, "big")
+    return number - 1 if number else None

@@ -1,0 +1,52 @@
+"""The door to entity resolution. Owns the choice of a method and the making of sessions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from hdpvfl_mq.errors import SettingsError
+from hdpvfl_mq.psi.active import ActiveSession
+from hdpvfl_mq.psi.curve import BlockMap
+from hdpvfl_mq.psi.dh_oprf import DhAnswerer, DhAsker
+from hdpvfl_mq.psi.oprf import Answerer, Asker
+from hdpvfl_mq.psi.ot_oprf import OtAnswerer, OtAsker
+from hdpvfl_mq.psi.passive import PassiveSession
+from hdpvfl_mq.psi.session import Method, Session, Terms
+from hdpvfl_mq.psi.stream import derive
+
+LARGE_SET = 20_000
+
+
+def choose_method(sizes: Iterable[int]) -> Method:
+    """`ecdh` sends fewer bytes, `oprf` takes less time: large sets take `oprf`."""
+    return "oprf" if max(sizes, default=0) >= LARGE_SET else "ecdh"
+
+
+def open_session(
+    terms: Terms, me: str, ids: Sequence[bytes], *, secret: bytes, mapper: BlockMap = map
+) -> Session:
+    """This party's session over distinct normalised ids.
+
+    `secret` is 32 bytes that no other party knows and no other run uses; `mapper` may spread blocks
+    of bytes over a pool (it takes picklable functions of bytes and keeps their order).
+    """
+    if me not in (terms.active, *terms.passives):
+        raise SettingsError(f"{me} is no party of this entity resolution")
+    if len(secret) != 32 or len(terms.public_seed) != 32:
+        raise SettingsError("the secret and the public seed must have 32 bytes each")
+    key = derive(secret, "oprf", terms.public_seed, me)
+    if me == terms.active:
+        return ActiveSession(terms, ids, secret, _asker(terms, key, mapper))
+    return PassiveSession(terms, me, ids, secret, _answerer(terms, key, mapper))
+
+
+def _asker(terms: Terms, key: bytes, mapper: BlockMap) -> Asker:
+    if terms.method == "ecdh":
+        return DhAsker(key, mapper)
+    return OtAsker(key, terms.public_seed, mapper)
+
+
+def _answerer(terms: Terms, key: bytes, mapper: BlockMap) -> Answerer:
+    if terms.method == "ecdh":
+        return DhAnswerer(key, terms.active, mapper)
+    return OtAnswerer(key, terms.public_seed, terms.active, mapper)

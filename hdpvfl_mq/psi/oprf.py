@@ -1,0 +1,76 @@
+"""Oblivious pseudo-random functions. Owns what the two constructions share.
+
+The asker (active party) learns F(x) for its own elements, the answerer (passive party) can compute
+F(y) for any element and learns nothing. Both sides get 128-bit outputs. The star of `active.py` and
+`passive.py` needs only these two interfaces; `dh_oprf.py` and `ot_oprf.py` each provide the pair.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from hashlib import blake2b
+from typing import Protocol
+
+import numpy as np
+
+from hdpvfl_mq.psi.curve import BlockMap, in_blocks
+from hdpvfl_mq.psi.stream import Words
+
+_BLOCK_RECORDS = 1 << 13
+
+
+class Lengths(Protocol):
+    """What both sides know about the messages of a query."""
+
+    def query_bytes(self, count: int) -> int:
+        """Length of a query for `count` elements."""
+
+    def reply_bytes(self, count: int) -> int:
+        """Length of the reply to it."""
+
+
+class Asker(Lengths, Protocol):
+    """The active party's side, one for all its peers."""
+
+    def opening(self, peer: str) -> bytes:
+        """What the peer needs before it can choose."""
+
+    def accept_choice(self, peer: str, choice: bytes) -> None:
+        """Take the peer's choice; PeerError if it is malformed."""
+
+    def prepare(self, bucket: int, elements: Words) -> None:
+        """Turn to a bucket: work done once for all peers."""
+
+    def query(self, peer: str, start: int, stop: int) -> bytes:
+        """Bytes start..stop-1 of the query to this peer."""
+
+    def outputs(self, peer: str, reply: bytes) -> Words:
+        """F(x) of the prepared elements under this peer's key; PeerError on a malformed reply."""
+
+
+class Answerer(Lengths, Protocol):
+    """A passive party's side, towards the active party."""
+
+    def choice(self, opening: bytes) -> bytes:
+        """Answer the asker's opening; PeerError if it is malformed."""
+
+    def answer(self, bucket: int, query: bytes, count: int, elements: Words) -> tuple[bytes, Words]:
+        """The reply to a query for `count` elements, and F(y) of the answerer's own."""
+
+
+def _hash_block(record_bytes: int, records: bytes) -> bytes:
+    return b"".join(
+        [
+            blake2b(records[start : start + record_bytes], digest_size=16).digest()
+            for start in range(0, len(records), record_bytes)
+        ]
+    )
+
+
+def hash_rows(rows: Words, elements: Words, mapper: BlockMap) -> Words:
+    """128 bits of each secret row with its element."""
+    records = np.hstack([rows, elements])
+    record_bytes = 8 * records.shape[1]
+    blocks = in_blocks(records.tobytes(), _BLOCK_RECORDS * record_bytes)
+    hashed = b"".join(mapper(partial(_hash_block, record_bytes), blocks))
+    return np.frombuffer(hashed, dtype="<u8").reshape(-1, 2)

@@ -1,0 +1,100 @@
+"""A passive party's session. Owns its moves: answer queries, then learn what is common."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+
+import numpy as np
+
+from hdpvfl_mq.errors import PeerError
+from hdpvfl_mq.psi.blocks import Outgoing, read_slice
+from hdpvfl_mq.psi.elements import fill_bucket, find_pairs
+from hdpvfl_mq.psi.match import PAIR_BYTES, pack_store, pack_tags, read_verdict, zero_share
+from hdpvfl_mq.psi.oprf import Answerer
+from hdpvfl_mq.psi.session import Block, Session, Terms
+from hdpvfl_mq.psi.stream import derive
+
+
+class PassiveSession(Session):
+    """Answers for its ids, then learns which of them are common."""
+
+    def __init__(
+        self, terms: Terms, me: str, ids: Sequence[bytes], secret: bytes, answerer: Answerer
+    ) -> None:
+        super().__init__(terms, me, ids, secret, answerer)
+        self._answerer = answerer
+        self._is_open = False
+        self._is_answered = False
+        self._is_judged = False
+
+    def _begin(self) -> tuple[Outgoing, ...]:
+        return ()
+
+    def _on_open(self, block: Block) -> tuple[Outgoing, ...]:
+        if self._is_open:
+            raise PeerError(f"{block.sender} opened twice, stage open")
+        choice = self._answerer.choice(block.payload)
+        self._is_open = True
+        self._expect(block.sender, "query", 0, self._query_bytes)
+        return (self._sealed(block.sender, "choose", choice),)
+
+    def _on_query(self, block: Block) -> tuple[Outgoing, ...]:
+        whole, outgoing = self._take(block)
+        if whole is None:
+            return outgoing
+        bucket = block.meta[0]
+        answer = self._answer(bucket, whole)
+        self._is_answered = bucket + 1 == self._buckets
+        if not self._is_answered:
+            self._expect(block.sender, "query", bucket + 1, self._query_bytes)
+        read = partial(read_slice, answer)
+        return self._send(block.sender, "answer", bucket, len(answer), read)
+
+    def _answer(self, bucket: int, query: bytes) -> bytes:
+        real = self._elements[self._members[bucket]]
+        dummies = derive(self._root, "dummies", bucket)
+        filled = fill_bucket(real, self._capacity(self.me), dummies)
+        count = self._capacity(self.terms.active)
+        reply, outputs = self._answerer.answer(bucket, query, count, filled)
+        others = [self._links[p].shared_key for p in self.terms.passives if p != self.me]
+        if not others:
+            return reply + pack_tags(outputs)
+        values = outputs ^ zero_share(filled, others, bucket)
+        seed = derive(self.terms.public_seed, "answer store", self.me, bucket)
+        return reply + pack_store(values, filled, seed, derive(self._root, "store", bucket))
+
+    def _on_verdict(self, block: Block) -> tuple[Outgoing, ...]:
+        """The number of common ids, or that it is withheld; comes once, after the last answer."""
+        sending = self._sending.get(block.sender)
+        is_due = self._is_answered and sending is not None and sending.is_sent
+        if not is_due or self._is_judged or len(block.payload) != 8:
+            raise PeerError(f"{block.sender} sent a verdict out of place, stage verdict")
+        count = read_verdict(block.payload)
+        if count is None:
+            self.withheld = True
+        elif self.terms.rows_min <= count <= min(self.terms.rows_max, len(self._elements)):
+            self._expect(block.sender, "common", self._buckets, PAIR_BYTES * count)
+        else:
+            raise PeerError(f"{block.sender} claims an impossible number of ids, stage verdict")
+        self._is_judged = True
+        return ()
+
+    def _on_common(self, block: Block) -> tuple[Outgoing, ...]:
+        whole, outgoing = self._take(block)
+        if whole is None:
+            return outgoing
+        shown = np.frombuffer(whole, dtype="<u8").reshape(-1, 2)
+        positions = np.unique(find_pairs(shown, self._elements))
+        if len(positions) != len(shown) or (positions < 0).any():
+            raise PeerError(f"{block.sender} names ids that are not held here, stage common")
+        self.result = positions
+        return ()
+
+    moves = {  # noqa: RUF012
+        "open": _on_open,
+        "query": _on_query,
+        "verdict": _on_verdict,
+        "common": _on_common,
+        "credit": Session._on_credit,
+    }

@@ -1,0 +1,267 @@
+"""One participant of entity resolution. Owns what both roles share: hello, links, streams.
+
+A session is deterministic: the same calls in the same order give the same messages, and the result
+does not depend on the order in which different peers' messages arrive. It reads no clock and draws
+nothing. The legal moves are the `moves` of each role (stage -> handler); anything else is a
+PeerError.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import ClassVar, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hdpvfl_mq.errors import PeerError, SettingsError
+from hdpvfl_mq.psi.blocks import Outgoing, Receiving, Sending, block_count
+from hdpvfl_mq.psi.elements import (
+    MAX_IDS,
+    bucket_capacity,
+    bucket_count,
+    hash_ids,
+    padded_size,
+    split_buckets,
+)
+from hdpvfl_mq.psi.match import packed_bytes
+from hdpvfl_mq.psi.oprf import Lengths
+from hdpvfl_mq.psi.seal import SEAL_BYTES, Link, open_link, public_key
+from hdpvfl_mq.psi.stream import derive
+
+Method = Literal["ecdh", "oprf"]
+MIN_BLOCK_BYTES = 1 << 14  # the 480 points of a choice fit into one block
+
+
+@dataclass(frozen=True)
+class Terms:
+    """What all parties agree on before they start; the hello checks that they do."""
+
+    method: Method
+    active: str
+    passives: tuple[str, ...]
+    public_seed: bytes  # tossed jointly, fresh for every run
+    profile_digest: bytes
+    rows_min: int = 0
+    rows_max: int = MAX_IDS
+    block_bytes: int = 1 << 22
+    window: int = 8
+    bucket_ids: int = 1 << 16
+
+    def __post_init__(self) -> None:
+        if not self.passives or len({self.active, *self.passives}) != len(self.passives) + 1:
+            raise SettingsError(
+                "entity resolution needs one or more passive parties, all different"
+            )
+        if self.block_bytes < MIN_BLOCK_BYTES or self.window < 1 or self.bucket_ids < 1:
+            raise SettingsError(
+                f"block_bytes must be at least {MIN_BLOCK_BYTES}, window and bucket_ids positive"
+            )
+
+    def checks(self) -> tuple[bytes, bytes]:
+        """Keyed hashes of the id profile and of all the rest."""
+        rest = repr(replace(self, profile_digest=b"")).encode()
+        return (
+            derive(self.public_seed, "id profile", self.profile_digest),
+            derive(self.public_seed, "psi terms 1", rest),
+        )
+
+
+@dataclass(frozen=True)
+class Block:
+    """One received message, payload unsealed."""
+
+    sender: str
+    stage: str
+    index: int
+    last: bool
+    payload: bytes
+    meta: tuple[int, ...]
+
+
+class Session(ABC):
+    """State common to the active and the passive role."""
+
+    moves: ClassVar[dict[str, Callable[..., tuple[Outgoing, ...]]]]
+
+    def __init__(
+        self, terms: Terms, me: str, ids: Sequence[bytes], secret: bytes, lengths: Lengths
+    ) -> None:
+        self.terms = terms
+        self.me = me
+        self.result: NDArray[np.intp] | None = None
+        self.withheld = False  # True when the number of common ids is outside rows_min..rows_max
+        self._peers = tuple(p for p in (terms.active, *terms.passives) if p != me)
+        self._lengths = lengths
+        self._root = derive(secret, "psi session", terms.public_seed, me)
+        self._elements = hash_ids(ids, terms.public_seed)
+        self._sizes = {me: padded_size(len(ids))}
+        self._links: dict[str, Link] = {}
+        self._held: Outgoing | None = None
+        self._sending: dict[str, Sending] = {}
+        self._incoming: dict[str, Receiving] = {}
+        self._blocks_done, self._blocks_total = 0, 1
+
+    @property
+    def progress(self) -> tuple[int, int]:
+        """Blocks sent and received so far, and in all once every peer has said hello."""
+        is_over = self.result is not None or self.withheld
+        return (self._blocks_total if is_over else self._blocks_done, self._blocks_total)
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether the result is there (or withheld) and all has been sent; no message follows."""
+        is_over = self.result is not None or self.withheld
+        return is_over and all(sending.is_sent for sending in self._sending.values())
+
+    def start(self) -> tuple[Outgoing, ...]:
+        """The hello to every peer."""
+        own_key = public_key(derive(self._root, "link"))
+        payload = own_key + b"".join(self.terms.checks())
+        return (Outgoing(self._peers, "hello", 0, True, payload, (self._sizes[self.me],)),)
+
+    def receive(
+        self,
+        sender: str,
+        stage: str,
+        index: int,
+        last: bool,
+        payload: bytes,
+        meta: tuple[int, ...],
+    ) -> tuple[Outgoing, ...]:
+        """Take one message of a peer; what it makes this party send."""
+        if sender not in self._peers:
+            raise PeerError(f"{sender} is no party of this entity resolution, stage {stage[:32]}")
+        if stage == "hello":
+            return self._on_hello(sender, payload, meta)
+        is_spoke = self.terms.active in (self.me, sender)  # passive parties only greet each other
+        if stage not in self.moves or sender not in self._links or not is_spoke:
+            raise PeerError(f"{sender} sent a message that is not its turn, stage {stage[:32]}")
+        if len(payload) > self.terms.block_bytes:
+            raise PeerError(f"{sender} sent {len(payload)} bytes in one block, stage {stage}")
+        if len(self._links) < len(self._peers):
+            return self._hold(sender, Outgoing((self.me,), stage, index, last, payload, meta))
+        clear = self._links[sender].unseal((stage, index, last, meta), payload)
+        if clear is None:
+            raise PeerError(f"{sender} sent a block that does not open, stage {stage}")
+        return self.moves[stage](self, Block(sender, stage, index, last, clear, meta))
+
+    def _hold(self, sender: str, message: Outgoing) -> tuple[Outgoing, ...]:
+        """Keep the active party's opening until the slower peers have said hello."""
+        if self._held is not None or sender != self.terms.active or message.stage != "open":
+            raise PeerError(f"{sender} sent a block before every hello, stage {message.stage}")
+        self._held = message
+        return ()
+
+    def _on_hello(self, sender: str, payload: bytes, meta: tuple[int, ...]) -> tuple[Outgoing, ...]:
+        if sender in self._links or len(payload) != 96 or len(meta) != 1:
+            raise PeerError(f"{sender} sent a malformed or second message, stage hello")
+        if not 0 < meta[0] <= MAX_IDS or padded_size(meta[0]) != meta[0]:
+            raise PeerError(f"{sender} sent an impossible size, stage hello")
+        profile, rest = self.terms.checks()
+        if payload[32:64] != profile:
+            raise SettingsError(
+                f"{sender} reads ids by another profile (type, columns, case, whitespace, "
+                "duplicates or empties): make the alignment settings equal at all parties"
+            )
+        if payload[64:] != rest:
+            raise SettingsError(f"{sender} has other terms of entity resolution: compare manifests")
+        link = open_link(derive(self._root, "link"), payload[:32], self.me, sender)
+        if link is None:
+            raise PeerError(f"{sender} sent a degenerate key, stage hello")
+        self._links[sender] = link
+        self._sizes[sender] = meta[0]
+        return self._all_greeted() if len(self._links) == len(self._peers) else ()
+
+    def _all_greeted(self) -> tuple[Outgoing, ...]:
+        self._buckets = bucket_count(self._sizes.values(), self.terms.bucket_ids)
+        self._members = split_buckets(self._elements, self._buckets)
+        active = self.me == self.terms.active
+        talkers = self.terms.passives if active else (self.me,)
+        self._blocks_total = 1 + sum(map(self._blocks_with, talkers))
+        outgoing = self._begin()
+        if (held := self._held) is not None:
+            self._held = None
+            outgoing += self.receive(
+                self.terms.active, held.stage, held.index, held.last, held.payload, held.meta
+            )
+        return outgoing
+
+    @abstractmethod
+    def _begin(self) -> tuple[Outgoing, ...]:
+        """Every peer has said hello."""
+
+    def _capacity(self, party: str) -> int:
+        return bucket_capacity(self._sizes[party], self._buckets)
+
+    @property
+    def _clear_bytes(self) -> int:
+        return self.terms.block_bytes - SEAL_BYTES
+
+    @property
+    def _query_bytes(self) -> int:
+        return self._lengths.query_bytes(self._capacity(self.terms.active))
+
+    def _answer_bytes(self, passive: str) -> int:
+        packed = packed_bytes(self._capacity(passive), len(self.terms.passives))
+        return self._lengths.reply_bytes(self._capacity(self.terms.active)) + packed
+
+    def _blocks_with(self, passive: str) -> int:
+        """Blocks of queries and answers between the active party and this one."""
+        sizes = (self._query_bytes, self._answer_bytes(passive))
+        return self._buckets * sum(block_count(size, self._clear_bytes) for size in sizes)
+
+    def _sealed(self, to: str, stage: str, payload: bytes) -> Outgoing:
+        sealed = self._links[to].seal((stage, 0, True, ()), payload)
+        return Outgoing((to,), stage, 0, True, sealed)
+
+    def _send(
+        self, to: str, stage: str, bucket: int, size: int, read: Callable[[int, int], bytes]
+    ) -> tuple[Outgoing, ...]:
+        """Start a string to a peer; at most one is on its way to each."""
+        self._sending[to] = Sending(stage, bucket, size, read, self._clear_bytes, self.terms.window)
+        return self._pump(to)
+
+    def _expect(self, sender: str, stage: str, bucket: int, size: int) -> None:
+        self._incoming[sender] = Receiving(
+            stage, bucket, size, self._clear_bytes, self.terms.window
+        )
+
+    def _pump(self, to: str) -> tuple[Outgoing, ...]:
+        """The blocks that the window lets go."""
+        sending = self._sending[to]
+        stage, meta = sending.stage, (sending.bucket,)
+        outgoing = []
+        for index, last, payload in sending.ready():
+            sealed = self._links[to].seal((stage, index, last, meta), payload)
+            outgoing.append(Outgoing((to,), stage, index, last, sealed, meta))
+        self._blocks_done += len(outgoing)
+        return tuple(outgoing)
+
+    def _on_credit(self, block: Block) -> tuple[Outgoing, ...]:
+        sending = self._sending.get(block.sender)
+        if sending is None or (sending.bucket,) != block.meta or not sending.credit():
+            raise PeerError(f"{block.sender} sent a credit for nothing, stage credit")
+        return self._pump(block.sender)
+
+    def _take(self, block: Block) -> tuple[bytes | None, tuple[Outgoing, ...]]:
+        """The whole string if this was its last block, else a credit where one is due."""
+        incoming = self._incoming.get(block.sender)
+        if (
+            incoming is None
+            or (incoming.stage, (incoming.bucket,)) != (block.stage, block.meta)
+            or not incoming.fits(block.index, block.last, len(block.payload))
+        ):
+            raise PeerError(f"{block.sender} sent a block out of place, stage {block.stage}")
+        is_credit_due = incoming.append(block.payload)
+        self._blocks_done += 1
+        if block.last:
+            del self._incoming[block.sender]
+            return incoming.take(), ()
+        if not is_credit_due:
+            return None, ()
+        place = ("credit", block.index, True, block.meta)
+        sealed = self._links[block.sender].seal(place, b"")
+        return None, (Outgoing((block.sender,), "credit", block.index, True, sealed, block.meta),)
