@@ -1,11 +1,13 @@
 """The active party's session. Owns its moves: ask every passive party, match, tell what is common.
 
-Buckets go one after the other, all passive parties in step, so that memory is that of one bucket.
+Two buckets are open at a time: while passive parties answer one, the active party works on the
+other, and memory is that of two buckets.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
@@ -15,9 +17,20 @@ from hdpvfl_mq.errors import PeerError
 from hdpvfl_mq.psi.blocks import Outgoing, read_slice
 from hdpvfl_mq.psi.elements import fill_bucket
 from hdpvfl_mq.psi.match import PAIR_BYTES, Tally, pack_verdict
-from hdpvfl_mq.psi.oprf import Asker
+from hdpvfl_mq.psi.oprf import Asker, Query
 from hdpvfl_mq.psi.session import Block, Session, Terms
 from hdpvfl_mq.psi.stream import derive
+
+_OPEN_BUCKETS = 2
+
+
+@dataclass(frozen=True)
+class _Bucket:
+    """A bucket that has been asked and not yet fully answered."""
+
+    query: Query
+    tally: Tally
+    waiting: set[str]
 
 
 class ActiveSession(Session):
@@ -27,7 +40,8 @@ class ActiveSession(Session):
         super().__init__(terms, terms.active, ids, secret, asker)
         self._asker = asker
         self._chosen: set[str] = set()
-        self._bucket = -1
+        self._open: dict[int, _Bucket] = {}
+        self._asked = 0
         self._found: list[NDArray[np.intp]] = []
 
     def _begin(self) -> tuple[Outgoing, ...]:
@@ -40,37 +54,52 @@ class ActiveSession(Session):
             raise PeerError(f"{block.sender} chose twice, stage choose")
         self._asker.accept_choice(block.sender, block.payload)
         self._chosen.add(block.sender)
-        return self._start_bucket() if len(self._chosen) == len(self.terms.passives) else ()
-
-    def _start_bucket(self) -> tuple[Outgoing, ...]:
-        self._bucket += 1
-        real = self._elements[self._members[self._bucket]]
-        dummies = derive(self._root, "dummies", self._bucket)
-        filled = fill_bucket(real, self._capacity(self.me), dummies)
-        self._asker.prepare(self._bucket, filled)
-        self._tally = Tally(filled, len(self.terms.passives))
-        outgoing: tuple[Outgoing, ...] = ()
+        if len(self._chosen) < len(self.terms.passives):
+            return ()
         for peer in self.terms.passives:
-            self._expect(peer, "answer", self._bucket, self._answer_bytes(peer))
-            read = partial(self._asker.query, peer)
-            outgoing += self._send(peer, "query", self._bucket, self._query_bytes, read)
+            self._expect(peer, "answer", 0, self._answer_bytes(peer))
+        return self._ask_more()
+
+    def _ask_more(self) -> tuple[Outgoing, ...]:
+        """Ask buckets until enough are open."""
+        outgoing: tuple[Outgoing, ...] = ()
+        while self._asked < self._buckets and len(self._open) < _OPEN_BUCKETS:
+            bucket, self._asked = self._asked, self._asked + 1
+            real = self._elements[self._members[bucket]]
+            dummies = derive(self._root, "dummies", bucket)
+            filled = fill_bucket(real, self._capacity(self.me), dummies)
+            query = self._asker.prepare(bucket, filled)
+            tally = Tally(filled, len(self.terms.passives))
+            self._open[bucket] = _Bucket(query, tally, set(self.terms.passives))
+            for peer in self.terms.passives:
+                read = partial(query.read, peer)
+                outgoing += self._send(peer, "query", bucket, self._query_bytes, read)
         return outgoing
 
     def _on_answer(self, block: Block) -> tuple[Outgoing, ...]:
-        if block.sender in self._sending and not self._sending[block.sender].is_sent:
-            raise PeerError(f"{block.sender} answered before the query was over, stage answer")
+        number = block.meta[0] if block.meta else -1
+        is_asked = not any(sending.bucket <= number for sending in self._sending[block.sender])
+        if number not in self._open or not is_asked:
+            raise PeerError(f"{block.sender} answered what was not asked, stage answer")
         whole, outgoing = self._take(block)
         if whole is None:
             return outgoing
+        bucket = self._open[number]
         reply_bytes = self._asker.reply_bytes(self._capacity(self.me))
-        outputs = self._asker.outputs(block.sender, whole[:reply_bytes])
-        seed = derive(self.terms.public_seed, "answer store", block.sender, self._bucket)
-        self._tally.add(outputs, whole[reply_bytes:], self._capacity(block.sender), seed)
-        if self._incoming:
-            return ()
-        members = self._members[self._bucket]
-        self._found.append(members[self._tally.common()[: len(members)]])
-        return self._start_bucket() if self._bucket + 1 < self._buckets else self._finish()
+        outputs = bucket.query.outputs(block.sender, whole[:reply_bytes])
+        seed = derive(self.terms.public_seed, "answer store", block.sender, number)
+        bucket.tally.add(outputs, whole[reply_bytes:], self._capacity(block.sender), seed)
+        bucket.waiting.remove(block.sender)
+        if number + 1 < self._buckets:
+            self._expect(block.sender, "answer", number + 1, len(whole))
+        return () if bucket.waiting else self._close(number)
+
+    def _close(self, number: int) -> tuple[Outgoing, ...]:
+        """All have answered this bucket."""
+        bucket = self._open.pop(number)
+        members = self._members[number]
+        self._found.append(members[bucket.tally.common()[: len(members)]])
+        return self._ask_more() if len(self._found) < self._buckets else self._finish()
 
     def _finish(self) -> tuple[Outgoing, ...]:
         """Tell all what is common, in the order of the hashes; or only that it is withheld."""

@@ -50,6 +50,23 @@ class _DhLengths:
         return POINT_BYTES * count
 
 
+@dataclass(frozen=True)
+class DhQuery:
+    """Blinded points of one bucket, the same for every peer."""
+
+    elements: Words
+    blinded: bytes
+    inverse: bytes
+    mapper: BlockMap
+
+    def read(self, peer: str, start: int, stop: int) -> bytes:
+        return self.blinded[start:stop]
+
+    def outputs(self, peer: str, reply: bytes) -> Words:
+        _require_points(reply, peer, "answer")
+        return _outputs(multiply(self.inverse, reply, self.mapper), self.elements, self.mapper)
+
+
 @dataclass
 class DhAsker(_DhLengths):
     """Blinds the active party's elements."""
@@ -64,17 +81,10 @@ class DhAsker(_DhLengths):
         if choice:
             raise PeerError(f"{peer} sent a choice that method ecdh does not have, stage choose")
 
-    def prepare(self, bucket: int, elements: Words) -> None:
-        scalar, self._inverse = blinding_scalar(derive(self.secret, "dh blinding", bucket))
-        self._elements = elements
-        self._blinded = multiply(scalar, _points(elements, self.mapper), self.mapper)
-
-    def query(self, peer: str, start: int, stop: int) -> bytes:
-        return self._blinded[start:stop]
-
-    def outputs(self, peer: str, reply: bytes) -> Words:
-        _require_points(reply, peer, "answer")
-        return _outputs(multiply(self._inverse, reply, self.mapper), self._elements, self.mapper)
+    def prepare(self, bucket: int, elements: Words) -> DhQuery:
+        scalar, inverse = blinding_scalar(derive(self.secret, "dh blinding", bucket))
+        blinded = multiply(scalar, _points(elements, self.mapper), self.mapper)
+        return DhQuery(elements, blinded, inverse, self.mapper)
 
 
 @dataclass

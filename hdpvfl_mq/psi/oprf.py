@@ -29,6 +29,16 @@ class Lengths(Protocol):
         """Length of the reply to it."""
 
 
+class Query(Protocol):
+    """One bucket of the active party's elements, ready to be asked of every peer."""
+
+    def read(self, peer: str, start: int, stop: int) -> bytes:
+        """Bytes start..stop-1 of the query to this peer."""
+
+    def outputs(self, peer: str, reply: bytes) -> Words:
+        """F(x) of the elements under this peer's key; PeerError on a malformed reply."""
+
+
 class Asker(Lengths, Protocol):
     """The active party's side, one for all its peers."""
 
@@ -38,14 +48,8 @@ class Asker(Lengths, Protocol):
     def accept_choice(self, peer: str, choice: bytes) -> None:
         """Take the peer's choice; PeerError if it is malformed."""
 
-    def prepare(self, bucket: int, elements: Words) -> None:
-        """Turn to a bucket: work done once for all peers."""
-
-    def query(self, peer: str, start: int, stop: int) -> bytes:
-        """Bytes start..stop-1 of the query to this peer."""
-
-    def outputs(self, peer: str, reply: bytes) -> Words:
-        """F(x) of the prepared elements under this peer's key; PeerError on a malformed reply."""
+    def prepare(self, bucket: int, elements: Words) -> Query:
+        """Work on a bucket that is done once for all peers."""
 
 
 class Answerer(Lengths, Protocol):

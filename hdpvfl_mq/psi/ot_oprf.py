@@ -21,7 +21,7 @@ from hdpvfl_mq.psi.bits import columns_to_rows, transpose_bits
 from hdpvfl_mq.psi.code import LENGTH, MESSAGE_BYTES, ROW_BYTES, encode_columns, encode_rows
 from hdpvfl_mq.psi.curve import BlockMap, in_blocks
 from hdpvfl_mq.psi.oprf import hash_rows
-from hdpvfl_mq.psi.store import locate, look_up, solve, store_cells
+from hdpvfl_mq.psi.store import Cells, locate, look_up, solve, store_cells
 from hdpvfl_mq.psi.stream import Octets, Words, derive, expand, permute_pairs
 
 
@@ -47,6 +47,31 @@ class _OtLengths:
         return 0
 
 
+@dataclass(frozen=True)
+class OtQuery:
+    """The codewords of one bucket's store; each peer gets them under columns of its own."""
+
+    bucket: int
+    elements: Words
+    cells: Cells
+    codewords: Octets
+    keys: dict[str, tuple[list[bytes], list[bytes]]]
+    mapper: BlockMap
+
+    def read(self, peer: str, start: int, stop: int) -> bytes:
+        length = self.codewords.shape[1]
+        first, end = start // length, -(-stop // length)
+        zeros, ones = (keys[first:end] for keys in self.keys[peer])
+        columns = self.codewords[first:end] ^ _streams(zeros, self.bucket, length)
+        columns ^= _streams(ones, self.bucket, length)
+        return columns.tobytes()[start - first * length : stop - first * length]
+
+    def outputs(self, peer: str, reply: bytes) -> Words:
+        zeros, _ = self.keys[peer]
+        table = _as_words(_streams(zeros, self.bucket, self.codewords.shape[1]))
+        return hash_rows(look_up(table, self.cells), self.elements, self.mapper)
+
+
 @dataclass
 class OtAsker(_OtLengths):
     """Queries with the active party's elements."""
@@ -65,26 +90,13 @@ class OtAsker(_OtLengths):
             raise PeerError(f"{peer} sent malformed points, stage choose")
         self._keys[peer] = base_ot.sender_keys(derive(self.secret, "ot sender", peer), points)
 
-    def prepare(self, bucket: int, elements: Words) -> None:
+    def prepare(self, bucket: int, elements: Words) -> OtQuery:
         seed = derive(self.public_seed, "query store", bucket)
-        self._bucket, self._elements = bucket, elements
-        self._cells = locate(elements, len(elements), seed)
-        table = solve(self._cells, _messages(elements, seed), derive(self.secret, "store", bucket))
+        cells = locate(elements, len(elements), seed)
+        table = solve(cells, _messages(elements, seed), derive(self.secret, "store", bucket))
         octets = table.astype("<u8").view(np.uint8).reshape(-1, 16)[:, :MESSAGE_BYTES]
-        self._codewords = encode_columns(transpose_bits(np.ascontiguousarray(octets)))
-
-    def query(self, peer: str, start: int, stop: int) -> bytes:
-        length = self._codewords.shape[1]
-        first, end = start // length, -(-stop // length)
-        zeros, ones = (keys[first:end] for keys in self._keys[peer])
-        columns = self._codewords[first:end] ^ _streams(zeros, self._bucket, length)
-        columns ^= _streams(ones, self._bucket, length)
-        return columns.tobytes()[start - first * length : stop - first * length]
-
-    def outputs(self, peer: str, reply: bytes) -> Words:
-        zeros, _ = self._keys[peer]
-        table = _as_words(_streams(zeros, self._bucket, self._codewords.shape[1]))
-        return hash_rows(look_up(table, self._cells), self._elements, self.mapper)
+        codewords = encode_columns(transpose_bits(np.ascontiguousarray(octets)))
+        return OtQuery(bucket, elements, cells, codewords, self._keys, self.mapper)
 
 
 @dataclass

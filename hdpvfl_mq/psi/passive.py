@@ -66,8 +66,7 @@ class PassiveSession(Session):
 
     def _on_verdict(self, block: Block) -> tuple[Outgoing, ...]:
         """The number of common ids, or that it is withheld; comes once, after the last answer."""
-        sending = self._sending.get(block.sender)
-        is_due = self._is_answered and sending is not None and sending.is_sent
+        is_due = self._is_answered and not self._sending[block.sender]
         if not is_due or self._is_judged or len(block.payload) != 8:
             raise PeerError(f"{block.sender} sent a verdict out of place, stage verdict")
         count = read_verdict(block.payload)

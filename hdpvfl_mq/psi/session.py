@@ -9,6 +9,7 @@ PeerError.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar, Literal
@@ -48,7 +49,7 @@ class Terms:
     rows_max: int = MAX_IDS
     block_bytes: int = 1 << 22
     window: int = 8
-    bucket_ids: int = 1 << 16
+    bucket_ids: int = 1 << 16  # a bucket of oprf then fits into a processor's cache
 
     def __post_init__(self) -> None:
         if not self.passives or len({self.active, *self.passives}) != len(self.passives) + 1:
@@ -100,7 +101,7 @@ class Session(ABC):
         self._sizes = {me: padded_size(len(ids))}
         self._links: dict[str, Link] = {}
         self._held: Outgoing | None = None
-        self._sending: dict[str, Sending] = {}
+        self._sending: dict[str, deque[Sending]] = {peer: deque() for peer in self._peers}
         self._incoming: dict[str, Receiving] = {}
         self._blocks_done, self._blocks_total = 0, 1
 
@@ -114,7 +115,7 @@ class Session(ABC):
     def is_finished(self) -> bool:
         """Whether the result is there (or withheld) and all has been sent; no message follows."""
         is_over = self.result is not None or self.withheld
-        return is_over and all(sending.is_sent for sending in self._sending.values())
+        return is_over and not any(self._sending.values())
 
     def start(self) -> tuple[Outgoing, ...]:
         """The hello to every peer."""
@@ -220,8 +221,9 @@ class Session(ABC):
     def _send(
         self, to: str, stage: str, bucket: int, size: int, read: Callable[[int, int], bytes]
     ) -> tuple[Outgoing, ...]:
-        """Start a string to a peer; at most one is on its way to each."""
-        self._sending[to] = Sending(stage, bucket, size, read, self._clear_bytes, self.terms.window)
+        """Queue a string to a peer; strings leave one after the other."""
+        sending = Sending(stage, bucket, size, read, self._clear_bytes, self.terms.window)
+        self._sending[to].append(sending)
         return self._pump(to)
 
     def _expect(self, sender: str, stage: str, bucket: int, size: int) -> None:
@@ -231,18 +233,22 @@ class Session(ABC):
 
     def _pump(self, to: str) -> tuple[Outgoing, ...]:
         """The blocks that the window lets go."""
-        sending = self._sending[to]
-        stage, meta = sending.stage, (sending.bucket,)
+        queue = self._sending[to]
         outgoing = []
-        for index, last, payload in sending.ready():
-            sealed = self._links[to].seal((stage, index, last, meta), payload)
-            outgoing.append(Outgoing((to,), stage, index, last, sealed, meta))
+        while queue:
+            stage, meta = queue[0].stage, (queue[0].bucket,)
+            for index, last, payload in queue[0].ready():
+                sealed = self._links[to].seal((stage, index, last, meta), payload)
+                outgoing.append(Outgoing((to,), stage, index, last, sealed, meta))
+            if not queue[0].is_sent:
+                break
+            queue.popleft()
         self._blocks_done += len(outgoing)
         return tuple(outgoing)
 
     def _on_credit(self, block: Block) -> tuple[Outgoing, ...]:
-        sending = self._sending.get(block.sender)
-        if sending is None or (sending.bucket,) != block.meta or not sending.credit():
+        queue = self._sending[block.sender]
+        if not queue or (queue[0].bucket,) != block.meta or not queue[0].credit():
             raise PeerError(f"{block.sender} sent a credit for nothing, stage credit")
         return self._pump(block.sender)
 
