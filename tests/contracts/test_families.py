@@ -1,0 +1,256 @@
+"""One list of losses x every property a loss must have; a new loss gets its tests by one line."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hdpvfl_mq.errors import DataError, SettingsError
+from hdpvfl_mq.glm.families import FAMILIES, Family, family
+from schemas.model import LossSpec
+
+SPECS = [
+    LossSpec(name="logistic"),
+    LossSpec(name="logistic", residual_clip=0.3),
+    LossSpec(name="least_squares"),
+    LossSpec(name="least_squares", residual_clip=1.0, label_low=-1.0, label_high=2.0),
+    LossSpec(name="huber"),
+    LossSpec(name="huber", huber_c=2.0, residual_clip=0.5),
+    LossSpec(name="squared_hinge"),
+    LossSpec(name="squared_hinge", residual_clip=0.7),
+    LossSpec(name="poisson"),
+    LossSpec(name="poisson", label_high=4.0, residual_clip=1.5),
+    LossSpec(name="gamma"),
+    LossSpec(name="gamma", dispersion=0.3, residual_clip=2.5, label_low=0.2, label_high=5.0),
+    LossSpec(name="gamma_canonical"),
+    LossSpec(name="gamma_canonical", dispersion=2.0, residual_clip=0.5, theta_min=0.01),
+    LossSpec(name="normal"),
+    LossSpec(name="normal", dispersion=4.0, residual_clip=0.4),
+    LossSpec(name="bernoulli"),
+    LossSpec(name="bernoulli", weight_max=3.0),
+]
+UNCLIPPED = [
+    LossSpec(name=name, residual_clip=1e12, huber_c=1.35 if name == "huber" else 1.0)
+    for name in FAMILIES
+]
+BAD_LABELS = {
+    "binary": (2.0, 0.5, -2.0, np.nan, np.inf),
+    "count": (-1.0, 0.5, np.nan, np.inf),
+    "positive": (0.0, -1.0, np.nan, np.inf),
+    "real": (np.nan, np.inf, -np.inf),
+}
+RAW_LABELS = {
+    "binary": (0.0, 1.0, -1.0),
+    "count": (0.0, 1.0, 3.0, 500.0),
+    "positive": (1e-6, 0.5, 1.0, 2.0, 1e6),
+    "real": (-1e9, -1.0, 0.0, 0.3, 2.0, 1e9),
+}
+
+
+def name_of(spec: LossSpec) -> str:
+    return spec.name if spec.residual_clip is None else f"{spec.name}-{spec.residual_clip:g}"
+
+
+every_loss = pytest.mark.parametrize("spec", SPECS, ids=name_of)
+
+
+def labels(loss: Family) -> np.ndarray:
+    return np.unique(loss.encode(np.array(RAW_LABELS[loss.task])))
+
+
+def interesting_scores(loss: Family) -> np.ndarray:
+    low, high = loss.theta_range
+    grid = np.linspace(-12.0, 12.0, 4801)
+    return np.unique(np.clip(np.concatenate([grid, [low, high, -0.05, -0.01]]), low, high))
+
+
+def test_every_name_is_registered_once() -> None:
+    assert set(FAMILIES) == set(LossSpec.model_fields["name"].annotation.__args__)
+    assert all(FAMILIES[spec.name].name == spec.name for spec in SPECS)
+    assert {spec.name for spec in SPECS} == set(FAMILIES)
+
+
+@pytest.mark.parametrize("spec", UNCLIPPED, ids=name_of)
+def test_residual_is_the_derivative_of_the_loss(spec: LossSpec) -> None:
+    loss = family(spec)
+    theta = np.linspace(-5.0, 5.0, 401)
+    theta = theta[(theta > loss.theta_range[0] + 0.01) & (theta < loss.theta_range[1] - 0.01)]
+    step = 1e-5
+    for y in labels(loss):
+        around = [loss.loss(theta + side * step, np.full_like(theta, y)) for side in (-1, 1)]
+        slope = (around[1] - around[0]) / (2 * step)
+        h = loss.residual(theta, np.full_like(theta, y))
+        scale = 1.0 + np.abs(h) + np.abs(around[0]) * 1e-6
+        assert np.max(np.abs(slope - h) / scale) < 1e-4
+
+
+@every_loss
+def test_clipping_only_cuts_the_residual(spec: LossSpec) -> None:
+    loss = family(spec)
+    free = family(LossSpec(**{**dict(spec), "residual_clip": 1e12}))
+    theta = interesting_scores(loss)
+    for y in labels(loss):
+        raw = free.residual(theta, np.full_like(theta, y))
+        cut = loss.residual(theta, np.full_like(theta, y))
+        assert np.array_equal(cut, np.clip(raw, -loss.clip, loss.clip))
+
+
+@every_loss
+def test_residual_is_monotone_in_theta(spec: LossSpec) -> None:
+    loss = family(spec)
+    theta = interesting_scores(loss)
+    for y in labels(loss):
+        assert np.all(np.diff(loss.residual(theta, np.full_like(theta, y))) >= -1e-12)
+
+
+@every_loss
+@settings(max_examples=60, deadline=None)
+@given(theta=st.floats(allow_nan=True, allow_infinity=True), index=st.integers(0, 10))
+def test_bound_holds_for_any_score(spec: LossSpec, theta: float, index: int) -> None:
+    loss = family(spec)
+    known = labels(loss)
+    h = loss.residual(np.array([theta]), known[[index % len(known)]])
+    assert np.isfinite(h).all()
+    assert np.abs(h).max() <= loss.clip
+    assert np.isfinite(loss.mean(np.array([theta]))).all()
+    assert np.isfinite(loss.loss(np.array([theta]), known[[index % len(known)]])).all()
+
+
+@every_loss
+@pytest.mark.filterwarnings("error")
+def test_no_score_overflows(spec: LossSpec) -> None:
+    loss = family(spec)
+    theta = np.array([1e308, -1e308, np.inf, -np.inf, 0.0, 710.0, -746.0, 5e-324])
+    for y in labels(loss):
+        values = np.full_like(theta, y)
+        assert np.abs(loss.residual(theta, values)).max() <= loss.clip
+        assert np.isfinite(loss.loss(theta, values)).all()
+        assert np.isfinite(loss.mean(theta)).all()
+
+
+@every_loss
+def test_smoothness_holds_and_is_reached(spec: LossSpec) -> None:
+    loss = family(spec)
+    beta = loss.smoothness / spec.weight_max
+    theta = interesting_scores(loss)
+    fine = np.concatenate([theta + shift for shift in np.linspace(0.0, 0.005, 9)])
+    theta = np.unique(np.clip(fine, *loss.theta_range))
+    theta = theta[np.concatenate([[True], np.diff(theta) > 1e-7])]
+    largest = 0.0
+    for y in labels(loss):
+        h = loss.residual(theta, np.full_like(theta, y))
+        slopes = np.abs(np.diff(h)) / np.diff(theta)
+        largest = max(largest, float(slopes[np.abs(theta[:-1]) < 20.0].max()))
+    assert largest <= beta * (1.0 + 1e-6)
+    # A logistic residual clipped below 1/2 never reaches the steepest part of its curve.
+    assert largest >= 0.9 * beta or (spec.name == "logistic" and loss.clip < 0.5)
+
+
+@every_loss
+def test_labels_outside_the_domain_are_refused_by_row_number(spec: LossSpec) -> None:
+    loss = family(spec)
+    good = RAW_LABELS[loss.task][1]
+    loss.check_labels(np.array(RAW_LABELS[loss.task]))
+    for bad in BAD_LABELS[loss.task]:
+        y = np.full(9, good)
+        y[[2, 7]] = bad
+        with pytest.raises(DataError) as caught:
+            loss.encode(y)
+        assert "row 3, 8" in str(caught.value)
+        assert str(bad) not in str(caught.value)
+
+
+@every_loss
+def test_encoded_labels_stay_in_the_declared_range(spec: LossSpec) -> None:
+    loss = family(spec)
+    encoded = loss.encode(np.array(RAW_LABELS[loss.task]))
+    assert encoded.min() >= loss.label_low
+    assert encoded.max() <= loss.label_high
+
+
+@pytest.mark.parametrize("spec", UNCLIPPED, ids=name_of)
+def test_perfect_prediction_has_no_residual(spec: LossSpec) -> None:
+    loss = family(spec)
+    y = labels(loss)
+    # Certainty of a class is at the end of the range of scores, for the hinge a margin beyond 1.
+    theta = np.where(y > 0.0, 50.0, -50.0) if loss.task == "binary" else loss.link(y)
+    assert np.abs(loss.residual(theta, y)).max() < 1e-9
+
+
+@every_loss
+def test_link_inverts_mean(spec: LossSpec) -> None:
+    loss = family(spec)
+    theta = np.clip(np.linspace(-0.9, 0.9, 7), *loss.theta_range)
+    assert np.allclose(loss.link(loss.mean(theta)), theta, atol=1e-9)
+
+
+@every_loss
+@pytest.mark.parametrize("k", [0.1, 1.0, 5.0])
+def test_release_bound_covers_one_replaced_row(spec: LossSpec, k: float) -> None:
+    """The received part of theta is the same, the own part within k, the label any."""
+    loss = family(spec)
+    received = np.linspace(-8.0, 8.0, 33)
+    largest = 0.0
+    for y, other in ((y, other) for y in labels(loss) for other in labels(loss)):
+        for own in np.linspace(-k, k, 9):
+            before = loss.residual(received + own, np.full_like(received, y))
+            after = loss.residual(received[:, None] + np.linspace(-k, k, 9), np.array([[other]]))
+            largest = max(largest, float(np.abs(after - before[:, None]).max()))
+    bound = loss.release_bound(k) / spec.weight_max
+    assert largest <= bound <= 2.0 * loss.clip
+    if spec.name in ("logistic", "bernoulli") and loss.clip == 1.0:
+        assert largest >= 0.999 * bound
+
+
+@every_loss
+def test_sample_weights_scale_the_constants(spec: LossSpec) -> None:
+    once = family(LossSpec(**{**dict(spec), "weight_max": 1.0}))
+    thrice = family(LossSpec(**{**dict(spec), "weight_max": 3.0}))
+    assert thrice.residual_bound == pytest.approx(3.0 * once.residual_bound)
+    assert thrice.smoothness == pytest.approx(3.0 * once.smoothness)
+    assert thrice.release_bound(1.0) == pytest.approx(3.0 * once.release_bound(1.0))
+
+
+def test_an_offset_widens_the_release_bound() -> None:
+    """Without the offset in it, a row that brings offset 5 would move its residual by more."""
+    loss = family(LossSpec(name="logistic", offset_max=5.0))
+    y = np.array([1.0, -1.0])
+    swing = np.abs(np.diff(loss.residual(np.array([-5.0, 5.0]), y)))[0]
+    assert family(LossSpec(name="logistic")).release_bound(0.0) < swing <= loss.release_bound(0.0)
+
+
+def test_constants_of_the_published_table() -> None:
+    bounds = {
+        "logistic": (1.0, 0.25),
+        "least_squares": (6.0, 2.0),
+        "squared_hinge": (2.0, 2.0),
+        "bernoulli": (1.0, 0.25),
+    }
+    for name, (bound, beta) in bounds.items():
+        loss = family(LossSpec(name=name))
+        assert (loss.residual_bound, loss.smoothness) == (bound, beta)
+    poisson = family(LossSpec(name="poisson", label_high=4.0))
+    assert (poisson.residual_bound, poisson.smoothness) == (4.0, 8.0)
+    assert family(LossSpec(name="logistic")).release_bound(1.0) == pytest.approx(1.4621, abs=1e-4)
+
+
+def test_canonical_gamma_starts_where_it_is_legal() -> None:
+    loss = family(LossSpec(name="gamma_canonical"))
+    assert loss.theta_range[0] <= loss.start_theta <= loss.theta_range[1] < 0.0
+    assert all(family(s).start_theta == 0.0 for s in SPECS if s.name != "gamma_canonical")
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        LossSpec(name="poisson", label_low=11.0),
+        LossSpec(name="gamma", label_low=0.0),
+        LossSpec(name="gamma_canonical", label_low=-1.0),
+    ],
+    ids=name_of,
+)
+def test_impossible_ranges_are_refused(spec: LossSpec) -> None:
+    with pytest.raises(SettingsError, match="label_low"):
+        family(spec)
