@@ -44,4 +44,4 @@ class Unreleased:
         return repr(self)
 
     __reduce__ = __reduce_ex__ = __getstate__ = __iter__ = __array__ = __getitem__ = _refuse
-    __copy__ = __deepcopy__ = __bytes__ = __float__ = __hash__ = __buffer__ = _refuse  # type: ignore[assignment]
+    __copy__ = __deepcopy__ = __bytes__ = __float__ = __hash__ = __buffer__ = _refuse

@@ -1,0 +1,1 @@
+"""The roles of the parties: pure state machines, and how settings become a node."""

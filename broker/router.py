@@ -1,0 +1,88 @@
+"""The router: moves frames by their header and never opens a body.
+
+It owns which connection speaks for which party; it knows no socket. The key of the connection
+(CURVE) must belong to the sender named in the header, and a signed hello with an epoch that does
+not fall binds the connection. What it cannot deliver it drops: the sender's stored bytes come
+again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from nacl.signing import VerifyKey
+
+from hdpvfl_mq.errors import PeerError
+from hdpvfl_mq.wire.codec import Frames, decode_header
+from hdpvfl_mq.wire.signing import envelope_digest, verify
+from schemas.envelope import Header
+from schemas.ids import COORDINATOR, PartyId, RunId
+
+
+@dataclass(frozen=True)
+class Routed:
+    """Where frames go: connections, and whether the coordinator in this process gets them too."""
+
+    connections: tuple[bytes, ...]
+    local: bool
+
+
+@dataclass
+class _Binding:
+    connection: bytes
+    epoch: int
+
+
+class Router:
+    """Bindings of one run's parties to their connections."""
+
+    def __init__(self, run: RunId, members: Mapping[PartyId, VerifyKey]) -> None:
+        self._run = run
+        self._members = members
+        self._bound: dict[PartyId, _Binding] = {}
+
+    @property
+    def connected(self) -> tuple[PartyId, ...]:
+        """Parties with a bound connection."""
+        return tuple(sorted(self._bound))
+
+    def from_connection(self, connection: bytes, user: str | None, frames: Frames) -> Routed:
+        """Route what came from outside, or raise PeerError."""
+        header = decode_header(frames)
+        if header.run != self._run:
+            raise PeerError("frames of another run")
+        if user is None or user != header.sender or user not in self._members:
+            raise PeerError(f"the key of {user or 'nobody'} may not speak for {header.sender}")
+        if header.kind == "hello":
+            self._bind(header, connection, frames)
+        binding = self._bound.get(header.sender)
+        if binding is None or binding.connection != connection:
+            raise PeerError(f"{header.sender} has not said hello on this connection")
+        return self._route(header)
+
+    def from_coordinator(self, frames: Frames) -> Routed:
+        """Route what the coordinator in this process sends."""
+        return self._route(decode_header(frames))
+
+    def unreachable(self, connection: bytes) -> None:
+        """Forget a connection that no longer exists."""
+        for party, binding in list(self._bound.items()):
+            if binding.connection == connection:
+                del self._bound[party]
+
+    def _bind(self, header: Header, connection: bytes, frames: Frames) -> None:
+        key = self._members[header.sender]
+        verify(key, envelope_digest(frames[0], frames[2], frames[3:]), frames[1])
+        known = self._bound.get(header.sender)
+        if known is not None and header.epoch < known.epoch:
+            raise PeerError(f"{header.sender} has a newer process than this hello")
+        self._bound[header.sender] = _Binding(connection, header.epoch)
+
+    def _route(self, header: Header) -> Routed:
+        receivers = [delivery.party for delivery in header.to]
+        bound = (self._bound.get(party) for party in receivers)
+        return Routed(
+            tuple(binding.connection for binding in bound if binding is not None),
+            COORDINATOR in receivers,
+        )

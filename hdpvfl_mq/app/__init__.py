@@ -1,0 +1,1 @@
+"""What people touch: command line, local cluster, reports."""

@@ -1,0 +1,1 @@
+"""The journal: chain, store, replay, audit."""

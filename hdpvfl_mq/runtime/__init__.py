@@ -1,0 +1,1 @@
+"""The pumps that move frames: sockets, runner, simulation."""

@@ -1,0 +1,72 @@
+"""When to speak without having heard: timers, late acknowledgements, sending again.
+
+It owns the deadlines of one pump; it reads no clock, `now` comes from the caller, so sockets and
+simulation share it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from hdpvfl_mq.machine import Fired
+from hdpvfl_mq.node import Node
+from hdpvfl_mq.ports import Turn
+
+ACK_DELAY_S = 0.02  # most acknowledgements ride on an answer; the rest wait this long
+RESEND_S = 0.5
+RESEND_MAX_S = 5.0
+
+
+@dataclass(frozen=True)
+class Due:
+    """What the clock asks for."""
+
+    fired: tuple[Fired, ...]
+    acknowledge: bool
+    resend: bool
+
+
+@dataclass
+class Pacing:
+    """The deadlines of one node."""
+
+    timers: dict[str, float] = field(default_factory=dict)
+    acknowledge_at: float | None = None
+    resend_at: float | None = None
+    resend_s: float = RESEND_S
+    acknowledged: int = 0
+
+    def after_turn(self, node: Node, turn: Turn, now: float) -> None:
+        """Set deadlines by what a turn has left open."""
+        for arm in turn.arm:
+            self.timers[arm.timer] = now + arm.delay_s
+        if not node.owes:
+            self.acknowledge_at = None
+        elif self.acknowledge_at is None:
+            self.acknowledge_at = now + ACK_DELAY_S
+        if not node.has_unacknowledged:
+            self.resend_at = None
+        elif node.acknowledged > self.acknowledged or self.resend_at is None or turn.send:
+            self.resend_s = RESEND_S
+            self.resend_at = now + self.resend_s
+        self.acknowledged = node.acknowledged
+
+    def due(self, now: float) -> Due:
+        """Take what has come due; sending again slows down while nothing gets through."""
+        fired = tuple(sorted(name for name, at in self.timers.items() if at <= now))
+        for name in fired:
+            del self.timers[name]
+        acknowledge = self.acknowledge_at is not None and self.acknowledge_at <= now
+        if acknowledge:
+            self.acknowledge_at = None
+        resend = self.resend_at is not None and self.resend_at <= now
+        if resend:
+            self.resend_s = min(RESEND_MAX_S, self.resend_s * 2)
+            self.resend_at = now + self.resend_s
+        return Due(tuple(Fired(name) for name in fired), acknowledge, resend)
+
+    def next(self) -> float | None:
+        """The next moment at which `due` has something."""
+        moments = [*self.timers.values()]
+        moments += [at for at in (self.acknowledge_at, self.resend_at) if at is not None]
+        return min(moments, default=None)

@@ -1,0 +1,206 @@
+"""A whole federation in one process on a seeded network that loses, copies, delays and kills.
+
+It owns virtual time and the faults; it knows no role. Nodes, router and pacing are those of
+production: only sockets and clocks are replaced. The same seed gives the same run.
+"""
+
+from __future__ import annotations
+
+import heapq
+import random
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from hdpvfl_mq.errors import NetworkError, PeerError
+from hdpvfl_mq.node import Node
+from hdpvfl_mq.ports import Turn
+from hdpvfl_mq.runtime.pacing import Pacing
+from hdpvfl_mq.wire.codec import Frames
+from schemas.ids import COORDINATOR, PartyId
+
+RESTART_S = 0.3  # how long a killed process stays away
+PATIENCE_S = 3600.0  # virtual time after which a run that has not ended is a failure
+
+
+class Switch(Protocol):
+    """What the simulation needs of the broker's router."""
+
+    def from_connection(self, connection: bytes, user: str | None, frames: Frames) -> Any: ...
+
+    def from_coordinator(self, frames: Frames) -> Any: ...
+
+
+@dataclass(frozen=True)
+class Faults:
+    """How unkind the network and the machines are."""
+
+    loss: float = 0.0
+    copies: float = 0.0
+    delay_s: float = 0.001  # each leg takes up to this long, so frames overtake each other
+    crashes: int = 0  # processes killed at random moments
+    crash_window_s: float = 0.2
+
+
+@dataclass
+class _Process:
+    node: Node
+    pacing: Pacing = field(default_factory=Pacing)
+    life: int = 1
+    alive: bool = True
+
+
+class Simulation:
+    """Runs nodes to their end in virtual time."""
+
+    def __init__(
+        self,
+        make_node: Mapping[PartyId, Callable[[], Node]],
+        make_router: Callable[[], Switch],
+        *,
+        seed: int = 0,
+        faults: Faults | None = None,
+    ) -> None:
+        self._make_node, self._make_router = make_node, make_router
+        self._faults = faults or Faults()
+        self._dice = random.Random(seed)  # noqa: S311 - faults, not secrets
+        self._queue: list[tuple[float, int, Callable[[], None]]] = []
+        self._count = 0
+        self.now = 0.0
+        self.crashes = 0
+        self._router = make_router()
+        self._processes: dict[PartyId, _Process] = {}
+
+    @property
+    def nodes(self) -> dict[PartyId, Node]:
+        """The nodes as they stand."""
+        return {party: process.node for party, process in self._processes.items()}
+
+    def run(self) -> dict[PartyId, str]:
+        """Everybody's outcome; NetworkError when the run does not end."""
+        for party in self._make_node:
+            self._start(party)
+        for _ in range(self._faults.crashes):
+            moment = self._dice.uniform(0.0, self._faults.crash_window_s)
+            self._at(moment, self._crash_any)
+        while self._queue and not self._is_over():
+            self.now, _, action = heapq.heappop(self._queue)
+            if self.now > PATIENCE_S:
+                break
+            action()
+        if not self._is_over():
+            raise NetworkError(f"the simulated run has not ended after {self.now:.0f} s")
+        return {party: node.outcome or "" for party, node in self.nodes.items()}
+
+    def _is_over(self) -> bool:
+        return all(p.alive and p.node.outcome for p in self._processes.values())
+
+    # -- processes ----------------------------------------------------------------------------
+
+    def _start(self, party: PartyId) -> None:
+        life = self._processes[party].life + 1 if party in self._processes else 1
+        node = self._make_node[party]()
+        node.open()
+        process = self._processes[party] = _Process(node, life=life)
+        if party == COORDINATOR and life > 1:
+            self._router = self._make_router()
+            for other in self._processes:
+                self._at(self.now + self._faults.delay_s, lambda p=other: self._greet(p))
+        self._finish_turn(process, party, node.start())
+        self._greet(party)
+
+    def _greet(self, party: PartyId) -> None:
+        """A new connection: hello first, then whatever is not acknowledged."""
+        process = self._processes[party]
+        if not process.alive:
+            return
+        if process.node.greeting is not None:
+            self._send(party, process.node.greeting)
+        for frames in process.node.unacknowledged():
+            self._send(party, frames)
+
+    def _crash_any(self) -> None:
+        party = self._dice.choice(sorted(self._processes))
+        process = self._processes[party]
+        if not process.alive:
+            return
+        self.crashes += 1
+        process.alive = False
+        self._at(self.now + self._dice.uniform(0.0, RESTART_S), lambda: self._start(party))
+
+    def _finish_turn(self, process: _Process, party: PartyId, turn: Turn) -> None:
+        for frames in turn.send:
+            self._send(party, frames)
+        process.pacing.after_turn(process.node, turn, self.now)
+        self._wake_later(process, party)
+
+    def _wake_later(self, process: _Process, party: PartyId) -> None:
+        moment = process.pacing.next()
+        if moment is not None:
+            life = process.life
+            self._at(max(moment, self.now), lambda: self._wake(party, life))
+
+    def _wake(self, party: PartyId, life: int) -> None:
+        process = self._processes[party]
+        if not process.alive or process.life != life:
+            return
+        due = process.pacing.due(self.now)
+        if due.resend:
+            for frames in process.node.unacknowledged():
+                self._send(party, frames)
+        if due.acknowledge and (ack := process.node.acknowledgement()) is not None:
+            self._send(party, ack)
+        if due.fired:
+            self._finish_turn(process, party, process.node.turn((), due.fired))
+        elif due.resend or due.acknowledge:
+            self._wake_later(process, party)
+
+    # -- the network --------------------------------------------------------------------------
+
+    def _send(self, party: PartyId, frames: Frames) -> None:
+        if party == COORDINATOR:
+            self._forward(frames, self._router.from_coordinator(frames))
+            return
+        life = self._processes[party].life
+        for _ in range(self._copies()):
+            self._at(self._arrival(), lambda: self._at_broker(party, life, frames))
+
+    def _at_broker(self, party: PartyId, life: int, frames: Frames) -> None:
+        if not self._processes[COORDINATOR].alive:
+            return
+        try:
+            routed = self._router.from_connection(_connection(party, life), party, frames)
+        except PeerError:
+            return
+        self._forward(frames, routed)
+
+    def _forward(self, frames: Frames, routed: Any) -> None:
+        if routed.local:
+            self._deliver(COORDINATOR, self._processes[COORDINATOR].life, frames)
+        for connection in routed.connections:
+            party, life = connection.decode().split("#")
+            for _ in range(self._copies()):
+                self._at(
+                    self._arrival(), lambda p=party, n=int(life): self._deliver(p, n, frames)
+                )
+
+    def _deliver(self, party: PartyId, life: int, frames: Frames) -> None:
+        process = self._processes.get(party)
+        if process is not None and process.alive and process.life == life:
+            self._finish_turn(process, party, process.node.turn((frames,)))
+
+    def _copies(self) -> int:
+        if self._dice.random() < self._faults.loss:
+            return 0
+        return 2 if self._dice.random() < self._faults.copies else 1
+
+    def _arrival(self) -> float:
+        return self.now + self._dice.uniform(0.0, self._faults.delay_s)
+
+    def _at(self, moment: float, action: Callable[[], None]) -> None:
+        self._count += 1
+        heapq.heappush(self._queue, (moment, self._count, action))
+
+
+def _connection(party: PartyId, life: int) -> bytes:
+    return f"{party}#{life}".encode()

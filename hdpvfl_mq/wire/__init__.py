@@ -1,0 +1,1 @@
+"""Bytes to envelopes and back: canonical packing, limits, sequence numbers, signatures."""

@@ -1,0 +1,70 @@
+"""Per-peer numbers: each ordered pair of parties has one stream, delivered once and in order.
+
+It owns counting, the bounded wait for a missing number and what is not acknowledged yet; it knows
+no bytes' meaning. Everything here is rebuilt by folding the journal, except how far peers have
+acknowledged, which is only a hint of what need not be sent again.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Generic, TypeVar
+
+from hdpvfl_mq.errors import PeerError
+
+Item = TypeVar("Item")
+EARLY_MAX = 256  # envelopes of one peer that may wait for a missing one
+
+
+@dataclass
+class Inbox(Generic[Item]):
+    """What has come from one peer."""
+
+    received: int = 0
+    early: dict[int, Item] = field(default_factory=dict)
+
+    def offer(self, sequence: int, item: Item) -> bool:
+        """Keep an envelope that may come out of order; False for a copy of an old one."""
+        if sequence <= self.received or sequence in self.early:
+            return False
+        if sequence > self.received + EARLY_MAX:
+            raise PeerError(f"sequence {sequence} is too far ahead of {self.received}")
+        self.early[sequence] = item
+        return True
+
+    def next(self) -> Item | None:
+        """The next envelope in order, once; the caller records it before asking again."""
+        item = self.early.pop(self.received + 1, None)
+        if item is not None:
+            self.received += 1
+        return item
+
+
+@dataclass
+class Outbox(Generic[Item]):
+    """What has gone to one peer and is not acknowledged."""
+
+    sent: int = 0
+    acknowledged: int = 0
+    waiting: dict[int, Item] = field(default_factory=dict)
+
+    def number(self) -> int:
+        """The next sequence number; taken for ever."""
+        self.sent += 1
+        return self.sent
+
+    def keep(self, sequence: int, item: Item) -> None:
+        """Hold an envelope until it is acknowledged."""
+        if sequence > self.acknowledged:
+            self.waiting[sequence] = item
+
+    def acknowledge(self, sequence: int) -> bool:
+        """Forget what the peer has recorded; True when that is news."""
+        if sequence > self.sent:
+            raise PeerError(f"acknowledges {sequence} of {self.sent} envelopes")
+        if sequence <= self.acknowledged:
+            return False
+        for number in range(self.acknowledged + 1, sequence + 1):
+            self.waiting.pop(number, None)
+        self.acknowledged = sequence
+        return True

@@ -1,0 +1,74 @@
+"""A party's ledger as its node sees it: one data set, one run.
+
+It owns the translation between releases and ledger entries; it knows no message and no journal.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Sequence
+
+from hdpvfl_mq.machine import Reserve, Standing
+from hdpvfl_mq.privacy.accountant import Spent
+from hdpvfl_mq.privacy.calibration import mu_of
+from hdpvfl_mq.privacy.ledger_store import Ledger
+from schemas.config import PartyPolicy
+from schemas.ids import RunId
+from schemas.privacy import MU2_UNIT_BITS, Release, ReleaseBooked, RunReserved
+
+
+class Accounts:
+    """The ledger entries of one run of one data set."""
+
+    def __init__(self, ledger: Ledger, policy: PartyPolicy, run: RunId, fingerprint: bytes) -> None:
+        self._ledger, self._policy, self._run = ledger, policy, run
+        self._fingerprint = fingerprint.hex()
+        ledger.fix_cap(policy.dataset, policy.lifetime)
+
+    def standing(self) -> Standing:
+        """The ledger's head, and what this run may still take under the lifetime cap."""
+        books, head = self._ledger.books, self._ledger.head()
+        cap = self._policy.lifetime
+        units = math.floor(mu_of(cap.epsilon, cap.delta) ** 2 * 2.0**MU2_UNIT_BITS)
+        held = books.held(self._policy.dataset).mu2_units
+        mine = books.runs.get((self._policy.dataset, self._run))
+        if mine is not None:
+            held -= mine.held.mu2_units
+        return Standing(head.sequence, head.digest, max(0, units - held), 0)
+
+    def reserve(self, reservation: Reserve) -> None:
+        """Set aside what the run may cost; the same again changes nothing."""
+        self._ledger.reserve(
+            RunReserved(
+                dataset=self._policy.dataset,
+                run=self._run,
+                mu2_units=reservation.mu2_units,
+                tau_units=reservation.tau_units,
+                exact=reservation.exact,
+                fingerprint=self._fingerprint,
+            )
+        )
+
+    def book(self, releases: Sequence[Release]) -> None:
+        """Charge releases, all or none, before any of them leaves."""
+        self._ledger.book(
+            [
+                ReleaseBooked(
+                    dataset=self._policy.dataset,
+                    run=self._run,
+                    event=release.event,
+                    digest=hashlib.sha256(release.tensor.data).digest(),
+                )
+                for release in releases
+            ]
+        )
+
+    def close(self) -> None:
+        """The run is over: what it did not spend is free again."""
+        self._ledger.close_run(self._policy.dataset, self._run)
+
+    def spent(self) -> Spent:
+        """What this run has spent so far."""
+        mine = self._ledger.books.runs.get((self._policy.dataset, self._run))
+        return Spent() if mine is None else mine.spent

@@ -1,0 +1,97 @@
+"""Whether a party takes part in a run that is offered: its own policy, rule by rule.
+
+It owns the refusals and their words; it decides from the manifest, the policy and the ledger's
+standing alone, so the answer tells nothing about any row. A coordinator cannot argue with it.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+from hdpvfl_mq.machine import Standing
+from hdpvfl_mq.privacy.calibration import mu_of
+from schemas.config import PartyPolicy, RunManifest
+from schemas.privacy import MU2_UNIT_BITS
+
+if TYPE_CHECKING:
+    from parties.member import Possession
+
+Rule = tuple[str, str]  # what the others are told, what only this party's console says
+
+
+def broken_rule(own: Possession, manifest: RunManifest, standing: Standing) -> Rule | None:
+    """The first rule of the policy that this run breaks, or None."""
+    rule = (
+        _wrong_part(own, manifest)
+        or _wrong_guarantee(own.policy, manifest)
+        or _over_budget(own.policy, manifest, standing)
+        or _wrong_data(own, manifest)
+    )
+    return None if rule is None else (rule, "")
+
+
+def _wrong_part(own: Possession, manifest: RunManifest) -> str | None:
+    names = (manifest.active_party, *manifest.passive_parties)
+    mine = manifest.active_party == own.party
+    if manifest.run != own.run:
+        return "settings: the run has another name than the one this party was started for"
+    if own.party not in names or mine != (own.role == "active"):
+        return f"settings: this party was started as {own.role}, the manifest says otherwise"
+    strangers = set(names) - {own.party} - set(own.policy.peers)
+    if own.policy.peers and strangers:
+        return f"policy.peers does not allow {', '.join(sorted(strangers))}"
+    return None
+
+
+def _wrong_guarantee(policy: PartyPolicy, manifest: RunManifest) -> str | None:
+    if manifest.guarantee not in policy.guarantees:
+        return (
+            f"policy.guarantees allows {', '.join(policy.guarantees)}, "
+            f"not {manifest.guarantee}: name it there to allow it"
+        )
+    if manifest.alignment.rows_min < policy.rows_min:
+        return (
+            f"policy.rows_min is {policy.rows_min}, the manifest's alignment.rows_min "
+            f"{manifest.alignment.rows_min}: raise the latter"
+        )
+    return None
+
+
+def _over_budget(policy: PartyPolicy, manifest: RunManifest, standing: Standing) -> str | None:
+    budget = manifest.budget
+    if budget is None:
+        return None
+    if budget.epsilon > policy.run_epsilon_max:
+        return (
+            f"policy.run_epsilon_max is {policy.run_epsilon_max:g}, the run wants epsilon "
+            f"{budget.epsilon:g}: lower it"
+        )
+    if budget.delta > policy.lifetime.delta:
+        return (
+            f"policy.lifetime.delta is {policy.lifetime.delta:g}, the run wants delta "
+            f"{budget.delta:g}: lower it"
+        )
+    if manifest.guarantee == "sound":
+        needed = math.floor(mu_of(budget.epsilon, budget.delta) ** 2 * 2.0**MU2_UNIT_BITS * 0.999)
+        if needed > standing.mu2_units_free:
+            return (
+                f"policy.lifetime: the ledger of {policy.dataset} has not enough left for "
+                f"epsilon {budget.epsilon:g}; see 'hdpvfl ledger show'"
+            )
+    return None
+
+
+def _wrong_data(own: Possession, manifest: RunManifest) -> str | None:
+    if own.data.conditional_on_preprocessing and not own.policy.learned_constants:
+        return (
+            "policy.learned_constants is off and this party's preprocessing constants were "
+            "fitted on its rows: state them in the settings, or allow it by name"
+        )
+    spec, mine = manifest.alignment, own.id_profile
+    if (spec.id_kind, spec.id_columns) != (mine.kind, mine.columns):
+        return (
+            f"alignment: this party has {mine.columns} id column(s) of kind {mine.kind}, the "
+            f"manifest says {spec.id_columns} of kind {spec.id_kind}"
+        )
+    return None

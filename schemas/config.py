@@ -1,0 +1,164 @@
+"""What people write in TOML: the manifest of a run, a party's policy, settings of processes.
+
+It owns every option and its bounds; it reads no file. Secrets appear only as file names. The
+manifest is public and sent to everybody; policy and settings never leave their machine.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal, Self
+
+from pydantic import Field, model_validator
+
+from schemas.base import Closed, Fraction, NonNegative, Positive
+from schemas.data import DataSettings
+from schemas.ids import COORDINATOR, MAX_PASSIVES, DatasetId, PartyId, RunId
+from schemas.model import LossSpec, PenaltySpec
+from schemas.privacy import Budget
+
+Guarantee = Literal["sound", "paper", "none"]
+StandIn = Literal["wait", "last", "nothing"]
+HexKey = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+Path = Annotated[str, Field(min_length=1, max_length=4096)]
+Endpoint = Annotated[str, Field(pattern=r"^tcp://[^\s/]{1,253}:[0-9]{1,5}$")]
+Seconds = Annotated[float, Field(gt=0.0, le=30 * 86400.0)]
+
+
+class ActiveSide(Closed):
+    """The active party's optimiser."""
+
+    step_size: Positive = 0.1
+    weight_norm: Positive = 1.0  # k, the ball its weights stay in
+    local_steps: Annotated[int, Field(ge=1, le=100)] = 1
+    intercept: bool = True
+    shrink: bool = False  # weigh what was received by its signal-to-noise ratio
+    refit: bool = False  # after the last round, fit its own weights again; shows in no message
+
+
+class PassiveSide(Closed):
+    """Every passive party's optimiser."""
+
+    step_size: Positive = 0.1
+    weight_norm: Positive = 1.0
+    received_clip: Positive | None = None  # C in units of the active party's noise_std
+
+
+class AlignmentSpec(Closed):
+    """How common entities are found; equal at all parties, checked before any work."""
+
+    method: Literal["auto", "ecdh", "oprf"] = "auto"
+    id_kind: Literal["text", "integer"] = "text"
+    id_columns: Annotated[int, Field(ge=1, le=8)] = 1
+    casefold: bool = False
+    duplicates: Literal["error", "first"] = "error"
+    empties: Literal["error", "drop"] = "error"
+    rows_min: Annotated[int, Field(ge=1, le=10**9)] = 2
+    rows_max: Annotated[int, Field(ge=1, le=10**9)] = 10**9
+
+
+class RunManifest(Closed):
+    """One run, complete and public: every party derives the same plan from it alone."""
+
+    run: RunId
+    active_party: PartyId
+    passive_parties: Annotated[tuple[PartyId, ...], Field(min_length=1, max_length=MAX_PASSIVES)]
+    guarantee: Guarantee = "sound"
+    budget: Budget | None = None
+    loss: LossSpec = LossSpec(name="logistic")
+    penalty: PenaltySpec = PenaltySpec(name="l2", strength=1e-3)
+    epochs: Annotated[int, Field(ge=1, le=1_000_000)] = 10
+    batch_rows: Annotated[int, Field(ge=1, le=10**9)] = 3200
+    seed: Annotated[int, Field(ge=0, le=2**63 - 1)] = 0
+    step_decay: NonNegative = 0.0
+    average_from: Fraction = 1.0  # share of the rounds after which iterates are averaged
+    active: ActiveSide = ActiveSide()
+    passive: PassiveSide = PassiveSide()
+    alignment: AlignmentSpec = AlignmentSpec()
+    absence: StandIn = "wait"
+    absent_after_s: Seconds = 30.0
+    deadline_s: Seconds = 86400.0
+    scale_rows: bool = True  # only guarantee none may switch it off
+    rounds_ahead: Annotated[int, Field(ge=1, le=100_000)] = 256
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        names = (self.active_party, *self.passive_parties)
+        if len(set(names)) != len(names) or COORDINATOR in names:
+            raise ValueError(
+                f"party names must differ from each other and from {COORDINATOR!r}: rename one"
+            )
+        if (self.budget is None) != (self.guarantee == "none"):
+            raise ValueError(
+                "a budget (epsilon, delta) is needed with guarantee sound or paper "
+                "and must be left out with guarantee none"
+            )
+        if self.guarantee == "sound" and self.passive.received_clip is None:
+            raise ValueError(
+                "guarantee sound needs passive.received_clip (C, in units of noise_std)"
+            )
+        return self
+
+
+class PartyPolicy(Closed):
+    """What a party allows, by its own rules; local, never sent."""
+
+    dataset: DatasetId  # the ledger's key: the same entities keep the same name for ever
+    lifetime: Budget
+    run_epsilon_max: Positive
+    guarantees: Annotated[tuple[Guarantee, ...], Field(min_length=1)] = ("sound",)
+    rows_min: Annotated[int, Field(ge=1, le=10**9)] = 100
+    peers: Annotated[tuple[PartyId, ...], Field(max_length=MAX_PASSIVES + 1)] = ()
+    learned_constants: bool = False  # preprocessing constants fitted on the private data
+    exact_scoring: bool = False
+
+
+class Peer(Closed):
+    """A peer's public signing key."""
+
+    party: PartyId
+    role: Literal["active", "passive", "coordinator"]
+    verify_key: HexKey
+
+
+class Member(Peer):
+    """A party the broker admits, by the key of its connection."""
+
+    curve_key: HexKey
+
+
+class PartySettings(Closed):
+    """One party's process."""
+
+    party: PartyId
+    role: Literal["active", "passive"]
+    run: RunId
+    broker: Endpoint
+    broker_curve_key: HexKey
+    keys: Path
+    policy: Path
+    runs: Path = "runs"
+    state: Path = "state"
+    data: DataSettings
+    peers: Annotated[tuple[Peer, ...], Field(min_length=2, max_length=MAX_PASSIVES + 1)]
+
+    @model_validator(mode="after")
+    def _roles(self) -> Self:
+        if self.role == "passive" and self.data.label_column is not None:
+            raise ValueError(
+                "data.label_column: a passive party has no label; remove the field, "
+                'or set role = "active"'
+            )
+        if self.role == "active" and self.data.label_column is None:
+            raise ValueError("data.label_column: the active party must name its label column")
+        return self
+
+
+class BrokerSettings(Closed):
+    """The broker's process and the coordinator it hosts."""
+
+    bind: Endpoint
+    keys: Path
+    manifest: Path
+    runs: Path = "runs"
+    state: Path = "state"
+    members: Annotated[tuple[Member, ...], Field(min_length=2, max_length=MAX_PASSIVES + 1)]

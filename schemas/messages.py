@@ -1,0 +1,253 @@
+"""One class per message, one tagged union, and the table of who may send what to whom.
+
+It owns the vocabulary of the protocol; it knows no behaviour. Nothing here can carry a number
+computed from private rows except inside a `Release`, which only the mechanism makes.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field, TypeAdapter
+
+from schemas.base import Closed, Count, Digest
+from schemas.config import RunManifest
+from schemas.ids import MAX_PASSIVES, Epoch, PartyId, Round
+from schemas.privacy import Release
+from schemas.tensor import Tensor
+
+Text = Annotated[str, Field(max_length=500)]
+Parties = Annotated[tuple[PartyId, ...], Field(max_length=MAX_PASSIVES + 1)]
+
+
+class Ack(Closed):
+    """Nothing to say but the acknowledgements in the header."""
+
+    kind: Literal["ack"] = "ack"
+
+
+class Hello(Closed):
+    """A process of this party has started (again); binds its connection to its name."""
+
+    kind: Literal["hello"] = "hello"
+    epoch: Epoch
+    seed_commitment: Digest
+    dataset_fingerprint: Digest  # keyed by the secret seed: comparable by its owner only
+    numeric_profile: Text
+    ledger_index: Count
+    ledger_digest: Digest
+
+
+class Welcome(Closed):
+    """The coordinator has recorded the hello of that epoch."""
+
+    kind: Literal["welcome"] = "welcome"
+    epoch: Epoch
+    waiting_for: Parties
+
+
+class RunOffer(Closed):
+    """The whole run, to be checked by every party against its own policy and ledger."""
+
+    kind: Literal["run_offer"] = "run_offer"
+    manifest: RunManifest
+
+
+class RunAccept(Closed):
+    """The party takes part; set size and column count are public (docs/threat-model.md)."""
+
+    kind: Literal["run_accept"] = "run_accept"
+    manifest_digest: Digest
+    id_profile_digest: Digest
+    set_size: Count
+    columns: Count
+
+
+class RunRefuse(Closed):
+    """The party does not take part, and says which of its rules forbids it."""
+
+    kind: Literal["run_refuse"] = "run_refuse"
+    rule: Text
+
+
+class AlignStart(Closed):
+    """All have accepted: find the common entities."""
+
+    kind: Literal["align_start"] = "align_start"
+    method: Literal["ecdh", "oprf"]
+    sizes: Annotated[tuple[Count, ...], Field(max_length=MAX_PASSIVES + 1)]
+
+
+class AlignBlock(Closed):
+    """One block of entity resolution; its meaning belongs to hdpvfl_mq/psi."""
+
+    kind: Literal["align_block"] = "align_block"
+    stage: Annotated[str, Field(pattern=r"^[a-z0-9_]{1,32}$")]
+    index: Count
+    last: bool
+    meta: Annotated[tuple[int, ...], Field(max_length=64)]
+    tensor: Tensor
+
+
+class Aligned(Closed):
+    """The party knows its common rows; equal digests mean equal order and plan everywhere."""
+
+    kind: Literal["aligned"] = "aligned"
+    rows: Count
+    rounds: Round
+    order_digest: Digest
+    plan_digest: Digest
+
+
+class RoundPlan(Closed):
+    """Rounds first..last-1 may run without asking again."""
+
+    kind: Literal["round_plan"] = "round_plan"
+    first: Round
+    last: Round
+    plan_digest: Digest
+
+
+class ScoreShare(Closed):
+    """Passive to active: noised inner products of the round's batch."""
+
+    kind: Literal["score_share"] = "score_share"
+    round: Round
+    release: Release
+
+
+class Residual(Closed):
+    """Active to every passive: noised loss derivatives of the round's batch."""
+
+    kind: Literal["residual"] = "residual"
+    round: Round
+    release: Release
+
+
+class RoundReport(Closed):
+    """A party has finished that many rounds; a public quantity."""
+
+    kind: Literal["round_report"] = "round_report"
+    rounds_done: Round
+
+
+class Pause(Closed):
+    """The coordinator waits for somebody, and says for whom."""
+
+    kind: Literal["pause"] = "pause"
+    waiting_for: Parties
+
+
+class Resume(Closed):
+    """Go on from `round`; `absent` are left out until another Resume, as `stand_in` says."""
+
+    kind: Literal["resume"] = "resume"
+    round: Round
+    absent: Parties
+    stand_in: Literal["last", "nothing"]
+
+
+class Withdraw(Closed):
+    """A party leaves the run; what it has spent stays spent."""
+
+    kind: Literal["withdraw"] = "withdraw"
+    reason: Literal["operator", "budget", "rows", "deadline"]
+
+
+class RunClosed(Closed):
+    """The run is over for everybody."""
+
+    kind: Literal["run_closed"] = "run_closed"
+    outcome: Literal["completed", "refused", "withdrawn", "deadline", "mismatch"]
+    reason: Text
+
+
+class LedgerHead(Closed):
+    """Where a party's ledger stands, for the others to remember."""
+
+    kind: Literal["ledger_head"] = "ledger_head"
+    index: Count
+    digest: Digest
+
+
+class LedgerWitness(Closed):
+    """A peer's memory of the newest ledger head it has seen of the receiver, in any run."""
+
+    kind: Literal["ledger_witness"] = "ledger_witness"
+    index: Count
+    digest: Digest
+
+
+class ScoreRequest(Closed):
+    """Active to passive: score these common rows with the model of the run."""
+
+    kind: Literal["score_request"] = "score_request"
+    request: Count
+    mode: Literal["noised", "exact"]
+    rows: Tensor
+
+
+class ScoreReply(Closed):
+    """Passive to active: scores as a release of their own."""
+
+    kind: Literal["score_reply"] = "score_reply"
+    request: Count
+    release: Release
+
+
+Message = (
+    Ack
+    | Hello
+    | Welcome
+    | RunOffer
+    | RunAccept
+    | RunRefuse
+    | AlignStart
+    | AlignBlock
+    | Aligned
+    | RoundPlan
+    | ScoreShare
+    | Residual
+    | RoundReport
+    | Pause
+    | Resume
+    | Withdraw
+    | RunClosed
+    | LedgerHead
+    | LedgerWitness
+    | ScoreRequest
+    | ScoreReply
+)
+MESSAGE: TypeAdapter[Message] = TypeAdapter(Annotated[Message, Field(discriminator="kind")])
+
+RoleName = Literal["active", "passive", "coordinator"]
+_PARTY: frozenset[RoleName] = frozenset({"active", "passive"})
+_ALL: frozenset[RoleName] = frozenset({"active", "passive", "coordinator"})
+_COORDINATOR: frozenset[RoleName] = frozenset({"coordinator"})
+_ACTIVE: frozenset[RoleName] = frozenset({"active"})
+_PASSIVE: frozenset[RoleName] = frozenset({"passive"})
+
+# kind -> (who may send it, who may receive it); everything else is refused at the door.
+ROUTES: dict[str, tuple[frozenset[RoleName], frozenset[RoleName]]] = {
+    "ack": (_ALL, _ALL),
+    "hello": (_PARTY, _COORDINATOR),
+    "welcome": (_COORDINATOR, _PARTY),
+    "run_offer": (_COORDINATOR, _PARTY),
+    "run_accept": (_PARTY, _COORDINATOR),
+    "run_refuse": (_PARTY, _COORDINATOR),
+    "align_start": (_COORDINATOR, _PARTY),
+    "align_block": (_PARTY, _PARTY),
+    "aligned": (_PARTY, _COORDINATOR),
+    "round_plan": (_COORDINATOR, _PARTY),
+    "score_share": (_PASSIVE, _ACTIVE),
+    "residual": (_ACTIVE, _PASSIVE),
+    "round_report": (_PARTY, _COORDINATOR),
+    "pause": (_COORDINATOR, _PARTY),
+    "resume": (_COORDINATOR, _PARTY),
+    "withdraw": (_PARTY, _COORDINATOR),
+    "run_closed": (_COORDINATOR, _PARTY),
+    "ledger_head": (_PARTY, _ALL),
+    "ledger_witness": (_ALL, _PARTY),
+    "score_request": (_ACTIVE, _PASSIVE),
+    "score_reply": (_PASSIVE, _ACTIVE),
+}
