@@ -10,7 +10,6 @@ from collections.abc import Sequence
 
 from nacl.bindings import (
     crypto_core_ed25519_add,
-    crypto_core_ed25519_is_valid_point,
     crypto_core_ed25519_scalar_reduce,
     crypto_core_ed25519_sub,
     crypto_scalarmult_ed25519_base_noclamp,
@@ -35,13 +34,11 @@ def open_transfers(key: bytes) -> bytes:
     return crypto_scalarmult_ed25519_base_noclamp(_scalar(key, 0))
 
 
-def is_point(point: bytes) -> bool:
-    """Whether 32 bytes are a point of prime order."""
-    return len(point) == POINT_BYTES and crypto_core_ed25519_is_valid_point(point)
-
-
 def choose(key: bytes, opening: bytes, bits: Sequence[int]) -> tuple[list[bytes], list[bytes]]:
-    """The receiver's points, and the key it obtains in every transfer."""
+    """The receiver's points, and the key it obtains in every transfer.
+
+    *Domain*: the opening must be a point of prime order, or the multiplication raises RuntimeError.
+    """
     points, keys = [], []
     for number, bit in enumerate(bits):
         scalar = _scalar(key, number + 1)
@@ -55,7 +52,10 @@ def choose(key: bytes, opening: bytes, bits: Sequence[int]) -> tuple[list[bytes]
 
 
 def sender_keys(key: bytes, points: Sequence[bytes]) -> tuple[list[bytes], list[bytes]]:
-    """The sender's keys for bit 0 and for bit 1 of every transfer."""
+    """The sender's keys for bit 0 and for bit 1 of every transfer.
+
+    *Domain*: points of prime order, or the multiplication raises RuntimeError.
+    """
     scalar, opening = _scalar(key, 0), open_transfers(key)
     squared = crypto_scalarmult_ed25519_noclamp(scalar, opening)
     zeros, ones = [], []

@@ -54,9 +54,9 @@ class Sending:
         """Whether the last block has left."""
         return self._next == self._count
 
-    def credit(self) -> bool:
-        """Make room for one more block; False if there is none to come."""
-        if self._allowed == self._count:
+    def credit(self, index: int) -> bool:
+        """Make room for one more block since this one is in; False if none is due for it."""
+        if self._allowed == self._count or index != self._allowed - self.window:
             return False
         self._allowed += 1
         return True

@@ -86,9 +86,13 @@ class OtAsker(_OtLengths):
 
     def accept_choice(self, peer: str, choice: bytes) -> None:
         points = in_blocks(choice, base_ot.POINT_BYTES)
-        if len(points) != LENGTH or not all(map(base_ot.is_point, points)):
-            raise PeerError(f"{peer} sent malformed points, stage choose")
-        self._keys[peer] = base_ot.sender_keys(derive(self.secret, "ot sender", peer), points)
+        if len(choice) != LENGTH * base_ot.POINT_BYTES:
+            raise PeerError(f"{peer} sent {len(choice)} bytes of points, stage choose")
+        try:
+            keys = base_ot.sender_keys(derive(self.secret, "ot sender", peer), points)
+        except RuntimeError:
+            raise PeerError(f"{peer} sent a point that is not on the curve, stage choose") from None
+        self._keys[peer] = keys
 
     def prepare(self, bucket: int, elements: Words) -> OtQuery:
         seed = derive(self.public_seed, "query store", bucket)
@@ -109,13 +113,16 @@ class OtAnswerer(_OtLengths):
     mapper: BlockMap
 
     def choice(self, opening: bytes) -> bytes:
-        if not base_ot.is_point(opening):
-            raise PeerError(f"{self.asker} sent a malformed point, stage open")
+        if len(opening) != base_ot.POINT_BYTES:
+            raise PeerError(f"{self.asker} sent {len(opening)} bytes of a point, stage open")
         key = derive(self.secret, "ot receiver")
         self._mask = expand(derive(key, "bits"), LENGTH // 8).ljust(ROW_BYTES, b"\0")
         mask_bits = np.unpackbits(np.frombuffer(self._mask, np.uint8), bitorder="little")
         self._bits = mask_bits[:LENGTH]
-        points, self._keys = base_ot.choose(key, opening, self._bits.tolist())
+        try:
+            points, self._keys = base_ot.choose(key, opening, self._bits.tolist())
+        except RuntimeError:
+            raise PeerError(f"{self.asker} sent a point not on the curve, stage open") from None
         return b"".join(points)
 
     def answer(self, bucket: int, query: bytes, count: int, elements: Words) -> tuple[bytes, Words]:

@@ -100,7 +100,7 @@ class Session(ABC):
         self._elements = hash_ids(ids, terms.public_seed)
         self._sizes = {me: padded_size(len(ids))}
         self._links: dict[str, Link] = {}
-        self._held: Outgoing | None = None
+        self._held: Block | None = None
         self._sending: dict[str, deque[Sending]] = {peer: deque() for peer in self._peers}
         self._incoming: dict[str, Receiving] = {}
         self._blocks_done, self._blocks_total = 0, 1
@@ -142,18 +142,19 @@ class Session(ABC):
             raise PeerError(f"{sender} sent a message that is not its turn, stage {stage[:32]}")
         if len(payload) > self.terms.block_bytes:
             raise PeerError(f"{sender} sent {len(payload)} bytes in one block, stage {stage}")
-        if len(self._links) < len(self._peers):
-            return self._hold(sender, Outgoing((self.me,), stage, index, last, payload, meta))
         clear = self._links[sender].unseal((stage, index, last, meta), payload)
         if clear is None:
             raise PeerError(f"{sender} sent a block that does not open, stage {stage}")
-        return self.moves[stage](self, Block(sender, stage, index, last, clear, meta))
+        block = Block(sender, stage, index, last, clear, meta)
+        if len(self._links) < len(self._peers):
+            return self._hold(block)
+        return self.moves[stage](self, block)
 
-    def _hold(self, sender: str, message: Outgoing) -> tuple[Outgoing, ...]:
+    def _hold(self, block: Block) -> tuple[Outgoing, ...]:
         """Keep the active party's opening until the slower peers have said hello."""
-        if self._held is not None or sender != self.terms.active or message.stage != "open":
-            raise PeerError(f"{sender} sent a block before every hello, stage {message.stage}")
-        self._held = message
+        if self._held is not None or block.stage != "open":
+            raise PeerError(f"{block.sender} sent a block before every hello, stage {block.stage}")
+        self._held = block
         return ()
 
     def _on_hello(self, sender: str, payload: bytes, meta: tuple[int, ...]) -> tuple[Outgoing, ...]:
@@ -185,9 +186,7 @@ class Session(ABC):
         outgoing = self._begin()
         if (held := self._held) is not None:
             self._held = None
-            outgoing += self.receive(
-                self.terms.active, held.stage, held.index, held.last, held.payload, held.meta
-            )
+            outgoing += self.moves[held.stage](self, held)
         return outgoing
 
     @abstractmethod
@@ -248,7 +247,7 @@ class Session(ABC):
 
     def _on_credit(self, block: Block) -> tuple[Outgoing, ...]:
         queue = self._sending[block.sender]
-        if not queue or (queue[0].bucket,) != block.meta or not queue[0].credit():
+        if not queue or (queue[0].bucket,) != block.meta or not queue[0].credit(block.index):
             raise PeerError(f"{block.sender} sent a credit for nothing, stage credit")
         return self._pump(block.sender)
 

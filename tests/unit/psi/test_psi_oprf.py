@@ -1,0 +1,74 @@
+"""Both oblivious functions: the two sides agree on common elements and on nothing else."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from hdpvfl_mq.errors import PeerError
+from hdpvfl_mq.psi import base_ot
+from hdpvfl_mq.psi.dh_oprf import DhAnswerer, DhAsker
+from hdpvfl_mq.psi.elements import find_pairs
+from hdpvfl_mq.psi.oprf import Answerer, Asker
+from hdpvfl_mq.psi.ot_oprf import OtAnswerer, OtAsker
+from hdpvfl_mq.psi.stream import derive, random_pairs
+
+KEYS = [derive(bytes(32), number) for number in range(4)]
+ELEMENTS = random_pairs(KEYS[0], 96)
+
+
+def _pair(method: str) -> tuple[Asker, Answerer]:
+    if method == "ecdh":
+        return DhAsker(KEYS[1], map), DhAnswerer(KEYS[2], "asker", map)
+    return OtAsker(KEYS[1], KEYS[3], map), OtAnswerer(KEYS[2], KEYS[3], "asker", map)
+
+
+@pytest.mark.parametrize("method", ["ecdh", "oprf"])
+def test_both_sides_compute_the_same_function(method: str) -> None:
+    asker, answerer = _pair(method)
+    asker.accept_choice("peer", answerer.choice(asker.opening("peer")))
+    seen = []
+    for bucket in range(2):
+        query = asker.prepare(bucket, ELEMENTS[:64])
+        length = asker.query_bytes(64)
+        assert length == answerer.query_bytes(64)
+        cut = length // 3 + 1
+        sent = query.read("peer", 0, cut) + query.read("peer", cut, length)
+        assert len(sent) == length
+        reply, theirs = answerer.answer(bucket, sent, 64, ELEMENTS[32:])
+        assert len(reply) == asker.reply_bytes(64)
+        mine = query.outputs("peer", reply)
+        assert find_pairs(mine, theirs).tolist() == [-1] * 32 + list(range(32))
+        seen.append(theirs)
+    assert (find_pairs(seen[0], seen[1]) == -1).all()
+
+
+def test_a_receiver_obtains_exactly_the_chosen_keys() -> None:
+    bits = [1, 0, 0, 1, 1]
+    opening = base_ot.open_transfers(KEYS[1])
+    points, chosen = base_ot.choose(KEYS[2], opening, bits)
+    both = base_ot.sender_keys(KEYS[1], points)
+    assert chosen == [both[bit][number] for number, bit in enumerate(bits)]
+    assert not set(chosen) & {both[1 - bit][number] for number, bit in enumerate(bits)}
+    assert len(set(points)) == len(points)
+
+
+@pytest.mark.parametrize("method", ["ecdh", "oprf"])
+def test_malformed_openings_and_choices_are_refused(method: str) -> None:
+    asker, answerer = _pair(method)
+    with pytest.raises(PeerError, match=r"asker .* stage open"):
+        answerer.choice(b"\x02" + bytes(31))
+    with pytest.raises(PeerError, match=r"peer .* stage choose"):
+        asker.accept_choice("peer", b"\x02" * 32)
+    with pytest.raises(PeerError, match=r"peer .* stage choose"):
+        asker.accept_choice("peer", (b"\x02" + bytes(31)) * 480)
+
+
+def test_points_off_the_curve_are_refused() -> None:
+    asker, answerer = _pair("ecdh")
+    query = asker.prepare(0, ELEMENTS[:2])
+    wrong = np.zeros(64, dtype=np.uint8).tobytes()
+    with pytest.raises(PeerError, match=r"asker .* stage query"):
+        answerer.answer(0, wrong, 2, ELEMENTS[:2])
+    with pytest.raises(PeerError, match=r"peer .* stage answer"):
+        query.outputs("peer", wrong)
