@@ -76,7 +76,10 @@ class Router:
         verify(key, envelope_digest(frames[0], frames[2], frames[3:]), frames[1])
         known = self._bound.get(header.sender)
         if known is not None and header.epoch < known.epoch:
-            raise PeerError(f"{header.sender} has a newer process than this hello")
+            # An undelivered hello of an earlier life may come again on the newest connection.
+            if known.connection != connection:
+                raise PeerError(f"{header.sender} has a newer process than this hello")
+            return
         self._bound[header.sender] = _Binding(connection, header.epoch)
 
     def _route(self, header: Header) -> Routed:

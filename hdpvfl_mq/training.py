@@ -55,6 +55,10 @@ class TrainingPlan:
         """Rounds of the run."""
         return self.schedule.rounds
 
+    def noise_of(self, role: str) -> NoisePlan:
+        """The noise of a side."""
+        return self.active_noise if role == "active" else self.passive_noise
+
     @cached_property
     def first_averaged(self) -> int:
         """Iterates after this many rounds enter the final weights."""
@@ -96,9 +100,7 @@ def _steps(manifest: RunManifest, eta: float) -> StepSize:
 
 
 def _public(manifest: RunManifest, schedule: Schedule, eta: float) -> PublicSchedule:
-    etas = tuple(
-        _steps(manifest, eta).at(schedule.epoch(t)) for t in range(schedule.rounds)
-    )
+    etas = tuple(_steps(manifest, eta).at(schedule.epoch(t)) for t in range(schedule.rounds))
     return PublicSchedule(schedule.batch_sizes, manifest.epochs, etas)
 
 
@@ -132,9 +134,7 @@ def _sound_sides(
         local_steps=side.local_steps,
         own_release=loss.release_bound(side.weight_norm),
     )
-    active = plan_sound(
-        active_bounds, public, manifest.budget, value_bound=loss.residual_bound
-    )
+    active = plan_sound(active_bounds, public, manifest.budget, value_bound=loss.residual_bound)
     clip = manifest.passive.received_clip * active.noise_std
     public = _public(manifest, schedule, manifest.passive.step_size)
     passive_bounds = PassiveBounds(
@@ -189,8 +189,6 @@ def _paper_sides(
         public,
         manifest.budget,
         value_bound=radius,
-        published=published_passive(
-            public, radius=radius, residual_bound=loss.residual_bound
-        ),
+        published=published_passive(public, radius=radius, residual_bound=loss.residual_bound),
     )
     return active, passive, math.inf

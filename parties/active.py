@@ -20,7 +20,8 @@ from hdpvfl_mq.glm.response import Response
 from hdpvfl_mq.machine import Moves, Received, Send, Step, stay
 from hdpvfl_mq.privacy.mechanism import largest_value, receive
 from hdpvfl_mq.unreleased import FloatVector
-from parties.member import SHARED_MOVES, Member, MemberState, next_transcript
+from parties.member import SHARED_MOVES, Member
+from parties.possession import MemberState, next_transcript
 from schemas.ids import PartyId
 from schemas.messages import Residual, ScoreShare
 from schemas.privacy import Release

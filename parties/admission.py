@@ -7,15 +7,12 @@ standing alone, so the answer tells nothing about any row. A coordinator cannot 
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
 
 from hdpvfl_mq.machine import Standing
 from hdpvfl_mq.privacy.calibration import mu_of
+from parties.possession import Possession
 from schemas.config import PartyPolicy, RunManifest
 from schemas.privacy import MU2_UNIT_BITS
-
-if TYPE_CHECKING:
-    from parties.member import Possession
 
 Rule = tuple[str, str]  # what the others are told, what only this party's console says
 
@@ -88,10 +85,11 @@ def _wrong_data(own: Possession, manifest: RunManifest) -> str | None:
             "policy.learned_constants is off and this party's preprocessing constants were "
             "fitted on its rows: state them in the settings, or allow it by name"
         )
-    spec, mine = manifest.alignment, own.id_profile
-    if (spec.id_kind, spec.id_columns) != (mine.kind, mine.columns):
-        return (
-            f"alignment: this party has {mine.columns} id column(s) of kind {mine.kind}, the "
-            f"manifest says {spec.id_columns} of kind {spec.id_kind}"
-        )
+    for field in type(own.id_rules).model_fields:
+        mine, theirs = getattr(own.id_rules, field), getattr(manifest.alignment.ids, field)
+        if mine != theirs:
+            return (
+                f"ids.{field} is {mine} in this party's settings and {theirs} in the manifest: "
+                "the parties must read ids alike"
+            )
     return None

@@ -15,7 +15,8 @@ from hdpvfl_mq.errors import PeerError
 from hdpvfl_mq.glm.penalties import project
 from hdpvfl_mq.machine import Moves, Received, Send, Step, stay
 from hdpvfl_mq.privacy.mechanism import largest_value, receive
-from parties.member import SHARED_MOVES, Member, MemberState, next_transcript
+from parties.member import SHARED_MOVES, Member
+from parties.possession import MemberState, next_transcript
 from schemas.messages import Residual, ScoreShare
 
 

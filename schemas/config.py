@@ -43,15 +43,21 @@ class PassiveSide(Closed):
     received_clip: Positive | None = None  # C in units of the active party's noise_std
 
 
-class AlignmentSpec(Closed):
-    """How common entities are found; equal at all parties, checked before any work."""
+class IdRules(Closed):
+    """How ids are read; equal at all parties, checked before any work."""
 
-    method: Literal["auto", "ecdh", "oprf"] = "auto"
-    id_kind: Literal["text", "integer"] = "text"
-    id_columns: Annotated[int, Field(ge=1, le=8)] = 1
+    kind: Literal["text", "integer"] = "text"
+    columns: Annotated[int, Field(ge=1, le=16)] = 1
     casefold: bool = False
     duplicates: Literal["error", "first"] = "error"
     empties: Literal["error", "drop"] = "error"
+
+
+class AlignmentSpec(Closed):
+    """How common entities are found."""
+
+    method: Literal["auto", "ecdh", "oprf"] = "auto"
+    ids: IdRules = IdRules()
     rows_min: Annotated[int, Field(ge=1, le=10**9)] = 2
     rows_max: Annotated[int, Field(ge=1, le=10**9)] = 10**9
 
@@ -138,6 +144,8 @@ class PartySettings(Closed):
     policy: Path
     runs: Path = "runs"
     state: Path = "state"
+    patience_s: Seconds = 600.0  # stop when nothing was heard for this long
+    ids: IdRules = IdRules()
     data: DataSettings
     peers: Annotated[tuple[Peer, ...], Field(min_length=2, max_length=MAX_PASSIVES + 1)]
 

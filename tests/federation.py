@@ -21,9 +21,9 @@ from hdpvfl_mq.runtime.simulation import Faults, Simulation
 from hdpvfl_mq.wire.codec import model_digest
 from parties.accounts import Accounts
 from parties.active import Active
-from parties.member import Possession, id_profile
 from parties.passive import Passive
-from schemas.config import ActiveSide, AlignmentSpec, PartyPolicy, PassiveSide, RunManifest
+from parties.possession import Possession, id_profile
+from schemas.config import ActiveSide, AlignmentSpec, IdRules, PartyPolicy, PassiveSide, RunManifest
 from schemas.data import DataSettings
 from schemas.ids import COORDINATOR
 from schemas.privacy import Budget
@@ -41,7 +41,7 @@ def manifest(**changes) -> RunManifest:
         "seed": 7,
         "active": ActiveSide(step_size=2.0, weight_norm=5.0, local_steps=2),
         "passive": PassiveSide(step_size=2.0, weight_norm=2.0, received_clip=1.0),
-        "alignment": AlignmentSpec(id_kind="integer", rows_min=10),
+        "alignment": AlignmentSpec(ids=IdRules(kind="integer"), rows_min=10),
     }
     return RunManifest(**{**settings, **changes})
 
@@ -88,26 +88,22 @@ class Federation:
         self.keys = {p: SigningKey(bytes([n + 1]) * 32) for n, p in enumerate(names)}
         self.roles = dict.fromkeys(self.manifest.passive_parties, "passive")
         self.roles |= {self.manifest.active_party: "active", COORDINATOR: "coordinator"}
-        self.journals = {
-            p: Journal(":memory:", run=self.manifest.run, party=p) for p in names
-        }
-        self.ledgers = {
-            p: sqlite3.connect(":memory:", isolation_level=None) for p in self.parties
-        }
+        self.journals = {p: Journal(":memory:", run=self.manifest.run, party=p) for p in names}
+        self.ledgers = {p: sqlite3.connect(":memory:", isolation_level=None) for p in self.parties}
 
     def possession(self, party: str) -> Possession:
         role = self.roles[party]
         settings = DataSettings(label_column="y" if role == "active" else None)
         data = prepare(self.tables[party], settings, role=role)
-        profile = id_profile(self.manifest.alignment)
+        rules = self.manifest.alignment.ids
         return Possession(
             party=party,
             role=role,
             run=self.manifest.run,
             policy=self.policies.get(party, policy()),
             data=data,
-            ids=normalise([c.tolist() for c in data.ids], profile),
-            id_profile=profile,
+            ids=normalise([c.tolist() for c in data.ids], id_profile(rules)),
+            id_rules=rules,
             secret=party.encode().ljust(32, b"-"),
             salt=bytes(16),
             numeric_profile="tests",
@@ -128,9 +124,7 @@ class Federation:
             role = (Active if own.role == "active" else Passive)(own)
             ledger = Ledger(self.ledgers[party], party)
             book = Accounts(ledger, own.policy, self.manifest.run, own.data.fingerprint)
-        return Node(
-            role, identity, self.contacts(party), journal=self.journals[party], book=book
-        )
+        return Node(role, identity, self.contacts(party), journal=self.journals[party], book=book)
 
     def router(self) -> Router:
         members = {p: k.verify_key for p, k in self.keys.items() if p != COORDINATOR}
@@ -149,6 +143,4 @@ class Federation:
         }
 
     def spent(self) -> dict[str, tuple]:
-        return {
-            p: tuple(Ledger(db, p).entries()) for p, db in self.ledgers.items()
-        }
+        return {p: tuple(Ledger(db, p).entries()) for p, db in self.ledgers.items()}

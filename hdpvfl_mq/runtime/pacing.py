@@ -15,6 +15,7 @@ from hdpvfl_mq.ports import Turn
 ACK_DELAY_S = 0.02  # most acknowledgements ride on an answer; the rest wait this long
 RESEND_S = 0.5
 RESEND_MAX_S = 5.0
+GREET_S = 5.0  # after this long without a word, say hello again: the broker may have forgotten
 
 
 @dataclass(frozen=True)
@@ -24,6 +25,7 @@ class Due:
     fired: tuple[Fired, ...]
     acknowledge: bool
     resend: bool
+    greet: bool
 
 
 @dataclass
@@ -35,9 +37,11 @@ class Pacing:
     resend_at: float | None = None
     resend_s: float = RESEND_S
     acknowledged: int = 0
+    greet_at: float | None = None
 
     def after_turn(self, node: Node, turn: Turn, now: float) -> None:
         """Set deadlines by what a turn has left open."""
+        self.greet_at = None if node.greeting is None else now + GREET_S
         for arm in turn.arm:
             self.timers[arm.timer] = now + arm.delay_s
         if not node.owes:
@@ -63,10 +67,14 @@ class Pacing:
         if resend:
             self.resend_s = min(RESEND_MAX_S, self.resend_s * 2)
             self.resend_at = now + self.resend_s
-        return Due(tuple(Fired(name) for name in fired), acknowledge, resend)
+        greet = self.greet_at is not None and self.greet_at <= now
+        if greet:
+            self.greet_at = now + GREET_S
+        return Due(tuple(Fired(name) for name in fired), acknowledge, resend, greet)
 
     def next(self) -> float | None:
         """The next moment at which `due` has something."""
         moments = [*self.timers.values()]
-        moments += [at for at in (self.acknowledge_at, self.resend_at) if at is not None]
+        others = (self.acknowledge_at, self.resend_at, self.greet_at)
+        moments += [at for at in others if at is not None]
         return min(moments, default=None)

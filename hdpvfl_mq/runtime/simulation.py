@@ -145,6 +145,8 @@ class Simulation:
         if not process.alive or process.life != life:
             return
         due = process.pacing.due(self.now)
+        if due.greet and process.node.greeting is not None:
+            self._send(party, process.node.greeting)
         if due.resend:
             for frames in process.node.unacknowledged():
                 self._send(party, frames)
@@ -152,7 +154,7 @@ class Simulation:
             self._send(party, ack)
         if due.fired:
             self._finish_turn(process, party, process.node.turn((), due.fired))
-        elif due.resend or due.acknowledge:
+        elif due.resend or due.acknowledge or due.greet:
             self._wake_later(process, party)
 
     # -- the network --------------------------------------------------------------------------
@@ -180,9 +182,7 @@ class Simulation:
         for connection in routed.connections:
             party, life = connection.decode().split("#")
             for _ in range(self._copies()):
-                self._at(
-                    self._arrival(), lambda p=party, n=int(life): self._deliver(p, n, frames)
-                )
+                self._at(self._arrival(), lambda p=party, n=int(life): self._deliver(p, n, frames))
 
     def _deliver(self, party: PartyId, life: int, frames: Frames) -> None:
         process = self._processes.get(party)

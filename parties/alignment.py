@@ -1,0 +1,140 @@
+"""Finding the common rows: entity resolution as moves of a party, and what follows from it.
+
+It owns the way from "all have accepted" to a block of aligned rows with its noise plan; the
+protocol between the parties belongs to hdpvfl_mq/psi, the rounds to the roles.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hdpvfl_mq.errors import PeerError
+from hdpvfl_mq.glm.block import ColumnBlock
+from hdpvfl_mq.machine import Effect, Received, Reserve, Send, Step
+from hdpvfl_mq.privacy.mechanism import Mechanism
+from hdpvfl_mq.psi import Outgoing, Terms, open_session, order_digest, row_order
+from hdpvfl_mq.training import plan_training
+from hdpvfl_mq.wire.codec import model_digest
+from parties.possession import Training, id_profile
+from schemas.ids import COORDINATOR
+from schemas.messages import AlignBlock, Aligned, AlignStart, Withdraw
+from schemas.tensor import Tensor
+
+if TYPE_CHECKING:
+    from parties.member import Member
+
+HELD_MAX = 1024  # blocks that may come before this party has started
+
+
+def align_start(party: Member, state: Any, given: Received) -> Step[Any]:
+    """All have accepted: open the session and greet the others."""
+    message: AlignStart = given.message  # type: ignore[assignment]
+    manifest = state.manifest
+    assert manifest is not None
+    terms = Terms(
+        method=message.method,
+        active=manifest.active_party,
+        passives=manifest.passive_parties,
+        public_seed=hashlib.sha256(b"align" + model_digest(manifest)).digest(),
+        profile_digest=id_profile(party.own.id_rules).digest(),
+        rows_min=manifest.alignment.rows_min,
+        rows_max=manifest.alignment.rows_max,
+    )
+    session = open_session(
+        terms, party.name, party.own.ids.ids, secret=party.own.derived(b"entity resolution")
+    )
+    held, state = state.held, replace(state, phase="aligning", session=session, held=())
+    state, effects = _after(party, state, session.start())
+    for waiting in held:
+        state, more = align_block(party, state, waiting)
+        effects = (*effects, *more)
+    return state, effects
+
+
+def hold_block(party: Member, state: Any, given: Received) -> Step[Any]:
+    """A peer was told to start before this party was."""
+    if len(state.held) >= HELD_MAX:
+        raise PeerError("too many blocks before entity resolution has started")
+    return replace(state, held=(*state.held, given)), ()
+
+
+def align_block(party: Member, state: Any, given: Received) -> Step[Any]:
+    """One block of a peer."""
+    message: AlignBlock = given.message  # type: ignore[assignment]
+    assert state.session is not None
+    outgoing = state.session.receive(
+        given.sender,
+        message.stage,
+        message.index,
+        message.last,
+        message.tensor.data,
+        message.meta,
+    )
+    return _after(party, state, outgoing)
+
+
+def _after(party: Member, state: Any, outgoing: tuple[Outgoing, ...]) -> Step[Any]:
+    effects: tuple[Effect, ...] = tuple(Send(o.to, _block_message(o)) for o in outgoing)
+    session = state.session
+    assert session is not None
+    if state.phase != "aligning" or (session.result is None and not session.withheld):
+        return state, effects
+    if session.withheld:
+        state = replace(state, reason="fewer common rows than the manifest's rows_min")
+        return state, (*effects, Send((COORDINATOR,), Withdraw(reason="rows")))
+    assert session.result is not None
+    state, more = _aligned(party, state, session.result)
+    return state, (*effects, *more)
+
+
+def _aligned(party: Member, state: Any, common: NDArray[np.intp]) -> Step[Any]:
+    """Order the common rows, derive the plan, reserve its cost, tell the coordinator."""
+    manifest = state.manifest
+    assert manifest is not None
+    key = hashlib.sha256(b"order" + manifest.seed.to_bytes(8, "big")).digest()
+    ids = [party.own.ids.ids[position] for position in common]
+    order = row_order(ids, key)
+    rows = party.own.ids.rows[common[order]]
+    plan = plan_training(manifest, len(rows))
+    spent = plan.noise_of(party.own.role).spent
+    if spent.exact == 0 and spent.mu2_units > state.standing.mu2_units_free:
+        state = replace(state, reason="the run would exceed the lifetime cap of the policy")
+        return state, (Send((COORDINATOR,), Withdraw(reason="budget")),)
+    mechanism = Mechanism(
+        party.name, party.own.run, party.own.secret, plan.noise_of(party.own.role)
+    )
+    intercept = party.own.role == "active" and manifest.active.intercept
+    scaled = manifest.guarantee != "none" or manifest.scale_rows
+    block = ColumnBlock.align(party.own.data.X, rows, intercept=intercept, scaled=scaled)
+    start = block.start_weights(plan.family.start_theta if intercept else 0.0)
+    state = replace(
+        state,
+        phase="aligned",
+        training=Training(plan, block, mechanism),
+        w=start,
+        w_sum=np.zeros_like(start),
+    )
+    state = party.prepare_training(state, rows)
+    aligned = Aligned(
+        rows=len(rows),
+        rounds=plan.rounds,
+        order_digest=order_digest((ids[i] for i in order), key),
+        plan_digest=plan.digest,
+    )
+    reserve = Reserve(spent.mu2_units, spent.tau_units, spent.exact > 0)
+    return state, (reserve, Send((COORDINATOR,), aligned))
+
+
+def _block_message(outgoing: Outgoing) -> AlignBlock:
+    return AlignBlock(
+        stage=outgoing.stage,
+        index=outgoing.index,
+        last=outgoing.last,
+        meta=outgoing.meta,
+        tensor=Tensor.of(np.frombuffer(outgoing.payload, dtype=np.uint8)),
+    )

@@ -1,0 +1,95 @@
+"""What a party brings into a run, and what it remembers of it.
+
+It owns the shapes of a party's possessions and state; it makes no move. Arrays in a state are never
+written to; a refused move leaves the state as it was.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, field
+from typing import Literal
+
+import numpy as np
+
+from hdpvfl_mq.data.preprocess import PreparedData
+from hdpvfl_mq.glm.block import ColumnBlock
+from hdpvfl_mq.machine import Received, Standing
+from hdpvfl_mq.privacy.mechanism import Mechanism
+from hdpvfl_mq.psi import IdProfile, NormalisedIds, Session
+from hdpvfl_mq.training import TrainingPlan
+from hdpvfl_mq.unreleased import FloatVector
+from schemas.config import IdRules, PartyPolicy, RunManifest
+from schemas.ids import PartyId, RunId
+from schemas.privacy import Release
+
+
+def id_profile(rules: IdRules) -> IdProfile:
+    """A party's id rules in the words of entity resolution."""
+    return IdProfile(
+        kind=rules.kind,
+        columns=rules.columns,
+        casefold=rules.casefold,
+        duplicates=rules.duplicates,
+        empties=rules.empties,
+    )
+
+
+@dataclass(frozen=True)
+class Possession:
+    """What a party brings into a run and never gives away."""
+
+    party: PartyId
+    role: Literal["active", "passive"]
+    run: RunId
+    policy: PartyPolicy
+    data: PreparedData = field(repr=False)
+    ids: NormalisedIds = field(repr=False)
+    id_rules: IdRules
+    secret: bytes = field(repr=False)  # 32 bytes for this run only
+    salt: bytes = field(repr=False)
+    numeric_profile: str
+
+    def derived(self, purpose: bytes) -> bytes:
+        """A secret of its own for another purpose than noise."""
+        return hashlib.blake2b(purpose, key=self.secret, digest_size=32).digest()
+
+
+@dataclass(frozen=True)
+class Training:
+    """Everything that is fixed once the common rows are known."""
+
+    plan: TrainingPlan
+    block: ColumnBlock
+    mechanism: Mechanism
+
+
+@dataclass(frozen=True, kw_only=True)
+class MemberState:
+    """What the journal says so far; arrays in it are never written to."""
+
+    phase: str = "joining"
+    standing: Standing = field(default_factory=Standing)
+    waiting_for: tuple[PartyId, ...] = ()
+    manifest: RunManifest | None = None
+    session: Session | None = field(default=None, repr=False)
+    held: tuple[Received, ...] = field(default=(), repr=False)
+    align_sent: int = 0
+    training: Training | None = field(default=None, repr=False)
+    planned: int = 0
+    round: int = 0
+    last_released: int = -1
+    transcript: bytes = b""
+    absent: frozenset[PartyId] = frozenset()
+    readmitted_at: int = 0
+    w: FloatVector = field(default_factory=lambda: np.zeros(0), repr=False)
+    w_sum: FloatVector = field(default_factory=lambda: np.zeros(0), repr=False)
+    w_count: int = 0
+    outcome: str = ""
+    reason: str = ""
+
+
+def next_transcript(transcript: bytes, release: Release) -> bytes:
+    """Hash of all that was released so far, in the order of the protocol, not of arrival."""
+    payload = hashlib.sha256(release.tensor.data).digest()
+    return hashlib.sha256(transcript + release.release_id.encode() + b"\x00" + payload).digest()
