@@ -82,10 +82,10 @@ def plan_sound(
     *Guarantee.* Every epsilon read off this plan is a theorem about what the mechanism releases,
     for every row, all data of the others and every message they may send.
     """
+    if math.isinf(bounds.recursion(schedule).pull):
+        raise RefusedError("the sound guarantee needs a finite clip and a finite residual bound")
     exponent = coarsest_grid(bounds, schedule)
     result = profile(bounds, schedule, grid=2.0**exponent)
-    if not math.isfinite(result.total):
-        raise RefusedError("the sound guarantee needs a finite clip and a finite residual bound")
     rows = np.array([schedule.rows_in(t) for t in range(schedule.rounds)])
     return _fit(result.cumulative, rows, exponent, budget, value_bound)
 

@@ -1,0 +1,89 @@
+"""The integer tables: their law to the last bit, and draws that follow them exactly."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import gmpy2
+import numpy as np
+import pytest
+
+from hdpvfl_mq.privacy.table import (
+    CUT,
+    WHOLE,
+    WORD,
+    AliasTable,
+    discrete_gaussian,
+    rounded_gaussian,
+)
+
+STDS = (0.3, 1.0, 7.5, 31.9, 32.0, 160.0)
+
+
+def law(table: AliasTable) -> dict[int, int]:
+    """Units of 2^-128 that the columns give to each value, in exact integers."""
+    capacity = WHOLE >> table.index_bits
+    units: dict[int, int] = {}
+    pairs = table.values.reshape(-1, 2)
+    for (alias, own), high, low in zip(
+        pairs.tolist(), table.threshold_high.tolist(), table.threshold_low.tolist(), strict=True
+    ):
+        threshold = high * WORD + low
+        units[own] = units.get(own, 0) + threshold
+        units[alias] = units.get(alias, 0) + capacity - threshold
+    return units
+
+
+@pytest.mark.parametrize("std", STDS)
+def test_weights_are_the_rounded_law_and_add_up_exactly(std: float) -> None:
+    units = law(rounded_gaussian(std))
+    assert sum(units.values()) == WHOLE
+    with gmpy2.context(precision=300):
+        scale = 1 / (gmpy2.mpfr(std) * gmpy2.sqrt(gmpy2.mpfr(2)))
+        for value in {0, 1, 2, int(std), int(4 * std), int(9 * std)}:
+            below = gmpy2.erfc((value - gmpy2.mpfr(0.5)) * scale)
+            above = gmpy2.erfc((value + gmpy2.mpfr(0.5)) * scale)
+            exact = (below - above) / 2 * WHOLE
+            assert abs(units[value] - exact) <= 1  # two entries, each rounded to nearest
+            assert units[value] == units[-value]
+
+
+@pytest.mark.parametrize("std", [0.5, 7.6, 160.0, 512.0])
+def test_weights_of_the_discrete_law(std: float) -> None:
+    units = law(discrete_gaussian(std))
+    assert sum(units.values()) == WHOLE
+    with gmpy2.context(precision=300):
+        scale = -1 / (2 * gmpy2.mpfr(std) ** 2)
+        whole = sum(gmpy2.exp(j * j * scale) for j in range(-int(20 * std) - 9, int(20 * std) + 10))
+        for value in {0, 1, int(std), int(5 * std)}:
+            exact = gmpy2.exp(value * value * scale) / whole * WHOLE
+            assert abs(units[value] - exact) <= 1
+
+
+@pytest.mark.parametrize("std", STDS)
+def test_the_stated_distance_covers_roundings_and_tails(std: float) -> None:
+    table = rounded_gaussian(std)
+    reach = int(CUT * std) + 2
+    assert all(units == 0 for value, units in law(table).items() if abs(value) > reach)
+    rounding = Fraction(2 * reach + 1, 2 * WHOLE)
+    with gmpy2.context(precision=300):
+        tail = gmpy2.erfc((reach + 0.5) / (gmpy2.mpfr(std) * gmpy2.sqrt(gmpy2.mpfr(2))))
+        assert table.distance >= gmpy2.mpfr(rounding) + tail
+        assert table.distance < gmpy2.mpfr(rounding) * 2 + gmpy2.exp2(-120)
+
+
+def test_a_draw_compares_all_128_bits() -> None:
+    table = rounded_gaussian(5.0)
+    column = int(np.flatnonzero((table.threshold_low > 0) & (table.threshold_high > 0))[0])
+    high = np.uint64((column << (64 - table.index_bits)) | int(table.threshold_high[column]))
+    low = table.threshold_low[column]
+    alias, own = table.values[2 * column], table.values[2 * column + 1]
+    draw = lambda word: table.draw(np.array([high]), np.array([word], dtype=np.uint64))[0]  # noqa: E731
+    assert draw(low - np.uint64(1)) == own
+    assert draw(low) == alias
+
+
+def test_the_extreme_uniforms_are_drawn_too() -> None:
+    table = rounded_gaussian(5.0)
+    ends = np.array([0, WORD - 1], dtype=np.uint64)
+    assert np.abs(table.draw(ends, ends)).max() <= 5.0 * CUT + 2
