@@ -16,6 +16,8 @@ from hdpvfl_mq.errors import DataError
 
 Mask = NDArray[np.bool_]
 
+# Squares and sums of cells this large are still finite doubles.
+CELL_LIMIT = 1e18
 _NO_NUMBER = frozenset({"", "NA", "N/A", "NaN", "nan", "null", "None"})
 _ROWS_SHOWN = 5
 
@@ -38,6 +40,7 @@ def numbers(table: Table, name: str) -> NDArray[np.float64]:
     else:
         values = _parsed(table, name, column)
     refuse(table, name, np.isinf(values), "the cell is not finite")
+    refuse(table, name, np.abs(values) > CELL_LIMIT, f"the cell is beyond {CELL_LIMIT:g}")
     return values
 
 

@@ -81,6 +81,7 @@ def resolve(
         **{
             **dict(settings),
             "columns": names,
+            "default": ColumnRule(),
             "rules": settled,
             "label_centre": label.mean if centre == "learn" else centre,
             "label_scale": _learned_scale("label", label) if scale == "learn" else scale,

@@ -1,16 +1,13 @@
 """The second pass: a source and its settings become ids, a matrix, labels, weights, offsets.
 
-It owns one-hot columns, filling, centring and scaling by settled constants, and the fingerprint; it
-knows no loss and scales no rows (that follows alignment). Everything stays inside the party.
+It owns one-hot columns, filling, centring and scaling by settled constants; it knows no loss and
+scales no rows (that follows alignment). Everything stays inside the party.
 """
 
 from __future__ import annotations
 
-import hashlib
-import json
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.lib.format import open_memmap
@@ -18,10 +15,14 @@ from numpy.typing import NDArray
 
 from hdpvfl_mq.data.columns import categories, complete_numbers, ids, numbers, refuse
 from hdpvfl_mq.data.constants import Role, Source, resolve
+from hdpvfl_mq.data.fingerprint import Fingerprint, Sides
 from hdpvfl_mq.data.tables import Column, Table
 from schemas.data import DataSettings, NamedColumn
 
 Matrix = NDArray[np.float64] | NDArray[np.float32]
+
+# float32 ends at 3.4e38.
+SCALED_LIMIT = 1e30
 
 
 @dataclass(frozen=True, repr=False)
@@ -87,14 +88,14 @@ def output_names(settled: DataSettings) -> tuple[str, ...]:
 
 def _encode_all(source: Source, settled: DataSettings, X: Matrix) -> PreparedData:
     names = output_names(settled)
-    print_ = _Fingerprint(names)
-    parts: list[_Sides] = []
+    fingerprint = Fingerprint(names)
+    parts: list[Sides] = []
     start = 0
     for chunk in source.chunks():
-        block = np.hstack([_encode(chunk, rule, X.dtype) for rule in settled.rules])
+        block = np.hstack([_encode(chunk, rule) for rule in settled.rules])
         sides = _sides(chunk, settled)
         X[start : start + chunk.rows] = block
-        print_.add(block, sides)
+        fingerprint.add(block, sides)
         parts.append(sides)
         start += chunk.rows
     return PreparedData(
@@ -105,23 +106,13 @@ def _encode_all(source: Source, settled: DataSettings, X: Matrix) -> PreparedDat
         offset=_joined([part.offset for part in parts]),
         column_names=names,
         settings=settled,
-        fingerprint=print_.digest(),
+        fingerprint=fingerprint.digest(),
     )
 
 
-@dataclass(frozen=True)
-class _Sides:
-    """What a chunk holds besides its features."""
-
-    ids: tuple[Column, ...]
-    y: NDArray[np.float64] | None
-    weights: NDArray[np.float64] | None
-    offset: NDArray[np.float64] | None
-
-
-def _sides(chunk: Table, settings: DataSettings) -> _Sides:
+def _sides(chunk: Table, settings: DataSettings) -> Sides:
     weight, offset = settings.weight_column, settings.offset_column
-    return _Sides(
+    return Sides(
         ids=tuple(ids(chunk, name) for name in settings.id_columns),
         y=_label(chunk, settings),
         weights=None if weight is None else complete_numbers(chunk, weight),
@@ -137,7 +128,7 @@ def _label(chunk: Table, settings: DataSettings) -> NDArray[np.float64] | None:
         centre, scale = settings.label_centre, settings.label_scale
         assert centre != "learn"
         assert scale != "learn"
-        return np.asarray((complete_numbers(chunk, name) - centre) / scale)
+        return _standardised(chunk, name, complete_numbers(chunk, name), (centre, scale))
     cells = categories(chunk, name)
     index = {label: float(position) for position, label in enumerate(classes)}
     codes = np.array([index.get(cell, np.nan) for cell in cells.tolist()])
@@ -145,7 +136,7 @@ def _label(chunk: Table, settings: DataSettings) -> NDArray[np.float64] | None:
     return codes
 
 
-def _encode(chunk: Table, rule: NamedColumn, dtype: np.dtype[Any]) -> NDArray[np.float64]:
+def _encode(chunk: Table, rule: NamedColumn) -> NDArray[np.float64]:
     """One raw column as its output columns."""
     if rule.categories is not None:
         cells = categories(chunk, rule.name)
@@ -159,36 +150,20 @@ def _encode(chunk: Table, rule: NamedColumn, dtype: np.dtype[Any]) -> NDArray[np
     assert rule.scale != "learn"
     if isinstance(rule.missing, float):
         values = np.where(np.isnan(values), rule.missing, values)
-    values = (values - rule.centre) / rule.scale
-    too_large = np.abs(values) > np.finfo(dtype).max
-    refuse(chunk, rule.name, too_large, f"the cell is too large for {dtype.name}; set a scale")
+    values = _standardised(chunk, rule.name, values, (rule.centre, rule.scale))
     return values[:, None]
+
+
+def _standardised(
+    chunk: Table, name: str, values: NDArray[np.float64], constants: tuple[float, float]
+) -> NDArray[np.float64]:
+    centre, scale = constants
+    with np.errstate(over="ignore"):
+        values = (values - centre) / scale
+    refuse(chunk, name, np.abs(values) > SCALED_LIMIT, "the cell is too large for its scale")
+    return values
 
 
 def _joined(parts: list[NDArray[np.float64] | None]) -> NDArray[np.float64] | None:
     present = [part for part in parts if part is not None]
     return np.concatenate(present) if present else None
-
-
-class _Fingerprint:
-    """sha256 over canonical bytes, the same however the source was cut into chunks."""
-
-    def __init__(self, names: tuple[str, ...]) -> None:
-        self._names = names
-        self._parts = {name: hashlib.sha256() for name in ("X", "ids", "y", "weights", "offset")}
-
-    def add(self, block: NDArray[np.float64], sides: _Sides) -> None:
-        self._parts["X"].update(np.ascontiguousarray(block, dtype="<f8").tobytes())
-        for key in zip(*(column.tolist() for column in sides.ids), strict=True):
-            self._parts["ids"].update(json.dumps(key).encode() + b"\n")
-        for name in ("y", "weights", "offset"):
-            values = getattr(sides, name)
-            if values is not None:
-                self._parts[name].update(values.astype("<f8").tobytes())
-
-    def digest(self) -> bytes:
-        header = json.dumps([1, self._names]).encode()
-        whole = hashlib.sha256(header)
-        for name in sorted(self._parts):
-            whole.update(self._parts[name].digest())
-        return whole.digest()

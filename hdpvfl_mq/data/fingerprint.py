@@ -1,0 +1,51 @@
+"""What identifies prepared rows: one sha256 over all that was made of them.
+
+It owns the canonical bytes; it knows no format and no settings. The ledger only records a
+fingerprint, it never keys a budget by one.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hdpvfl_mq.data.tables import Column
+
+
+@dataclass(frozen=True)
+class Sides:
+    """What a chunk holds besides its features."""
+
+    ids: tuple[Column, ...]
+    y: NDArray[np.float64] | None
+    weights: NDArray[np.float64] | None
+    offset: NDArray[np.float64] | None
+
+
+class Fingerprint:
+    """A running sha256, the same however a source was cut into chunks."""
+
+    def __init__(self, names: tuple[str, ...]) -> None:
+        self._names = names
+        self._parts = {name: hashlib.sha256() for name in ("X", "ids", "y", "weights", "offset")}
+
+    def add(self, block: NDArray[np.float64], sides: Sides) -> None:
+        """Take in the next rows."""
+        self._parts["X"].update(np.ascontiguousarray(block, dtype="<f8").tobytes())
+        for key in zip(*(column.tolist() for column in sides.ids), strict=True):
+            self._parts["ids"].update(json.dumps(key).encode() + b"\n")
+        for name in ("y", "weights", "offset"):
+            values = getattr(sides, name)
+            if values is not None:
+                self._parts[name].update(values.astype("<f8").tobytes())
+
+    def digest(self) -> bytes:
+        """The 32 bytes for all rows taken in."""
+        whole = hashlib.sha256(json.dumps([1, self._names]).encode())
+        for name in sorted(self._parts):
+            whole.update(self._parts[name].digest())
+        return whole.digest()

@@ -1,0 +1,149 @@
+"""Every bad input is refused by column and row number, and never by quoting a cell."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from pydantic import ValidationError
+
+from hdpvfl_mq.data.preprocess import PreparedData, prepare
+from hdpvfl_mq.data.readers import TableFile
+from hdpvfl_mq.data.tables import Table
+from hdpvfl_mq.errors import DataError
+from schemas.data import ColumnRule, DataSettings, NamedColumn
+
+GOOD = {
+    "id": ["a", "b", "c", "d"],
+    "y": [0, 1, 1, 0],
+    "age": [1.0, 2.0, 3.0, 6.0],
+    "sex": ["f", "m", "m", "f"],
+}
+SEX = NamedColumn(name="sex", categories=("f", "m"))
+ACTIVE = DataSettings(label_column="y", rules=(SEX,))
+
+
+def prepared(settings: DataSettings, role: str = "active", **changed: object) -> PreparedData:
+    return prepare(Table.of({**GOOD, **changed}), settings, role=role)
+
+
+BAD = {
+    "nan feature": ({"age": [1.0, np.nan, 3.0, 4.0]}, "column 'age', row 2: the cell is empty"),
+    "nan text": ({"age": ["1", "2", "nan", "4"]}, "column 'age', row 3: the cell is empty"),
+    "inf feature": ({"age": [1.0, 2.0, 3.0, -np.inf]}, "column 'age', row 4: .*not finite"),
+    "inf text": ({"age": ["1", "inf", "3", "4"]}, "column 'age', row 2: .*not finite"),
+    "text feature": ({"age": ["1", "s3cret", "3", "4"]}, "column 'age', row 2: .*not a number"),
+    "nan label": ({"y": [0.0, 1.0, np.nan, 0.0]}, "column 'y', row 3: the cell is empty"),
+    "inf label": ({"y": [0.0, np.inf, 1.0, 0.0]}, "column 'y', row 2: the cell is not finite"),
+    "text label": ({"y": ["0", "1", "s3cret", "0"]}, "column 'y', row 3: .*not a number"),
+    "constant": ({"age": [3.25, 3.25, 3.25, 3.25]}, "column 'age' is constant"),
+    "unknown category": (
+        {"sex": ["f", "s3cret", "m", "f"]},
+        "column 'sex', row 2: .*declared list",
+    ),
+    "empty category": ({"sex": ["f", "", "m", "f"]}, "column 'sex', row 2: the cell is empty"),
+    "mixed feature": ({"age": [1, b"s3cret", 3, 4]}, "column 'age', row 2: .*not a number"),
+    "odd category": ({"sex": ["f", b"s3cret", "m", "f"]}, "column 'sex', row 2: .*neither text"),
+    "empty id": ({"id": ["a", "", "c", "d"]}, "column 'id', row 2: the id is empty"),
+    "missing id": ({"id": [1, None, 3, 4]}, "column 'id', row 2: the id is empty"),
+    "none among ids": ({"id": ["a", 2, None, "d"]}, "column 'id', row 3: the id is empty"),
+    "decimal id": ({"id": [1.5, 2.5, 3.5, 4.5]}, "'id' holds decimal numbers"),
+    "mixed ids": ({"id": ["a", 2, "c", 4]}, "column 'id', row 2, 4: .*another type than text"),
+    "bool ids": ({"id": [True, False, True, False]}, "id column 'id' holds bool"),
+    "bytes ids": ({"id": [b"s3cret", b"b", b"c", b"d"]}, "row 1, 2, 3, 4: .*another type"),
+    "huge ids": ({"id": np.array([2**64 - 1, 1, 2, 3], np.uint64)}, "beyond 64 bits"),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_bad_input_is_refused_by_column_and_row_number(case: str) -> None:
+    changed, message = BAD[case]
+    with pytest.raises(DataError, match=message) as caught:
+        prepared(ACTIVE, **changed)
+    for value in ("s3cret", "3.25", "2.5", "inf"):
+        assert value not in str(caught.value).replace("infinite", "")
+
+
+def test_only_the_first_rows_are_listed() -> None:
+    table = Table.of({"id": list(range(20)), "a": [np.nan] * 19 + [1.0]})
+    with pytest.raises(DataError, match="row 1, 2, 3, 4, 5 and 14 more"):
+        prepare(table, DataSettings(), role="passive")
+
+
+def test_row_numbers_count_through_chunks(tmp_path: Path) -> None:
+    lines = ["id,a", *(f"{i},{i * 2}" for i in range(50)), "50,"]
+    (tmp_path / "x.csv").write_text("\n".join(lines))
+    with pytest.raises(DataError, match="column 'a', row 51"):
+        prepare(TableFile(tmp_path / "x.csv", chunk_cells=8), DataSettings(), role="passive")
+
+
+def test_empty_tables_and_absent_columns_are_refused() -> None:
+    with pytest.raises(DataError, match="no row"):
+        prepare(Table.of({"id": [], "a": []}), DataSettings(), role="passive")
+    with pytest.raises(DataError, match="no feature column"):
+        prepare(Table.of({"id": [1, 2]}), DataSettings(), role="passive")
+    for settings in (
+        DataSettings(columns=("gone",)),
+        DataSettings(id_columns=("gone",)),
+        DataSettings(label_column="gone"),
+        DataSettings(rules=(NamedColumn(name="gone"),)),
+    ):
+        with pytest.raises(DataError, match="no column 'gone'"):
+            prepared(settings)
+
+
+def test_a_passive_party_has_no_label() -> None:
+    with pytest.raises(DataError, match=r"passive party has no label.*'y'"):
+        prepared(ACTIVE, role="passive")
+    assert prepared(DataSettings(columns=("age",)), role="passive").y is None
+
+
+def test_a_constant_category_is_refused_when_learned_and_kept_when_declared() -> None:
+    learn = NamedColumn(name="sex", categories="learn")
+    with pytest.raises(DataError, match="'sex' is constant"):
+        prepared(DataSettings(label_column="y", rules=(learn,)), sex=["f"] * 4)
+    assert prepared(ACTIVE, sex=["f"] * 4).X[:, 2].tolist() == [0, 0, 0, 0]
+
+
+def test_cells_that_would_overflow_are_refused() -> None:
+    for scale, cell, message in ((1.0, 1e300, "beyond 1e"), (1e-300, 5e17, "too large for its")):
+        table = Table.of({"id": [1, 2], "a": [0.0, cell]})
+        settings = DataSettings(default=ColumnRule(scale=scale))
+        with pytest.raises(DataError, match=f"column 'a', row 2: .*{message}"):
+            prepare(table, settings, role="passive")
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"label_column": "id"},
+        {"label_column": "y", "columns": ("y",)},
+        {"columns": ("a", "a")},
+        {"rules": (SEX, SEX)},
+        {"label_column": "y", "label_classes": ("a", "b"), "label_scale": 2.0},
+        {"id_columns": ()},
+        {"label_scale": 0.0},
+        {"unknown_field": 1},
+    ],
+)
+def test_impossible_settings_are_refused(fields: dict[str, object]) -> None:
+    with pytest.raises(ValidationError):
+        DataSettings(**fields)
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"categories": ("a",)},
+        {"categories": ("a", "a")},
+        {"categories": ("a", "b"), "centre": 1.0},
+        {"categories": ("a", "b"), "missing": 1.0},
+        {"missing_category": "a"},
+        {"scale": -1.0},
+        {"centre": float("nan")},
+    ],
+)
+def test_impossible_rules_are_refused(fields: dict[str, object]) -> None:
+    with pytest.raises(ValidationError):
+        ColumnRule(**fields)

@@ -1,0 +1,195 @@
+"""Settings applied to rows: constants given and learned, bad input refused by row number."""
+
+from __future__ import annotations
+
+import json
+import tomllib
+import tracemalloc
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from hdpvfl_mq.data.preprocess import PreparedData, prepare, prepare_to_disk
+from hdpvfl_mq.data.readers import TableFile
+from hdpvfl_mq.data.tables import Table
+from hdpvfl_mq.errors import DataError
+from schemas.data import ColumnRule, DataSettings, NamedColumn
+
+GOOD = {
+    "id": ["a", "b", "c", "d"],
+    "y": [0, 1, 1, 0],
+    "age": [1.0, 2.0, 3.0, 6.0],
+    "sex": ["f", "m", "m", "f"],
+}
+SEX = NamedColumn(name="sex", categories=("f", "m"))
+ACTIVE = DataSettings(label_column="y", rules=(SEX,))
+
+
+def prepared(settings: DataSettings, role: str = "active", **changed: object) -> PreparedData:
+    return prepare(Table.of({**GOOD, **changed}), settings, role=role)
+
+
+def test_columns_become_numbers_in_the_order_of_the_file() -> None:
+    data = prepared(ACTIVE)
+    assert data.column_names == ("age", "sex=f", "sex=m")
+    assert data.X.tolist() == [[1, 1, 0], [2, 0, 1], [3, 0, 1], [6, 1, 0]]
+    assert data.y is not None
+    assert data.y.tolist() == [0, 1, 1, 0]
+    assert data.ids[0].tolist() == GOOD["id"]
+    assert (data.rows, data.weights, data.offset) == (4, None, None)
+    assert not data.conditional_on_preprocessing
+    assert repr(data) == "<PreparedData of 4 rows and 3 columns>"
+
+
+def test_given_constants_are_used_and_not_conditional() -> None:
+    age = NamedColumn(name="age", centre=2.0, scale=4.0)
+    data = prepared(DataSettings(label_column="y", rules=(age, SEX)))
+    assert data.X[:, 0].tolist() == [-0.25, 0.0, 0.25, 1.0]
+    assert not data.conditional_on_preprocessing
+
+
+def test_learned_constants_are_stated_and_reused() -> None:
+    learn = ColumnRule(centre="learn", scale="learn")
+    sex = NamedColumn(name="sex", categories="learn")
+    data = prepared(DataSettings(label_column="y", default=learn, rules=(sex,)))
+    assert data.conditional_on_preprocessing
+    assert data.X[:, 0].mean() == pytest.approx(0.0)
+    assert data.X[:, 0].std() == pytest.approx(1.0)
+    assert "learn" not in data.settings.model_dump_json().replace('"learned"', "")
+    later = DataSettings(**{**dict(data.settings), "label_column": None})
+    row = Table.of({"id": ["z"], "age": [3.0], "sex": ["m"]})
+    again = prepare(row, later, role="passive", to_score=True)
+    assert again.X.tolist() == [[0.0, 0.0, 1.0]]
+    assert again.conditional_on_preprocessing
+
+
+def test_settled_settings_survive_json() -> None:
+    settings = prepared(DataSettings(label_column="y", rules=(SEX,))).settings
+    assert DataSettings.model_validate_json(settings.model_dump_json()) == settings
+
+
+@pytest.mark.parametrize("kind", ["centre", "scale", "missing"])
+def test_any_learned_constant_marks_the_data(kind: str) -> None:
+    rule = NamedColumn(name="age", **{kind: "learn"})
+    assert prepared(DataSettings(label_column="y", rules=(rule, SEX))).conditional_on_preprocessing
+
+
+@pytest.mark.parametrize("kind", ["label_centre", "label_scale"])
+def test_a_learned_label_constant_marks_the_data(kind: str) -> None:
+    data = prepared(DataSettings(label_column="y", rules=(SEX,), **{kind: "learn"}))
+    assert data.conditional_on_preprocessing
+    assert data.y is not None
+    assert data.y.tolist() == ([-0.5, 0.5, 0.5, -0.5] if kind == "label_centre" else [0, 2, 2, 0])
+
+
+def test_missing_cells_follow_their_policy() -> None:
+    ages = ["1", "", "NA", "5"]
+    fixed = NamedColumn(name="age", missing=7.0)
+    learned = NamedColumn(name="age", missing="learn")
+    sex = NamedColumn(name="sex", categories=("f", "m"), missing_category="m")
+    for rule, filled in ((fixed, 7.0), (learned, 3.0)):
+        settings = DataSettings(label_column="y", rules=(rule, sex))
+        data = prepared(settings, age=ages, sex=["f", "", None, "m"])
+        assert data.X[:, 0].tolist() == [1.0, filled, filled, 5.0]
+        assert data.X[:, 2].tolist() == [0, 1, 1, 1]
+
+
+def test_an_unknown_category_may_be_none_of_them() -> None:
+    sex = NamedColumn(name="sex", categories=("f", "m"), unknown="zero")
+    data = prepared(DataSettings(label_column="y", rules=(sex,)), sex=["f", "m", "x", "f"])
+    assert data.X[2, 1:].tolist() == [0.0, 0.0]
+
+
+def test_categories_of_numbers_are_written_without_a_point() -> None:
+    for cells in ([1, 2, 1, 2], [1.0, 2.0, 1.0, 2.0], ["1", "2", "1", "2"]):
+        rule = NamedColumn(name="sex", categories=("1", "2"))
+        data = prepared(DataSettings(label_column="y", rules=(rule,)), sex=cells)
+        assert data.X[:, 1].tolist() == [1, 0, 1, 0]
+
+
+def test_text_labels_take_declared_classes() -> None:
+    settings = DataSettings(label_column="y", label_classes=("no", "yes", "so"), rules=(SEX,))
+    assert prepared(settings, y=["yes", "no", "so", "no"]).y.tolist() == [1, 0, 2, 0]
+    with pytest.raises(DataError, match="column 'y', row 3: the label is not in the declared"):
+        prepared(settings, y=["yes", "no", "s3cret", "no"])
+
+
+def test_weights_offsets_and_several_id_columns() -> None:
+    settings = DataSettings(
+        id_columns=("id", "site"),
+        label_column="y",
+        weight_column="w",
+        offset_column="o",
+        rules=(SEX,),
+    )
+    data = prepared(settings, site=[1, 1, 2, 2], w=[1, 2, 3, 4], o=[0.0, 0.1, 0.2, 0.3])
+    assert [column.tolist() for column in data.ids] == [GOOD["id"], [1, 1, 2, 2]]
+    assert data.weights is not None
+    assert data.weights.tolist() == [1, 2, 3, 4]
+    assert data.offset is not None
+    assert data.offset.tolist() == [0.0, 0.1, 0.2, 0.3]
+    assert data.column_names == ("age", "sex=f", "sex=m")
+
+
+def test_the_fingerprint_knows_every_part() -> None:
+    base = prepared(ACTIVE).fingerprint
+    assert base == prepared(ACTIVE).fingerprint
+    changes = (
+        {"age": [1.0, 2.0, 3.0, 6.5]},
+        {"y": [1, 1, 1, 0]},
+        {"id": ["a", "b", "c", "e"]},
+        {"id": [1, 2, 3, 4]},
+        {"sex": ["m", "m", "m", "f"]},
+    )
+    others = {prepared(ACTIVE, **change).fingerprint for change in changes}
+    assert len({base, *others}) == 6
+    weighted = DataSettings(label_column="y", weight_column="w", rules=(SEX,))
+    assert prepared(weighted, w=[1, 1, 1, 1]).fingerprint != base
+
+
+def test_disk_equals_memory_and_needs_a_few_chunks(tmp_path: Path) -> None:
+    rng = np.random.default_rng(31)
+    rows, columns = 20_000, 40
+    np.save(tmp_path / "big.npy", rng.normal(size=(rows, columns)) * 100.0)
+    ids = np.arange(rows)
+    kinds = [("id", "i8"), *((f"x{i}", "f8") for i in range(columns))]
+    named = np.empty(rows, dtype=kinds)
+    named["id"] = ids
+    for i in range(columns):
+        named[f"x{i}"] = rng.normal(size=rows) * 100.0 + i
+    np.save(tmp_path / "named.npy", named)
+    size = named.nbytes
+    del named
+    source = TableFile(tmp_path / "named.npy", chunk_cells=2**14)
+    settings = DataSettings(default=ColumnRule(centre="learn", scale="learn"))
+    tracemalloc.start()
+    disk = prepare_to_disk(source, settings, tmp_path / "x.npy", role="passive")
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    memory = prepare(source, settings, role="passive")
+    assert peak < size / 4
+    assert disk.X.dtype == np.float32
+    assert isinstance(disk.X, np.memmap)
+    assert not disk.X.flags.writeable
+    assert np.allclose(disk.X, memory.X, atol=1e-6)
+    assert disk.fingerprint == memory.fingerprint
+    assert np.array_equal(disk.ids[0], ids)
+
+
+def test_settings_come_from_toml() -> None:
+    text = """
+    file = "bank.csv"
+    id_columns = ["name", "born"]
+    label_column = "y"
+    label_scale = 1000
+    [default]
+    centre = "learn"
+    scale = "learn"
+    [[rules]]
+    name = "sex"
+    categories = ["f", "m"]
+    """
+    settings = DataSettings.model_validate_json(json.dumps(tomllib.loads(text)))
+    assert settings.rules == (SEX,)
+    assert settings.label_scale == 1000.0
