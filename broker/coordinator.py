@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Literal
 
 from hdpvfl_mq.machine import (
     Arm,
@@ -238,7 +238,9 @@ class Coordinator:
         return state, (Send(self.parties, self._resume(state, state.planned)),)
 
     def _resume(self, state: State, round_: int) -> Resume:
-        stand_in = "last" if self.manifest.absence == "last" else "nothing"
+        stand_in: Literal["last", "nothing"] = (
+            "last" if self.manifest.absence == "last" else "nothing"
+        )
         return Resume(round=round_, absent=tuple(sorted(state.absent)), stand_in=stand_in)
 
     # -- the end ------------------------------------------------------------------------------

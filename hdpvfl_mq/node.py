@@ -136,14 +136,23 @@ class Node:
             try:
                 self._accept(frames)
             except PeerError as refused:
-                digest = hashlib.sha256(b"".join(frames[:4])).digest()
-                self._pending.refusals.append((str(refused)[:500], digest))
+                self.refuse(frames, str(refused))
         for event in events:
             self._step(event, _event_input(event), NO_PARENT)
         for party in sorted(self._inbox):
             while (item := self._inbox[party].next()) is not None:
                 self._deliver(party, *item)
         return self._commit()
+
+    def refuse(self, frames: Frames, reason: str) -> None:
+        """Record frames that were turned away at the door, with the next commit."""
+        digest = hashlib.sha256(b"".join(frames[:4])).digest()
+        self._pending.refusals.append((reason[:500], digest))
+
+    @property
+    def has_refusals(self) -> bool:
+        """Whether refused frames wait for a commit."""
+        return bool(self._pending.refusals)
 
     # -- speech -------------------------------------------------------------------------------
 
@@ -216,9 +225,7 @@ class Node:
         may_send, may_receive = ROUTES.get(header.kind, (frozenset(), frozenset()))
         if contact.role not in may_send or self.identity.role not in may_receive:
             raise PeerError(f"a {contact.role} party may not send {header.kind} here")
-        verify(
-            contact.verify_key, envelope_digest(frames[0], frames[2], frames[3:]), frames[1]
-        )
+        verify(contact.verify_key, envelope_digest(frames[0], frames[2], frames[3:]), frames[1])
         self._outbox[header.sender].acknowledge(mine.ack)
         if mine.sequence == 0:
             if header.kind != "ack":

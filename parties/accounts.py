@@ -66,7 +66,17 @@ class Accounts:
 
     def close(self) -> None:
         """The run is over: what it did not spend is free again."""
-        self._ledger.close_run(self._policy.dataset, self._run)
+        if (self._policy.dataset, self._run) in self._ledger.books.runs:
+            self._ledger.close_run(self._policy.dataset, self._run)
+
+    @property
+    def delta(self) -> float:
+        """The one delta of this data set."""
+        return self._policy.lifetime.delta
+
+    def lifetime_epsilon(self) -> float:
+        """Epsilon of everything that ever left about this data set."""
+        return self._ledger.books.epsilon_spent(self._policy.dataset)
 
     def spent(self) -> Spent:
         """What this run has spent so far."""

@@ -14,7 +14,7 @@ from pydantic import Field
 from schemas.base import Closed, Count, Digest
 from schemas.ids import MAX_PASSIVES, Epoch, PartyId, RunId
 
-PROTOCOL_VERSION = 1
+PROTOCOL_VERSION: Literal[1] = 1
 MAX_HEADER_BYTES = 64 * 2**10
 MAX_BODY_BYTES = 64 * 2**10
 MAX_ARRAY_BYTES = 64 * 2**20

@@ -10,6 +10,7 @@ import heapq
 import random
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Protocol
 
 from hdpvfl_mq.errors import NetworkError, PeerError
@@ -105,7 +106,7 @@ class Simulation:
         if party == COORDINATOR and life > 1:
             self._router = self._make_router()
             for other in self._processes:
-                self._at(self.now + self._faults.delay_s, lambda p=other: self._greet(p))
+                self._at(self.now + self._faults.delay_s, partial(self._greet, other))
         self._finish_turn(process, party, node.start())
         self._greet(party)
 
@@ -182,7 +183,7 @@ class Simulation:
         for connection in routed.connections:
             party, life = connection.decode().split("#")
             for _ in range(self._copies()):
-                self._at(self._arrival(), lambda p=party, n=int(life): self._deliver(p, n, frames))
+                self._at(self._arrival(), partial(self._deliver, party, int(life), frames))
 
     def _deliver(self, party: PartyId, life: int, frames: Frames) -> None:
         process = self._processes.get(party)

@@ -1,0 +1,32 @@
+"""The broker's process: `python -m broker settings.toml` (what `hdpvfl broker` runs)."""
+
+from __future__ import annotations
+
+import resource
+import sys
+from pathlib import Path
+
+from broker.service import build_service
+from hdpvfl_mq.runtime.process import explain, run_process, stop_on_signals
+from schemas.config import BrokerSettings
+
+# A multipart message has no size limit of its own in ZeroMQ; the process has.
+MEMORY_MAX_BYTES = 8 * 2**30
+
+
+def main(path: Path) -> int:
+    """Run the broker to the end of its run."""
+    resource.setrlimit(resource.RLIMIT_AS, (MEMORY_MAX_BYTES, resource.RLIM_INFINITY))
+    return run_process(BrokerSettings, path, _run)
+
+
+async def _run(settings: BrokerSettings) -> str:
+    service = build_service(settings)
+    stop_on_signals(service.runner)
+    outcome = await service.run()
+    explain("coordinator", outcome, service.node.state.reason)
+    return outcome
+
+
+if __name__ == "__main__":
+    sys.exit(main(Path(sys.argv[1])))

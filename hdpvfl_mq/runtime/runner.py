@@ -1,0 +1,92 @@
+"""The pump: drain what has arrived, take one turn, send what is now on disk.
+
+It owns the loop of one process; it knows no role and no socket type. A turn that cannot be
+committed ends the process with nothing sent.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from contextlib import suppress
+
+from hdpvfl_mq.errors import NetworkError
+from hdpvfl_mq.node import Node
+from hdpvfl_mq.ports import Turn
+from hdpvfl_mq.runtime.pacing import Pacing
+from hdpvfl_mq.runtime.transport import Link
+
+FAREWELL_S = 3.0  # after the end, how long to wait for the last acknowledgements
+
+
+class Stopped(Exception):  # noqa: N818 - the operator's wish, not an error
+    """The operator ended this process; its journal goes on where it stopped."""
+
+
+class Runner:
+    """Runs one node on one link to its outcome."""
+
+    def __init__(
+        self, node: Node, link: Link, *, patience_s: float, observe: Callable[[Node], None]
+    ) -> None:
+        self._node, self._link = node, link
+        self._patience_s, self._observe = patience_s, observe
+        self._pacing = Pacing()
+        self._stopped = False
+
+    def stop(self) -> None:
+        """End after the current turn."""
+        self._stopped = True
+        self._link.wake.set()
+
+    async def run(self) -> str:
+        """The outcome of the run; Stopped or an error otherwise."""
+        clock = asyncio.get_running_loop().time
+        heard_at, ended_at = clock(), None
+        if self._node.outcome is None:
+            await self._finish(self._node.start())
+        while True:
+            await self._wait()
+            if self._stopped:
+                raise Stopped
+            now, arrivals = clock(), self._link.take()
+            heard_at = now if arrivals else heard_at
+            if now - heard_at > self._patience_s:
+                raise NetworkError(
+                    f"nothing heard for {self._patience_s:.0f} s: check that the broker runs and "
+                    "can be reached, then start this process again; it goes on where it stopped"
+                )
+            await self._turn(arrivals, now)
+            if self._node.outcome is not None:
+                ended_at = ended_at or now
+                over = not self._node.has_unacknowledged and not self._node.owes
+                if over or now - ended_at > FAREWELL_S:
+                    return self._node.outcome
+
+    async def _wait(self) -> None:
+        """Until something arrives or comes due."""
+        next_at = self._pacing.next()
+        left = 1.0 if next_at is None else next_at - asyncio.get_running_loop().time()
+        if not self._link.wake.is_set():
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._link.wake.wait(), timeout=min(1.0, max(0.0, left)))
+        self._link.wake.clear()
+
+    async def _turn(self, arrivals: list[tuple[bytes, ...]], now: float) -> None:
+        node, due = self._node, self._pacing.due(now)
+        connected = self._link.take_connected()
+        if (due.greet or connected) and node.greeting is not None:
+            await self._link.send(node.greeting)
+        if arrivals or due.fired or node.has_refusals:
+            await self._finish(node.turn(arrivals, due.fired))
+        if due.resend or connected:
+            for frames in node.unacknowledged():
+                await self._link.send(frames)
+        if due.acknowledge and (ack := node.acknowledgement()) is not None:
+            await self._link.send(ack)
+
+    async def _finish(self, turn: Turn) -> None:
+        for frames in turn.send:
+            await self._link.send(frames)
+        self._pacing.after_turn(self._node, turn, asyncio.get_running_loop().time())
+        self._observe(self._node)

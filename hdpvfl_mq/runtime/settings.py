@@ -1,0 +1,82 @@
+"""TOML files to checked settings, with errors that name file, field and remedy.
+
+It owns reading and the wording of mistakes; what is allowed is said in schemas/config.py.
+"""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from pathlib import Path
+from typing import Any, TypeVar
+
+from pydantic import BaseModel, ValidationError
+
+from hdpvfl_mq.errors import SettingsError
+
+Model = TypeVar("Model", bound=BaseModel)
+
+
+def load(schema: type[Model], path: Path) -> Model:
+    """Read and check a TOML file."""
+    try:
+        values = tomllib.loads(path.read_text())
+    except OSError as missing:
+        raise SettingsError(
+            f"{path}: {missing.strerror}; give the path of a {schema.__name__} file"
+        ) from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as broken:
+        raise SettingsError(f"{path} is not TOML: {broken}") from None
+    return check(schema, values, str(path))
+
+
+def check(schema: type[Model], values: dict[str, Any], where: str) -> Model:
+    """Check values that came as plain TOML or JSON types (lists stand for tuples)."""
+    try:
+        return schema.model_validate_json(json.dumps(values))
+    except ValidationError as wrong:
+        raise SettingsError(f"{where}: {explain(wrong)}") from None
+    except (TypeError, ValueError) as broken:
+        raise SettingsError(f"{where}: {broken}") from None
+
+
+def explain(wrong: ValidationError) -> str:
+    """All mistakes, one after the other, each with its field."""
+    parts = []
+    for error in wrong.errors(include_url=False, include_input=False):
+        field = ".".join(str(part) for part in error["loc"])
+        text = error["msg"].removeprefix("Value error, ")
+        if error["type"] == "extra_forbidden":
+            text = "unknown field; remove it or check its spelling"
+        if error["type"] == "missing":
+            text = "is missing; add it"
+        parts.append(f"{field}: {text}" if field else text)
+    return "; ".join(parts)
+
+
+def dump(model: BaseModel) -> str:
+    """A settings file that `load` reads back."""
+    return "\n".join(_table(json.loads(model.model_dump_json(exclude_none=True)), "")) + "\n"
+
+
+def _table(values: dict[str, Any], prefix: str) -> list[str]:
+    lines = [f"{k} = {_value(v)}" for k, v in values.items() if not _nested(v)]
+    for key, value in values.items():
+        name = f"{prefix}{key}"
+        if isinstance(value, dict):
+            lines += ["", f"[{name}]", *_table(value, f"{name}.")]
+        elif _nested(value):
+            for item in value:
+                lines += ["", f"[[{name}]]", *_table(item, f"{name}.")]
+    return lines
+
+
+def _nested(value: Any) -> bool:
+    return isinstance(value, dict) or (
+        isinstance(value, list) and bool(value) and isinstance(value[0], dict)
+    )
+
+
+def _value(value: Any) -> str:
+    # JSON's strings, numbers, booleans and flat lists are TOML's too.
+    return json.dumps(value, ensure_ascii=False)

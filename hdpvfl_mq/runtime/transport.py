@@ -1,0 +1,200 @@
+"""ZeroMQ with CURVE: how frames get in and out of a process.
+
+It owns sockets, their options and the tasks that read them; it knows no message. One task reads
+each socket into a bounded queue and is never cancelled while it receives (that would lose
+messages); whoever consumes waits on an event.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections import deque
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import Protocol
+
+import zmq
+import zmq.asyncio
+from zmq.utils import z85
+from zmq.utils.monitor import recv_monitor_message
+
+from hdpvfl_mq.errors import NetworkError, OperatorError
+from hdpvfl_mq.runtime.keys import Keys
+from hdpvfl_mq.wire.codec import Frames
+from schemas.envelope import MAX_ARRAY_BYTES
+
+QUEUE_MAX = 4096
+LINGER_MS = 500
+_ZAP = "inproc://zeromq.zap.01"
+
+
+class Link(Protocol):
+    """What the pump needs of a connection."""
+
+    wake: asyncio.Event
+
+    def take(self) -> list[Frames]: ...
+
+    def take_connected(self) -> bool: ...
+
+    async def send(self, frames: Frames) -> None: ...
+
+
+class Arrivals:
+    """A bounded queue that one task fills and the pump drains."""
+
+    def __init__(self) -> None:
+        self.wake = asyncio.Event()
+        self._room = asyncio.Event()
+        self._room.set()
+        self._queue: deque[Frames] = deque()
+        self.bytes_received = 0
+
+    async def put(self, frames: Frames) -> None:
+        """Add frames, waiting while the queue is full."""
+        await self._room.wait()
+        self._queue.append(frames)
+        self.bytes_received += sum(map(len, frames))
+        if len(self._queue) >= QUEUE_MAX:
+            self._room.clear()
+        self.wake.set()
+
+    def take(self) -> list[Frames]:
+        """Everything that has arrived."""
+        taken = list(self._queue)
+        self._queue.clear()
+        self._room.set()
+        return taken
+
+
+def set_common_options(socket: zmq.asyncio.Socket) -> None:
+    """Limits and heartbeats of every socket."""
+    socket.setsockopt(zmq.LINGER, LINGER_MS)
+    socket.setsockopt(zmq.MAXMSGSIZE, MAX_ARRAY_BYTES)
+    socket.setsockopt(zmq.SNDHWM, QUEUE_MAX)
+    socket.setsockopt(zmq.RCVHWM, QUEUE_MAX)
+    socket.setsockopt(zmq.HANDSHAKE_IVL, 5_000)
+    socket.setsockopt(zmq.HEARTBEAT_IVL, 2_000)
+    socket.setsockopt(zmq.HEARTBEAT_TIMEOUT, 8_000)
+    socket.setsockopt(zmq.HEARTBEAT_TTL, 8_000)
+
+
+class DealerLink(Arrivals):
+    """A party's one outgoing connection, to the broker."""
+
+    def __init__(self, endpoint: str, keys: Keys, broker_key: bytes) -> None:
+        super().__init__()
+        self.endpoint = endpoint
+        self.bytes_sent = 0
+        self._connected = False
+        self._context = zmq.asyncio.Context()
+        socket = self._socket = self._context.socket(zmq.DEALER)
+        set_common_options(socket)
+        # Random, so that a crashed process never locks its successor out.
+        socket.setsockopt(zmq.IDENTITY, b"p" + os.urandom(15))
+        socket.setsockopt(zmq.RECONNECT_IVL, 100)
+        socket.setsockopt(zmq.RECONNECT_IVL_MAX, 2_000)
+        socket.curve_serverkey = z85.encode(broker_key)
+        socket.curve_secretkey = z85.encode(keys.curve_secret)
+        socket.curve_publickey = z85.encode(keys.curve_public)
+        self._monitor = socket.get_monitor_socket(zmq.EVENT_HANDSHAKE_SUCCEEDED)
+        self._tasks = (
+            asyncio.create_task(self._read()),
+            asyncio.create_task(self._watch()),
+        )
+        try:
+            socket.connect(endpoint)
+        except zmq.ZMQError as broken:
+            raise NetworkError(f"broker = {endpoint!r}: {broken}; check host and port") from None
+
+    async def send(self, frames: Frames) -> None:
+        """Queue frames; what does not fit is dropped and comes again from the journal."""
+        with suppress(zmq.Again):
+            await self._socket.send_multipart(frames, flags=zmq.NOBLOCK)
+            self.bytes_sent += sum(map(len, frames))
+
+    def take_connected(self) -> bool:
+        """Whether a new connection stands since the last time this was asked."""
+        connected, self._connected = self._connected, False
+        return connected
+
+    async def _read(self) -> None:
+        while True:
+            await self.put(tuple(await self._socket.recv_multipart()))
+
+    async def _watch(self) -> None:
+        while True:
+            await recv_monitor_message(self._monitor)
+            self._connected = True
+            self.wake.set()
+
+    def close(self) -> None:
+        """Flush for a moment and close; only at the end of the process."""
+        for task in self._tasks:
+            task.cancel()
+        self._socket.disable_monitor()
+        self._context.destroy(linger=LINGER_MS)
+
+
+class Gate:
+    """The broker's ROUTER and the ZAP allow-list in front of it."""
+
+    def __init__(self, endpoint: str, keys: Keys, allowed: Mapping[bytes, str]) -> None:
+        if not allowed:
+            raise OperatorError("members: a broker without an allow-list of keys does not bind")
+        self._allowed = allowed
+        self._context = zmq.asyncio.Context()
+        self._context.io_threads = 2
+        self._zap = self._context.socket(zmq.REP)
+        self._zap.bind(_ZAP)
+        self._zap_task = asyncio.create_task(self._admit())
+        socket = self._socket = self._context.socket(zmq.ROUTER)
+        set_common_options(socket)
+        socket.setsockopt(zmq.ROUTER_MANDATORY, 1)
+        socket.setsockopt(zmq.ROUTER_HANDOVER, 0)
+        socket.zap_domain = b"hdpvfl"
+        socket.curve_server = True
+        socket.curve_secretkey = z85.encode(keys.curve_secret)
+        socket.curve_publickey = z85.encode(keys.curve_public)
+        try:
+            socket.bind(endpoint)
+        except zmq.ZMQError as broken:
+            self.close()
+            raise OperatorError(
+                f"bind = {endpoint!r}: {broken}; stop what uses the port, or choose another"
+            ) from None
+
+    async def receive(self) -> tuple[bytes, str | None, Frames]:
+        """(connection, party whose key it has, frames) of the next message."""
+        parts = await self._socket.recv_multipart(copy=False)
+        try:
+            user = str(parts[-1].get("User-Id"))
+        except zmq.ZMQError:
+            user = None
+        return parts[0].bytes, user, tuple(part.bytes for part in parts[1:])
+
+    async def send(self, connection: bytes, frames: Frames) -> bool:
+        """Hand frames to a connection; False when it is gone."""
+        try:
+            await self._socket.send_multipart((connection, *frames), flags=zmq.NOBLOCK)
+        except zmq.Again:
+            return True  # its queue is full; the sender's stored bytes come again
+        except zmq.ZMQError:
+            return False
+        return True
+
+    async def _admit(self) -> None:
+        """ZAP: a key on the list gets in under its party's name, everybody else does not."""
+        while True:
+            version, request, _, _, _, mechanism, *credentials = await self._zap.recv_multipart()
+            known = mechanism == b"CURVE" and len(credentials) == 1
+            party = self._allowed.get(credentials[0]) if known else None
+            code, text = (b"200", b"OK") if party else (b"400", b"unknown key")
+            name = (party or "").encode()
+            await self._zap.send_multipart((version, request, code, text, name, b""))
+
+    def close(self) -> None:
+        """Flush for a moment and close."""
+        self._zap_task.cancel()
+        self._context.destroy(linger=LINGER_MS)

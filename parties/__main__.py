@@ -1,0 +1,88 @@
+"""One party's process: `python -m parties settings.toml` (what `hdpvfl party` runs)."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+from hdpvfl_mq.node import Node
+from hdpvfl_mq.privacy.accountant import epsilon_shown
+from hdpvfl_mq.runtime.keys import load_keys
+from hdpvfl_mq.runtime.process import explain, run_process, stop_on_signals
+from hdpvfl_mq.runtime.profile import pin_threads
+from hdpvfl_mq.runtime.runner import Runner
+from hdpvfl_mq.runtime.status import Status
+from hdpvfl_mq.runtime.transport import DealerLink
+from parties.accounts import Accounts
+from parties.build import PartyFiles, build_node, load_possession, write_model
+from schemas.config import PartySettings
+
+
+def main(path: Path) -> int:
+    """Run one party to the end of its run; the exit code says how it ended."""
+    _threads = pin_threads()
+    return run_process(PartySettings, path, _run, _failed)
+
+
+def _failed(settings: PartySettings, reason: str) -> None:
+    Status(PartyFiles(settings).run / "status.json").write({"phase": "stopped", "reason": reason})
+
+
+async def _run(settings: PartySettings) -> str:
+    own = load_possession(settings)
+    keys = load_keys(Path(settings.keys))
+    node, accounts = build_node(settings, own, keys)
+    link = DealerLink(settings.broker, keys, bytes.fromhex(settings.broker_curve_key))
+    status = Status(PartyFiles(settings).run / "status.json")
+
+    def observe(node: Node) -> None:
+        if status.due() or node.outcome is not None:
+            status.write(_fields(settings, node, accounts, link))
+
+    runner = Runner(node, link, patience_s=settings.patience_s, observe=observe)
+    stop_on_signals(runner)
+    try:
+        outcome = await runner.run()
+        if outcome == "completed":
+            write_model(PartyFiles(settings).run / "model.json", own, node)
+        accounts.close()
+        observe(node)
+    finally:
+        link.close()
+    explain(settings.party, outcome, node.state.reason)
+    return outcome
+
+
+def _fields(
+    settings: PartySettings, node: Node, accounts: Accounts, link: DealerLink
+) -> dict[str, Any]:
+    training = node.state.training
+    noise = training.plan.noise_of(settings.role) if training else None
+    delta = accounts.delta
+    return {
+        **node.role.progress(node.state),
+        "party": settings.party,
+        "role": settings.role,
+        "rows": len(node.role.own.ids.ids),  # type: ignore[attr-defined]
+        "columns": node.role.own.data.X.shape[1],  # type: ignore[attr-defined]
+        "epoch": node.epoch,
+        "steps": node.steps,
+        "releases": node.state.last_released + 1,
+        "epsilon_spent": _json(epsilon_shown(accounts.spent(), delta)),
+        "epsilon_lifetime": _json(accounts.lifetime_epsilon()),
+        "delta": delta,
+        "mu": _json(noise.mu) if noise else None,
+        "noise_std": noise.noise_std if noise else None,
+        "sensitivity": _json(noise.sensitivity) if noise else None,
+        "bytes_sent": link.bytes_sent,
+        "bytes_received": link.bytes_received,
+    }
+
+
+def _json(number: float) -> float | str:
+    return number if number < float("inf") else "infinite"
+
+
+if __name__ == "__main__":
+    sys.exit(main(Path(sys.argv[1])))

@@ -1,0 +1,139 @@
+"""Settings to a node: everything a party's process reads before it may speak.
+
+It owns where a party's files are; it knows no socket. Bad data, a missing key, a locked ledger: all
+of that stops here, before anything is sent.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from nacl.signing import VerifyKey
+
+from hdpvfl_mq.data.preprocess import prepare
+from hdpvfl_mq.data.readers import TableFile
+from hdpvfl_mq.errors import SettingsError
+from hdpvfl_mq.journal.store import Journal
+from hdpvfl_mq.node import Node
+from hdpvfl_mq.ports import Contact, Identity
+from hdpvfl_mq.privacy.ledger_store import Ledger
+from hdpvfl_mq.psi import normalise
+from hdpvfl_mq.runtime.keys import Keys, read_secret, write_secret
+from hdpvfl_mq.runtime.profile import numeric_profile
+from hdpvfl_mq.runtime.settings import load
+from hdpvfl_mq.runtime.status import write_atomically
+from parties.accounts import Accounts
+from parties.active import Active
+from parties.member import Member
+from parties.passive import Passive
+from parties.possession import Possession, id_profile
+from schemas.config import PartyPolicy, PartySettings
+
+SECRET_BYTES, SALT_BYTES = 32, 16
+
+
+@dataclass(frozen=True)
+class PartyFiles:
+    """Where a party keeps what."""
+
+    settings: PartySettings
+
+    @property
+    def run(self) -> Path:
+        """This run's folder."""
+        return Path(self.settings.runs) / self.settings.run / self.settings.party
+
+    @property
+    def state(self) -> Path:
+        """What outlives runs."""
+        return Path(self.settings.state) / self.settings.party
+
+    @property
+    def ledger(self) -> Path:
+        """The privacy ledger."""
+        return self.state / "ledger.db"
+
+    @property
+    def secret(self) -> Path:
+        """Noise seed and salt of this run."""
+        return self.state / "secrets" / f"{self.settings.run}.secret"
+
+
+def run_secret(path: Path) -> tuple[bytes, bytes]:
+    """Seed and salt of a run: from the operating system once, then from the file."""
+    if not path.exists():
+        write_secret(path, os.urandom(SECRET_BYTES + SALT_BYTES))
+    secret = read_secret(path, SECRET_BYTES + SALT_BYTES)
+    return secret[:SECRET_BYTES], secret[SECRET_BYTES:]
+
+
+def load_possession(settings: PartySettings) -> Possession:
+    """Read policy, data and ids; DataError or SettingsError before anything is opened."""
+    if settings.data.file is None:
+        raise SettingsError("data.file: name the file with this party's rows")
+    if len(settings.data.id_columns) != settings.ids.columns:
+        raise SettingsError("ids.columns must be the number of data.id_columns")
+    policy = load(PartyPolicy, Path(settings.policy))
+    data = prepare(TableFile(Path(settings.data.file)), settings.data, role=settings.role)
+    ids = normalise([column.tolist() for column in data.ids], id_profile(settings.ids))
+    secret, salt = run_secret(PartyFiles(settings).secret)
+    return Possession(
+        party=settings.party,
+        role=settings.role,
+        run=settings.run,
+        policy=policy,
+        data=data,
+        ids=ids,
+        id_rules=settings.ids,
+        secret=secret,
+        salt=salt,
+        numeric_profile=numeric_profile(),
+    )
+
+
+def make_role(own: Possession) -> Member:
+    """The role of a side."""
+    return Active(own) if own.role == "active" else Passive(own)
+
+
+def contacts(settings: PartySettings) -> dict[str, Contact]:
+    """The peers' roles and keys."""
+    return {
+        peer.party: Contact(peer.role, VerifyKey(bytes.fromhex(peer.verify_key)))
+        for peer in settings.peers
+    }
+
+
+def build_node(settings: PartySettings, own: Possession, keys: Keys) -> tuple[Node, Accounts]:
+    """Open ledger and journal and fold the latter."""
+    files = PartyFiles(settings)
+    files.run.mkdir(parents=True, exist_ok=True)
+    ledger = Ledger.open(files.ledger, settings.party)
+    accounts = Accounts(ledger, own.policy, settings.run, own.data.fingerprint)
+    journal = Journal(files.run / "journal.db", run=settings.run, party=settings.party)
+    identity = Identity(settings.party, settings.role, settings.run, keys.signing)
+    node = Node(make_role(own), identity, contacts(settings), journal=journal, book=accounts)
+    node.open()
+    return node, accounts
+
+
+def write_model(path: Path, own: Possession, node: Node) -> None:
+    """This party's weights; its own business, readable by it alone."""
+    role, state = node.role, node.state
+    assert isinstance(role, Member)
+    model = {
+        "format": 1,
+        "run": own.run,
+        "party": own.party,
+        "role": own.role,
+        "columns": list(own.data.column_names),
+        "weights": role.final_weights(state).tolist(),
+        "scale_rows": state.manifest.scale_rows,
+        "data": json.loads(own.data.settings.model_dump_json()),
+        "manifest": json.loads(state.manifest.model_dump_json()),
+        **role.model_extras(state),
+    }
+    write_atomically(path, json.dumps(model, indent=1))
