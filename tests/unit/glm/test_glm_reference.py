@@ -27,7 +27,7 @@ from hdpvfl_mq.glm.schedule import Schedule, StepSize
 from schemas.model import LossName, LossSpec, PenaltySpec
 
 FOLDER = Path(os.environ["HDPVFL_DATA"]) if os.environ.get("HDPVFL_DATA") else None
-MAX_ROWS = 3000
+MAX_ROWS = 2000
 ROUNDS = 60_000
 NO_CLIP = 1e9
 
