@@ -68,14 +68,11 @@ class LossSpec(Closed):
 
 
 class PenaltySpec(Closed):
-    """A penalty: strength is lambda, mixing the elastic net's alpha, the weight of its l2 part."""
+    """A penalty: strength is lambda, mixing the elastic net's alpha, the weight of its l2 part.
+
+    `none` uses neither, only the elastic net uses `mixing`.
+    """
 
     name: PenaltyName = "l2"
     strength: NonNegative = 1e-4
     mixing: NonNegative = 1.0
-
-    @model_validator(mode="after")
-    def _consistent(self) -> Self:
-        if self.name == "none" and "strength" in self.model_fields_set and self.strength != 0.0:
-            raise ValueError("penalty none takes no strength")
-        return self

@@ -93,13 +93,14 @@ def ids(table: Table, name: str) -> NDArray[Any]:
 def _parsed(table: Table, name: str, column: Column) -> NDArray[np.float64]:
     if column.dtype.kind == "O":
         refuse(table, name, _not_of(column, int, float, str), "the cell is not a number")
-    cells = np.array([_number_text(cell) for cell in column.tolist()], dtype=object)
+    cells = [_number_text(cell) for cell in column.tolist()]
     try:
-        return cells.astype(np.float64)
-    except ValueError:
-        bad = np.array([not _is_number(cell) for cell in cells])
-        refuse(table, name, bad, "the cell is not a number; categories must be declared")
-        raise
+        return np.array(cells, dtype=object).astype(np.float64)
+    except (ValueError, OverflowError):
+        values = [_float(cell) for cell in cells]
+    bad = np.array([value is None for value in values])
+    refuse(table, name, bad, "the cell is not a number; categories must be declared")
+    return np.array(values, dtype=np.float64)
 
 
 def _number_text(cell: Any) -> Any:
@@ -107,16 +108,16 @@ def _number_text(cell: Any) -> Any:
         return "nan"
     if isinstance(cell, str):
         text = cell.strip()
-        return "nan" if text in _NO_NUMBER else text
+        # Python reads 1_000 as a thousand; in a file it is more likely a code.
+        return "nan" if text in _NO_NUMBER else text.replace("_", "?")
     return cell
 
 
-def _is_number(cell: Any) -> bool:
+def _float(cell: Any) -> float | None:
     try:
-        float(cell)
-    except ValueError:
-        return False
-    return True
+        return float(cell)
+    except (ValueError, OverflowError):
+        return None
 
 
 def _category(cell: float, *, whole: bool) -> str:

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from pydantic import ValidationError
 
+from hdpvfl_mq.data import constants
 from hdpvfl_mq.data.preprocess import PreparedData, prepare
 from hdpvfl_mq.data.readers import TableFile
 from hdpvfl_mq.data.tables import Table
@@ -34,6 +35,8 @@ BAD = {
     "inf feature": ({"age": [1.0, 2.0, 3.0, -np.inf]}, "column 'age', row 4: .*not finite"),
     "inf text": ({"age": ["1", "inf", "3", "4"]}, "column 'age', row 2: .*not finite"),
     "text feature": ({"age": ["1", "s3cret", "3", "4"]}, "column 'age', row 2: .*not a number"),
+    "code feature": ({"age": ["1", "2", "1_000", "4"]}, "column 'age', row 3: .*not a number"),
+    "huge integer": ({"age": [1, 2, 3, 10**400]}, "column 'age', row 4: .*not a number"),
     "nan label": ({"y": [0.0, 1.0, np.nan, 0.0]}, "column 'y', row 3: the cell is empty"),
     "inf label": ({"y": [0.0, np.inf, 1.0, 0.0]}, "column 'y', row 2: the cell is not finite"),
     "text label": ({"y": ["0", "1", "s3cret", "0"]}, "column 'y', row 3: .*not a number"),
@@ -45,6 +48,7 @@ BAD = {
     "empty category": ({"sex": ["f", "", "m", "f"]}, "column 'sex', row 2: the cell is empty"),
     "mixed feature": ({"age": [1, b"s3cret", 3, 4]}, "column 'age', row 2: .*not a number"),
     "odd category": ({"sex": ["f", b"s3cret", "m", "f"]}, "column 'sex', row 2: .*neither text"),
+    "all empty": ({"age": [None] * 4}, "column 'age', row 1, 2, 3, 4: the cell is empty"),
     "empty id": ({"id": ["a", "", "c", "d"]}, "column 'id', row 2: the id is empty"),
     "missing id": ({"id": [1, None, 3, 4]}, "column 'id', row 2: the id is empty"),
     "none among ids": ({"id": ["a", 2, None, "d"]}, "column 'id', row 3: the id is empty"),
@@ -147,3 +151,22 @@ def test_impossible_settings_are_refused(fields: dict[str, object]) -> None:
 def test_impossible_rules_are_refused(fields: dict[str, object]) -> None:
     with pytest.raises(ValidationError):
         ColumnRule(**fields)
+
+
+def test_a_column_of_empty_cells_has_nothing_to_learn() -> None:
+    rule = NamedColumn(name="age", missing="learn", scale="learn")
+    with pytest.raises(DataError, match="'age' is constant"):
+        prepared(DataSettings(label_column="y", rules=(rule, SEX)), age=[None] * 4)
+
+
+def test_a_constant_label_has_no_scale_to_learn() -> None:
+    settings = DataSettings(label_column="y", label_scale="learn", rules=(SEX,))
+    with pytest.raises(DataError, match="'label' is constant; its scale cannot be learned"):
+        prepared(settings, y=[1, 1, 1, 1])
+
+
+def test_too_many_categories_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(constants, "MAX_CATEGORIES", 3)
+    settings = DataSettings(columns=("id2",), rules=(NamedColumn(name="id2", categories="learn"),))
+    with pytest.raises(DataError, match="'id2' has more than 3 categories"):
+        prepared(settings, role="passive", id2=["a", "b", "c", "d"])

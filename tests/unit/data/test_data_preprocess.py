@@ -108,6 +108,23 @@ def test_categories_of_numbers_are_written_without_a_point() -> None:
         assert data.X[:, 1].tolist() == [1, 0, 1, 0]
 
 
+def test_categories_may_mix_text_and_numbers() -> None:
+    rule = NamedColumn(name="sex", categories="learn")
+    floats = prepared(DataSettings(label_column="y", rules=(rule,)), sex=[0.5, 1.0, 0.5, 1.0])
+    assert floats.column_names == ("age", "sex=0.5", "sex=1")
+    mixed = prepared(DataSettings(label_column="y", rules=(rule,)), sex=["f", 1, 1, "f"])
+    assert mixed.column_names == ("age", "sex=1", "sex=f")
+    filled = NamedColumn(name="sex", categories="learn", missing_category="none")
+    data = prepared(DataSettings(label_column="y", rules=(filled,)), sex=[2.0, np.nan, 2.0, 2.0])
+    assert data.column_names == ("age", "sex=2", "sex=none")
+
+
+def test_ids_in_an_array_of_objects_are_text() -> None:
+    ids = np.array(["a", "b"], dtype=object)
+    table = Table(["id", "a"], [ids, np.array([0.0, 1.0])])
+    assert prepare(table, DataSettings(), role="passive").ids[0].tolist() == ["a", "b"]
+
+
 def test_text_labels_take_declared_classes() -> None:
     settings = DataSettings(label_column="y", label_classes=("no", "yes", "so"), rules=(SEX,))
     assert prepared(settings, y=["yes", "no", "so", "no"]).y.tolist() == [1, 0, 2, 0]
