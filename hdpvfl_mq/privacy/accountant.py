@@ -50,14 +50,15 @@ def fold(events: Iterable[SpendEvent]) -> Spent:
 def affordable(budget: Budget, mu2_units: int, tau_units: int) -> bool:
     """Say whether these sums are (epsilon, delta)-DP for the budget's pair.
 
-    *Guarantee.* delta_GDP(epsilon; sqrt(mu^2)) + (1 + exp(epsilon)) tau <= delta, and the second
-    part at most delta / 100.
+    *Guarantee.* For some e <= epsilon: delta_GDP(e; sqrt(mu^2)) + (1 + exp(e)) tau <= delta, and
+    the second part at most delta / 100. (e, delta)-DP implies (epsilon, delta)-DP; a smaller e is
+    needed where exp(epsilon) tau alone would exceed delta.
     """
     with gmpy2.context(precision=192):
         drift = _drift(budget.epsilon, tau_units)
-        if drift * TAU_SHARE > budget.delta:
-            return False
-        return bool(exact_delta(budget.epsilon, _mu(mu2_units)) + drift <= budget.delta)
+        if drift * TAU_SHARE <= budget.delta:
+            return bool(exact_delta(budget.epsilon, _mu(mu2_units)) + drift <= budget.delta)
+    return epsilon_shown(Spent(mu2_units, tau_units), budget.delta) <= budget.epsilon
 
 
 def epsilon_shown(spent: Spent, delta: float) -> float:

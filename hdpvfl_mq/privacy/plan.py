@@ -20,11 +20,13 @@ from hdpvfl_mq.privacy.noise import NARROWEST_RATIO, ladder, round_ratio
 from hdpvfl_mq.privacy.published import prediction_square
 from hdpvfl_mq.privacy.sensitivity import FINEST_EXPONENT, coarsest_grid, profile
 from schemas.base import INT64_MAX
-from schemas.privacy import MU2_UNIT_BITS, Budget
+from schemas.privacy import MU2_UNIT_BITS, TAU_UNIT_BITS, Budget
 
 Guarantee = Literal["sound", "paper", "none"]
 # Integers on the wire stay below 2^62; a plan whose values could reach it is refused.
 _LARGEST_INTEGER = 2.0**61
+# No ladder up to the widest ratio has a larger distance per sample; `_fit` checks the true one.
+_TAU_UNITS_MAX = 2**26
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -153,7 +155,7 @@ def _fit(
     value_bound: float,
 ) -> NoisePlan:
     """Find the least noise, to the bits of a ratio, that the budget affords."""
-    mu = mu_of(budget.epsilon, budget.delta)
+    mu = mu_of(_epsilon_within_tau(budget, int(values.sum())), budget.delta)
     least = math.sqrt(cumulative[-1]) / mu / 2.0**exponent
     ratio = round_ratio(max(least, NARROWEST_RATIO))
     for _ in range(8):
@@ -165,6 +167,15 @@ def _fit(
         f"epsilon = {budget.epsilon:g} is too large for this delta and number of values: the "
         f"sampler's distance to the exact law would take more than delta / {TAU_SHARE}"
     )
+
+
+def _epsilon_within_tau(budget: Budget, values: int) -> float:
+    """Give the largest epsilon up to the budget's at which the sampler's share of delta is small.
+
+    Above it no more accuracy is bought: the run is then private at a smaller epsilon than asked.
+    """
+    tau = values * _TAU_UNITS_MAX * 2.0**-TAU_UNIT_BITS
+    return min(budget.epsilon, math.log(budget.delta / (TAU_SHARE * 2.0 * tau)) - 1.0)
 
 
 def _plan(

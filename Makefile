@@ -1,0 +1,54 @@
+# Two commands do everything on a fresh machine: make run-parties, make test. Each sets up what it
+# needs: a virtual environment with the locked versions of requirements.lock.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+
+DATASET ?= breast
+PASSIVES ?= 2
+EPSILON ?= 1
+DELTA ?= 0.01
+GUARANTEE ?= sound
+SEED ?= 0
+OUT ?= .
+option = $(if $($(1)),--$(2) $($(1)))
+
+.PHONY: help setup run-parties test check clean lock
+
+help:
+	@echo "make run-parties   a federation of real processes on this machine trains a model"
+	@echo "                   DATASET=$(DATASET) PASSIVES=$(PASSIVES) EPSILON=$(EPSILON) DELTA=$(DELTA) GUARANTEE=$(GUARANTEE) SEED=$(SEED)"
+	@echo "                   EPOCHS= BATCH= LOSS= PENALTY= OUT=$(OUT) RESUME=last"
+	@echo "make test          all quick tests          make check   formatting, types, architecture"
+	@echo "make clean         remove what was made     make lock    choose versions anew"
+
+setup: $(READY)
+
+$(READY): requirements.lock pyproject.toml
+	@test -x $(BIN)/python || { echo "making $(VENV) ..."; $(PYTHON) -m venv $(VENV); }
+	@echo "installing locked versions ..."
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@touch $(READY)
+
+run-parties: $(READY)
+	@$(BIN)/hdpvfl up --dataset $(DATASET) --passives $(PASSIVES) --epsilon $(EPSILON) --delta $(DELTA) \
+	  --guarantee $(GUARANTEE) --seed $(SEED) --out $(OUT) $(call option,EPOCHS,epochs) $(call option,BATCH,batch) \
+	  $(call option,LOSS,loss) $(call option,PENALTY,penalty) $(call option,RESUME,resume)
+
+test: $(READY)
+	@$(BIN)/python -m pytest
+
+check: $(READY)
+	@$(BIN)/ruff format --check .
+	@$(BIN)/ruff check .
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports
+
+lock: $(READY)
+	$(BIN)/uv pip compile pyproject.toml --extra dev --universal --generate-hashes --no-emit-index-url \
+	  --no-emit-find-links --no-header --no-annotate --upgrade -o requirements.lock
+
+clean:
+	rm -rf $(VENV) runs state results build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage

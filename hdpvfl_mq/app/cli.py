@@ -1,0 +1,170 @@
+"""The command `hdpvfl`: words to functions, errors to exit codes.
+
+It owns options and help; what a command does is in the module it calls. Imports are late, because
+`hdpvfl --help` should not load numpy.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from hdpvfl_mq import __version__
+from hdpvfl_mq.errors import HdpvflError
+
+EXIT_CODES = (
+    "exit codes: 0 done, 1 a check failed, 2 wrong use or settings, 3 refused by policy or budget, "
+    "4 a peer or the network, 5 integrity of stored evidence, 130 stopped by Ctrl-C"
+)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command; returns its exit code."""
+    options = _parser().parse_args(arguments)
+    command: Callable[[argparse.Namespace], int] = options.command
+    try:
+        return command(options)
+    except HdpvflError as stop:
+        if options.json:
+            print(json.dumps({"error": str(stop), "exit": stop.exit_code}))
+        print(f"hdpvfl: {stop}", file=sys.stderr)
+        return stop.exit_code
+    except KeyboardInterrupt:
+        print("hdpvfl: stopped", file=sys.stderr)
+        return 130
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="hdpvfl",
+        description="Train one generalized linear model across companies that hold different "
+        "columns about the same people, with differential privacy for every party's rows.",
+        epilog=EXIT_CODES,
+    )
+    parser.add_argument("--version", action="version", version=__version__)
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+    _add_up(commands)
+    _add_file_command(
+        commands, "broker", "run the broker and its coordinator", _broker, "broker.toml"
+    )
+    _add_file_command(commands, "party", "run one party", _party, "party.toml")
+    keys = _add(commands, "keys", "make the keys of a party or a broker", _keys)
+    keys.add_argument("folder", type=Path, help="a folder that has no keys yet")
+    _add(commands, "datasets", "list the data sets of the demo", _datasets)
+    return parser
+
+
+def _add(
+    commands: Any, name: str, text: str, command: Callable[[argparse.Namespace], int]
+) -> argparse.ArgumentParser:
+    parser: argparse.ArgumentParser = commands.add_parser(
+        name, help=text, description=text[0].upper() + text[1:] + ".", epilog=EXIT_CODES
+    )
+    parser.add_argument("--json", action="store_true", help="print JSON for machines")
+    parser.set_defaults(command=command)
+    return parser
+
+
+def _add_file_command(
+    commands: Any, name: str, text: str, command: Callable[[argparse.Namespace], int], example: str
+) -> None:
+    parser = _add(commands, name, text + " (docs/operations.md)", command)
+    parser.add_argument("settings", type=Path, help=f"settings file, for instance {example}")
+
+
+def _add_up(commands: Any) -> None:
+    up = _add(commands, "up", "run a whole federation on this machine, one process a party", _up)
+    add = up.add_argument
+    add("--dataset", default="breast", help="see 'hdpvfl datasets' (default: breast)")
+    add("--passives", type=int, default=2, help="passive parties the columns are dealt to")
+    add("--epsilon", type=float, default=1.0, help="privacy budget of every party (default: 1)")
+    add("--delta", type=float, default=1e-2, help="its delta (default: 0.01)")
+    add(
+        "--guarantee",
+        default="sound",
+        help="sound: proved; paper: as published, not a proof; none: no privacy",
+    )
+    add("--epochs", type=int, help="passes over the rows (default: the planner's)")
+    add("--batch", type=int, help="rows of a batch (default: the planner's)")
+    add("--loss", help="default: the data set's own")
+    add("--penalty", help="none, l2, l1 or elastic_net (default: l2)")
+    add("--seed", type=int, default=0, help="public seed of split and row order")
+    add("--out", type=Path, default=Path(), help="folder for runs/ and state/ (default: here)")
+    add("--port", type=int, help="the broker's port (default: a free one)")
+    add("--run", help="name of the run (default: data set and time)")
+    add(
+        "--resume",
+        nargs="?",
+        const="last",
+        metavar="RUN",
+        help="go on with an interrupted run, by default the last one",
+    )
+
+
+def _up(options: argparse.Namespace) -> int:
+    from rich.console import Console  # noqa: PLC0415
+
+    from hdpvfl_mq.app import up  # noqa: PLC0415
+
+    fields = up.UpOptions.__dataclass_fields__
+    chosen = up.UpOptions(**{name: getattr(options, name) for name in fields})
+    console = Console()
+    if options.resume:
+        result = up.resume(options.resume, chosen, console, as_json=options.json)
+    else:
+        result = up.start(chosen, console, as_json=options.json)
+    if options.json:
+        print(json.dumps(result))
+    return 0
+
+
+def _broker(options: argparse.Namespace) -> int:
+    from broker.__main__ import main as broker_main  # noqa: PLC0415
+
+    return broker_main(options.settings)
+
+
+def _party(options: argparse.Namespace) -> int:
+    from parties.__main__ import main as party_main  # noqa: PLC0415
+
+    return party_main(options.settings)
+
+
+def _keys(options: argparse.Namespace) -> int:
+    from hdpvfl_mq.runtime.keys import make_keys  # noqa: PLC0415
+
+    made = make_keys(options.folder)
+    public = {"verify_key": made.verify_hex, "curve_key": made.curve_public.hex()}
+    if options.json:
+        print(json.dumps(public))
+    else:
+        print(f"secrets in {options.folder}, readable by you only; give the others its public.toml")
+    return 0
+
+
+def _datasets(options: argparse.Namespace) -> int:
+    from hdpvfl_mq.app.up import data_folder  # noqa: PLC0415
+    from hdpvfl_mq.data.bundled import describe  # noqa: PLC0415
+
+    rows = describe(data_folder())
+    if options.json:
+        print(json.dumps(rows))
+        return 0
+    from rich.console import Console  # noqa: PLC0415
+    from rich.table import Table  # noqa: PLC0415
+
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for title in rows[0]:
+        table.add_column(title.replace("_", " "))
+    for row in rows:
+        table.add_row(*(str(value) for value in row.values()))
+    Console().print(table)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

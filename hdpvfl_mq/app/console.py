@@ -1,0 +1,169 @@
+"""What a person sees while a run goes on and when it is over.
+
+It owns the words and tables on the console; every number comes from the processes' status files.
+On a terminal there is a live bar, elsewhere one line per news.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+from rich.table import Table as RichTable
+
+from schemas.ids import COORDINATOR
+
+Statuses = Mapping[str, dict[str, Any]]
+
+
+class Watcher:
+    """Turns status files into news and a progress bar."""
+
+    def __init__(self, console: Console, active: str) -> None:
+        self._console, self._active = console, active
+        self._told: set[str] = set()
+        self._started_at: float | None = None
+        self._ended_at: float | None = None
+        self._round = 0
+        self._bar = Progress(
+            TextColumn("training"),
+            BarColumn(bar_width=24),
+            MofNCompleteColumn(),
+            TextColumn("{task.fields[note]}"),
+            console=console,
+        )
+        self._task = self._bar.add_task("training", total=None, visible=False, note="")
+
+    def __enter__(self) -> Watcher:
+        self._bar.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._bar.stop()
+
+    @property
+    def rounds_per_s(self) -> float | None:
+        """Rounds a second of the training phase, as seen from here."""
+        if self._started_at is None or self._round == 0:
+            return None
+        end = self._ended_at or time.monotonic()
+        return self._round / max(1e-3, end - self._started_at)
+
+    def show(self, statuses: Statuses) -> None:
+        """Tell what is new."""
+        coordinator = statuses.get(COORDINATOR, {})
+        for party in coordinator.get("joined", []):
+            self._say(f"joined     {party}")
+        active = statuses.get(self._active, {})
+        if active.get("phase") in ("aligning", "aligned", "training", "closed"):
+            self._say("resolving  common entities, without showing ids")
+        if active.get("rows_common"):
+            self._say(f"resolved   {active['rows_common']:,} common rows")
+        waiting = active.get("waiting_for") or ()
+        if waiting and active.get("phase") == "training":
+            self._say(f"waiting    for {', '.join(waiting)}")
+        self._show_rounds(statuses, active)
+
+    def _show_rounds(self, statuses: Statuses, active: dict[str, Any]) -> None:
+        rounds, done = active.get("rounds", 0), active.get("round", 0)
+        if not rounds or active.get("phase") not in ("training", "closed"):
+            return
+        now = time.monotonic()
+        self._started_at = self._started_at or now
+        self._round = max(self._round, done)
+        if done == rounds and self._ended_at is None:
+            self._ended_at = now
+        note = f"{self.rounds_per_s or 0:.0f} rounds/s  {spent_text(statuses)}"
+        if active.get("loss") is not None:
+            note += f"  own loss {active['loss']:.4f}"
+        self._bar.update(self._task, total=rounds, completed=done, visible=True, note=note)
+        if done == rounds:
+            self._say(f"trained    {rounds} rounds, {note}")
+
+    def _say(self, text: str) -> None:
+        if text.split(",", maxsplit=1)[0] not in self._told:
+            self._told.add(text.split(",", maxsplit=1)[0])
+            self._bar.console.print(text, highlight=False)
+
+
+def spent_text(statuses: Statuses) -> str:
+    """Epsilon spent so far by every party."""
+    parts = [
+        f"{name} {number(fields['epsilon_spent'])}"
+        for name, fields in statuses.items()
+        if fields.get("epsilon_spent") is not None
+    ]
+    shown = parts if len(parts) <= 4 else [*parts[:3], f"and {len(parts) - 3} more"]
+    return "epsilon spent: " + ", ".join(shown)
+
+
+def number(value: Any) -> str:
+    """A number for people."""
+    if value is None:
+        return "-"
+    return value if isinstance(value, str) else f"{value:.4g}"
+
+
+def closing(console: Console, summary: dict[str, Any], files: dict[str, str]) -> None:
+    """The tables at the end and where the files are."""
+    claim = (
+        "no privacy"
+        if summary["epsilon"] is None
+        else (f"epsilon {summary['epsilon']:g} at delta {summary['delta']:g}")
+    )
+    console.print(
+        f"\n{summary['run']}: {summary['loss']}, {summary['penalty']} penalty, "
+        f"{summary['guarantee']} ({claim}), {summary['rounds']} rounds",
+        highlight=False,
+    )
+    console.print(f"guarantee: {summary['guarantee_label']}", style="dim", highlight=False)
+    console.print(_parties_table(summary))
+    console.print(_test_table(summary["test"]))
+    console.print(f"test scores: {summary['test']['evaluation']}", style="dim", highlight=False)
+    for name, path in files.items():
+        console.print(f"{name:9} {path}", highlight=False, soft_wrap=True)
+
+
+def _parties_table(summary: dict[str, Any]) -> RichTable:
+    table = RichTable(box=None, pad_edge=False, header_style="bold")
+    table.add_column("party")
+    for title in ("rows", "columns", "epsilon", "lifetime", "delta", "noise", "sent", "received"):
+        table.add_column(title, justify="right")
+    for party in summary["parties"]:
+        table.add_row(
+            party["name"],
+            f"{party['rows']:,}",
+            str(party["columns"]),
+            number(party["epsilon_spent"]),
+            number(party["epsilon_lifetime"]),
+            number(party["delta"]),
+            number(party["noise_std"]),
+            size(party["bytes_sent"]),
+            size(party["bytes_received"]),
+        )
+    return table
+
+
+def _test_table(test: dict[str, Any]) -> RichTable:
+    measures = [key for key in ("accuracy", "auc", "d2") if key in test]
+    table = RichTable(box=None, pad_edge=False, header_style="bold")
+    table.add_column(f"test, {test['rows']} rows")
+    for measure in measures:
+        table.add_column(measure, justify="right")
+    names = {"joint model": test, "active alone": test["active_alone"]}
+    names["all in one place, no privacy"] = test["central"]
+    for name, values in names.items():
+        table.add_row(name, *(f"{values[measure]:.4f}" for measure in measures))
+    return table
+
+
+def size(count: int) -> str:
+    """Bytes for people."""
+    for unit in ("B", "kB", "MB"):
+        if count < 1000:
+            return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
+        count /= 1000  # type: ignore[assignment]
+    return f"{count:.1f} GB"

@@ -1,0 +1,191 @@
+"""The local demo: one data set dealt to parties on this machine, with keys, policies and settings.
+
+It owns what `hdpvfl up` writes before it starts anything; the processes it prepares for are those
+of production. Test rows are split off here and never reach a party's file.
+"""
+
+from __future__ import annotations
+
+import csv
+import socket
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from hdpvfl_mq.data.bundled import SplitDataset
+from hdpvfl_mq.data.splits import deal, held_out
+from hdpvfl_mq.data.tables import Table
+from hdpvfl_mq.errors import OperatorError
+from hdpvfl_mq.runtime.keys import Keys, load_keys, make_keys
+from hdpvfl_mq.runtime.settings import dump
+from schemas.base import Closed
+from schemas.config import (
+    BrokerSettings,
+    IdRules,
+    Member,
+    PartyPolicy,
+    PartySettings,
+    Peer,
+    RunManifest,
+)
+from schemas.ids import COORDINATOR
+from schemas.privacy import Budget
+
+ACTIVE = "active"
+# A public data set has no people to protect; the cap is wide, the ledger counts all the same.
+DEMO_LIFETIME_EPSILON = 1000.0
+
+
+@dataclass(frozen=True)
+class Demo:
+    """A run prepared on disk."""
+
+    folder: Path
+    manifest: RunManifest
+    dataset: SplitDataset
+    seed: int
+
+    @property
+    def parties(self) -> tuple[str, ...]:
+        """Active first."""
+        return (self.manifest.active_party, *self.manifest.passive_parties)
+
+    def settings(self, name: str) -> Path:
+        """A process's settings file."""
+        return self.folder / "settings" / f"{name}.toml"
+
+    def rows(self, party: str, part: str) -> Path:
+        """A party's train or test rows."""
+        return self.folder / "data" / f"{party}_{part}.csv"
+
+
+def passive_names(count: int) -> tuple[str, ...]:
+    """Names of the demo's passive parties."""
+    return tuple(f"passive-{number}" for number in range(1, count + 1))
+
+
+def free_port() -> int:
+    """A port nobody uses at this moment."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def check_port(port: int) -> None:
+    """Refuse a port in use before anything is started."""
+    with socket.socket() as probe:
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError:
+            raise OperatorError(
+                f"port {port} is in use; stop what uses it, or leave --port out"
+            ) from None
+
+
+def write_demo(demo: Demo, *, state: Path, port: int) -> None:
+    """Everything the processes read: rows, keys, policies, manifest, settings."""
+    tables = _party_tables(demo)
+    for party, table in tables.items():
+        test = held_out(table["id"], seed=demo.seed)
+        _write_csv(demo.rows(party, "train"), table.take(~test))
+        _write_csv(demo.rows(party, "test"), table.take(test))
+    keys = {p: _keys(demo.folder / "keys" / p) for p in (*tables, COORDINATOR)}
+    write = _writer(demo)
+    write("manifest", demo.manifest)
+    write("policy", _policy(demo))
+    write(COORDINATOR, _broker_settings(demo, keys, state, port))
+    for party, table in tables.items():
+        write(party, _party_settings(demo, party, table, keys, state, port))
+
+
+def _party_tables(demo: Demo) -> dict[str, Table]:
+    passives = demo.manifest.passive_parties
+    parts = deal(demo.dataset.passive, len(passives))
+    return {
+        demo.manifest.active_party: demo.dataset.active,
+        **dict(zip(passives, parts, strict=True)),
+    }
+
+
+def _keys(folder: Path) -> Keys:
+    return load_keys(folder) if (folder / "sign.key").exists() else make_keys(folder)
+
+
+def _writer(demo: Demo) -> Callable[[str, Closed], None]:
+    def write(name: str, model: Closed) -> None:
+        path = demo.settings(name)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(dump(model))
+
+    return write
+
+
+def _policy(demo: Demo) -> PartyPolicy:
+    budget = demo.manifest.budget
+    return PartyPolicy(
+        dataset=demo.dataset.name,
+        lifetime=Budget(epsilon=DEMO_LIFETIME_EPSILON, delta=budget.delta if budget else 1e-2),
+        run_epsilon_max=DEMO_LIFETIME_EPSILON,
+        guarantees=(demo.manifest.guarantee,),
+        rows_min=demo.manifest.alignment.rows_min,
+        learned_constants=True,
+        exact_scoring=False,
+    )
+
+
+def _broker_settings(demo: Demo, keys: dict[str, Keys], state: Path, port: int) -> BrokerSettings:
+    return BrokerSettings(
+        bind=f"tcp://127.0.0.1:{port}",
+        keys=str(demo.folder / "keys" / COORDINATOR),
+        manifest=str(demo.settings("manifest")),
+        runs=str(demo.folder.parent),
+        state=str(state),
+        members=tuple(
+            Member(
+                party=party,
+                role="active" if party == demo.manifest.active_party else "passive",
+                verify_key=keys[party].verify_hex,
+                curve_key=keys[party].curve_public.hex(),
+            )
+            for party in demo.parties
+        ),
+    )
+
+
+def _party_settings(
+    demo: Demo, party: str, table: Table, keys: dict[str, Keys], state: Path, port: int
+) -> PartySettings:
+    data = demo.dataset.settings(table, demo.manifest.loss.name)
+    active = demo.manifest.active_party
+    roles = {COORDINATOR: "coordinator", active: "active"}
+    return PartySettings(
+        party=party,
+        role="active" if party == active else "passive",
+        run=demo.manifest.run,
+        broker=f"tcp://127.0.0.1:{port}",
+        broker_curve_key=keys[COORDINATOR].curve_public.hex(),
+        keys=str(demo.folder / "keys" / party),
+        policy=str(demo.settings("policy")),
+        runs=str(demo.folder.parent),
+        state=str(state),
+        ids=IdRules(kind="integer"),
+        data=type(data)(**{**dict(data), "file": str(demo.rows(party, "train"))}),
+        peers=tuple(
+            Peer(
+                party=peer,
+                role=roles.get(peer, "passive"),  # type: ignore[arg-type]
+                verify_key=keys[peer].verify_hex,
+            )
+            for peer in (*demo.parties, COORDINATOR)
+            if peer != party
+        ),
+    )
+
+
+def _write_csv(path: Path, table: Table) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(table.names)
+        writer.writerows(zip(*(table[name].tolist() for name in table.names), strict=True))

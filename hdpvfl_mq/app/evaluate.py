@@ -1,0 +1,104 @@
+"""Test scores of the demo, computed outside the protocol, by somebody who holds all the data.
+
+It owns the comparison with the active party alone and with all data in one place; only the local
+demo and the experiments may use it, because no party of a real federation has these inputs.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hdpvfl_mq.data.preprocess import prepare
+from hdpvfl_mq.data.readers import load
+from hdpvfl_mq.errors import DataError
+from hdpvfl_mq.glm.block import ColumnBlock, scale_rows
+from hdpvfl_mq.glm.families import Family
+from hdpvfl_mq.glm.quality import quality
+from schemas.data import DataSettings
+
+Matrix = NDArray[np.float64]
+
+
+def score(models: Mapping[str, dict[str, Any]], features: Mapping[str, Matrix]) -> NDArray[Any]:
+    """theta of the joint model: every party's block times its weights, as the active party adds."""
+    theta = np.zeros(len(next(iter(features.values()))))
+    active = next(model for model in models.values() if model["role"] == "active")
+    for party, model in models.items():
+        block = _block(features[party], model)
+        share = block.scores(slice(0, block.rows), np.array(model["weights"])).expose()
+        theta += share * active.get("passive_scale", {}).get(party, 1.0)
+    return theta
+
+
+def _block(X: Matrix, model: dict[str, Any]) -> ColumnBlock:
+    intercept = model["role"] == "active" and model["manifest"]["active"]["intercept"]
+    order = np.arange(len(X))
+    return ColumnBlock.align(X, order, intercept=intercept, scaled=model["scale_rows"])
+
+
+def prepared(models: Mapping[str, dict[str, Any]], files: Mapping[str, Path]) -> dict[str, Any]:
+    """Features by party and labels for the ids all files share, in one order."""
+    parts = {}
+    for party, model in models.items():
+        settings = DataSettings.model_validate_json(json.dumps(model["data"]))
+        parts[party] = prepare(load(files[party]), settings, role=model["role"], to_score=True)
+    common = sorted(set.intersection(*(set(p.ids[0].tolist()) for p in parts.values())))
+    if not common:
+        raise DataError("the test files have no common id")
+    found: dict[str, Any] = {"features": {}, "y": None}
+    for party, part in parts.items():
+        place = {key: row for row, key in enumerate(part.ids[0].tolist())}
+        rows = np.array([place[key] for key in common])
+        found["features"][party] = np.asarray(part.X)[rows]
+        if part.y is not None:
+            found["y"] = part.y[rows]
+    return found
+
+
+def compare(
+    family: Family,
+    models: Mapping[str, dict[str, Any]],
+    train: dict[str, Any],
+    test: dict[str, Any],
+) -> dict[str, Any]:
+    """Quality of the joint model, of the active party alone, and of all data in one place."""
+    active = next(party for party, model in models.items() if model["role"] == "active")
+    result: dict[str, Any] = quality(family, score(models, test["features"]), test["y"])
+    for name, parties in (("active_alone", [active]), ("central", list(models))):
+        fitted = [
+            np.hstack([_plain(models[p], part["features"][p]) for p in parties])
+            for part in (train, test)
+        ]
+        theta = reference_theta(family, fitted[0], train["y"], fitted[1])
+        result[name] = quality(family, theta, test["y"])
+    return result
+
+
+def _plain(model: dict[str, Any], X: Matrix) -> Matrix:
+    """Row-scaled columns without the intercept, which the reference fits by itself."""
+    return scale_rows(X) if model["scale_rows"] else X
+
+
+def reference_theta(family: Family, X: Matrix, y: NDArray[Any], X_test: Matrix) -> NDArray[Any]:
+    """theta of scikit-learn's model for the same family, fitted without privacy."""
+    from sklearn import linear_model, svm  # noqa: PLC0415 - a second of start-up
+
+    labels = family.encode(y)
+    makers: dict[str, Any] = {
+        "logistic": lambda: linear_model.LogisticRegression(C=1.0, max_iter=2000),
+        "bernoulli": lambda: linear_model.LogisticRegression(C=1.0, max_iter=2000),
+        "squared_hinge": lambda: svm.LinearSVC(C=1.0, loss="squared_hinge", max_iter=20000),
+        "poisson": lambda: linear_model.PoissonRegressor(alpha=1e-4, max_iter=1000),
+        "gamma": lambda: linear_model.GammaRegressor(alpha=1e-4, max_iter=1000),
+        "gamma_canonical": lambda: linear_model.GammaRegressor(alpha=1e-4, max_iter=1000),
+    }
+    model = makers.get(family.name, lambda: linear_model.Ridge(alpha=1.0))().fit(X, labels)
+    if hasattr(model, "decision_function"):
+        return np.asarray(model.decision_function(X_test))
+    return np.asarray(family.link(model.predict(X_test)))

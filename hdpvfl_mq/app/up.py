@@ -1,0 +1,172 @@
+"""`hdpvfl up`: a whole federation on this machine, from data set to summary.
+
+It owns the order of the demo; the processes it starts are those of production.
+"""
+
+from __future__ import annotations
+
+import datetime
+import os
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, get_args
+
+from rich.console import Console
+
+from hdpvfl_mq.app import console as shown
+from hdpvfl_mq.app import summary
+from hdpvfl_mq.app.cluster import Cluster
+from hdpvfl_mq.app.demo import ACTIVE, Demo, check_port, free_port, passive_names, write_demo
+from hdpvfl_mq.data.bundled import load_dataset
+from hdpvfl_mq.errors import OperatorError, SettingsError
+from hdpvfl_mq.planner import recommend
+from hdpvfl_mq.runtime.settings import check, load
+from hdpvfl_mq.training import plan_training
+from schemas.config import AlignmentSpec, Guarantee, IdRules, RunManifest
+from schemas.model import LossName, LossSpec, PenaltyName, PenaltySpec
+from schemas.privacy import Budget
+
+
+@dataclass(frozen=True)
+class UpOptions:
+    """What a person may choose; None leaves the choice to the data set or the planner."""
+
+    dataset: str = "breast"
+    passives: int = 2
+    epsilon: float = 1.0
+    delta: float = 1e-2
+    guarantee: str = "sound"
+    epochs: int | None = None
+    batch: int | None = None
+    loss: str | None = None
+    penalty: str | None = None
+    seed: int = 0
+    out: Path = Path()
+    port: int | None = None
+    run: str | None = None
+
+
+def start(options: UpOptions, console: Console, *, as_json: bool = False) -> dict[str, Any]:
+    """Prepare and run a new federation."""
+    if options.port is not None:
+        check_port(options.port)
+    demo = prepare_demo(options)
+    state = options.out / "state"
+    write_demo(demo, state=state.absolute(), port=options.port or free_port())
+    return _run(demo, state, console, as_json=as_json)
+
+
+def resume(run: str, options: UpOptions, console: Console, *, as_json: bool) -> dict[str, Any]:
+    """Go on with a run that was interrupted."""
+    runs = options.out / "runs"
+    name = last_run(runs) if run == "last" else run
+    folder = (runs / name).absolute()
+    if not (folder / "settings" / "manifest.toml").exists():
+        raise SettingsError(f"there is no run {name!r} in {runs}; start without --resume")
+    manifest = load(RunManifest, folder / "settings" / "manifest.toml")
+    dataset = (folder / "settings" / "dataset").read_text()
+    demo = Demo(folder, manifest, load_dataset(dataset, folder=data_folder()), manifest.seed)
+    return _run(demo, options.out / "state", console, as_json=as_json)
+
+
+def last_run(runs: Path) -> str:
+    """The run that was started last."""
+    found = [p for p in runs.glob("*/settings/manifest.toml") if "latest" not in p.parts]
+    if not found:
+        raise SettingsError(f"there is no run in {runs}; start without --resume")
+    return max(found, key=lambda path: path.stat().st_mtime).parent.parent.name
+
+
+def data_folder() -> Path | None:
+    """The folder with further data sets, if the environment names one."""
+    named = os.environ.get("HDPVFL_DATA")
+    return Path(named) if named else None
+
+
+def prepare_demo(options: UpOptions) -> Demo:
+    """Check every option and derive the manifest, before anything is written or started."""
+    if options.guarantee not in get_args(Guarantee):
+        raise SettingsError(
+            f"guarantee = {options.guarantee!r}: choose {', '.join(get_args(Guarantee))}"
+        )
+    budget = check(Budget, {"epsilon": options.epsilon, "delta": options.delta}, "options")
+    cache = options.out / "state" / "data"
+    dataset = load_dataset(options.dataset, folder=data_folder(), cache=cache)
+    run = options.run or f"{options.dataset}-{datetime.datetime.now():%Y%m%d-%H%M%S-%f}"
+    folder = (options.out / "runs" / run).absolute()
+    if folder.exists():
+        raise OperatorError(f"{folder} exists; choose another run name, or use --resume {run}")
+    manifest = _manifest(options, budget, run, _loss(options, dataset.card.loss))
+    plan_training(manifest, max(2, dataset.card.rows // 2))  # refuse bad step sizes here
+    demo = Demo(folder, manifest, dataset, options.seed)
+    demo.settings("dataset").parent.mkdir(parents=True, exist_ok=True)
+    (folder / "settings" / "dataset").write_text(options.dataset)
+    return demo
+
+
+def _loss(options: UpOptions, default: LossSpec) -> LossSpec:
+    if options.loss is None or options.loss == default.name:
+        return default
+    if options.loss not in get_args(LossName):
+        raise SettingsError(f"loss = {options.loss!r}: choose {', '.join(get_args(LossName))}")
+    return LossSpec(name=options.loss)  # type: ignore[arg-type]
+
+
+def _manifest(options: UpOptions, budget: Budget, run: str, loss: LossSpec) -> RunManifest:
+    guarantee: Guarantee = options.guarantee  # type: ignore[assignment]
+    base = recommend(run, (ACTIVE, passive_names(options.passives)), guarantee, budget, loss)
+    changes: dict[str, Any] = {
+        "seed": options.seed,
+        "alignment": AlignmentSpec(ids=IdRules(kind="integer"), rows_min=50),
+    }
+    if options.epochs is not None:
+        changes["epochs"] = options.epochs
+    if options.batch is not None:
+        changes["batch_rows"] = options.batch
+    if options.penalty is not None:
+        if options.penalty not in get_args(PenaltyName):
+            raise SettingsError(
+                f"penalty = {options.penalty!r}: choose {', '.join(get_args(PenaltyName))}"
+            )
+        strength = 0.0 if options.penalty == "none" else base.penalty.strength
+        changes["penalty"] = PenaltySpec(name=options.penalty, strength=strength)  # type: ignore[arg-type]
+    merged = base.model_dump() | {
+        key: value if isinstance(value, int) else value.model_dump()
+        for key, value in changes.items()
+    }
+    return check(RunManifest, merged, "options")
+
+
+def _run(demo: Demo, state: Path, console: Console, *, as_json: bool) -> dict[str, Any]:
+    began = time.monotonic()
+    if not as_json:
+        console.print(
+            f"{demo.manifest.run}: broker, {ACTIVE} and "
+            f"{len(demo.manifest.passive_parties)} passive parties, one process each",
+            highlight=False,
+        )
+    cluster = Cluster(demo)
+    with shown.Watcher(Console(quiet=True) if as_json else console, ACTIVE) as watcher:
+        cluster.run(watcher.show)
+    statuses = cluster.statuses()
+    statuses[ACTIVE]["rounds_per_s"] = watcher.rounds_per_s
+    for party in demo.parties:
+        statuses[party]["ledger"] = str((state / party / "ledger.db").absolute())
+    result = summary.build(demo, statuses, time.monotonic() - began)
+    path = summary.write(demo, result)
+    if not as_json:
+        shown.closing(console, result, _files(demo, state, path))
+    return result
+
+
+def _files(demo: Demo, state: Path, summary_path: Path) -> dict[str, str]:
+    def near(path: Path) -> str:
+        return os.path.relpath(path)
+
+    return {
+        "summary": near(summary_path),
+        "journals": near(demo.folder) + "/<party>/journal.db",
+        "models": near(demo.folder) + "/<party>/model.json",
+        "ledgers": near(state) + "/<party>/ledger.db",
+    }

@@ -1,0 +1,81 @@
+"""Settings that learn, from public quantities only.
+
+It owns the recommended optimiser settings; it sees rows, parties, budget and loss, never data. The
+rule is one for all data sets; docs/results says what it reaches.
+"""
+
+from __future__ import annotations
+
+import math
+
+from hdpvfl_mq.glm.families import family
+from schemas.config import ActiveSide, Guarantee, PassiveSide, RunManifest
+from schemas.model import LossSpec, PenaltySpec
+from schemas.privacy import Budget
+
+NORM_UNBOUNDED = 1e6
+
+
+def recommend(
+    run: str,
+    parties: tuple[str, tuple[str, ...]],
+    guarantee: Guarantee,
+    budget: Budget,
+    loss: LossSpec,
+) -> RunManifest:
+    """A manifest for one active and some passive parties."""
+    active, passives = parties
+    common = {"run": run, "active_party": active, "passive_parties": passives, "loss": loss}
+    if guarantee == "sound":
+        return RunManifest.model_validate({**common, **_sound(loss, budget)})
+    if guarantee == "paper":
+        return RunManifest.model_validate({**common, **_paper(budget)})
+    return RunManifest.model_validate({**common, **_none(loss, len(passives))})
+
+
+def _sound(loss: LossSpec, budget: Budget) -> dict[str, object]:
+    strength = 1e-4
+    beta = family(loss).smoothness
+    return {
+        "guarantee": "sound",
+        "budget": budget,
+        "penalty": PenaltySpec(name="l2", strength=strength),
+        "epochs": 5,
+        "batch_rows": 10**9,
+        "average_from": 0.5,
+        "active": ActiveSide(
+            step_size=0.99 * 2.0 / (beta + strength), weight_norm=10.0, local_steps=3
+        ),
+        "passive": PassiveSide(step_size=5.0 / beta, weight_norm=2.0, received_clip=1.0),
+    }
+
+
+def _paper(budget: Budget) -> dict[str, object]:
+    """The settings of the paper's experiments."""
+    return {
+        "guarantee": "paper",
+        "budget": budget,
+        "penalty": PenaltySpec(name="l2", strength=1e-3),
+        "epochs": 10,
+        "batch_rows": 3200,
+        "active": ActiveSide(step_size=0.1, weight_norm=1.0),
+        "passive": PassiveSide(step_size=0.1, weight_norm=1.0),
+    }
+
+
+def _none(loss: LossSpec, passives: int) -> dict[str, object]:
+    """Full-batch gradient descent; joint rows have a squared norm of at most 1 + passives."""
+    eta = 1.9 / (family(loss).smoothness * (1 + passives))
+    return {
+        "guarantee": "none",
+        "penalty": PenaltySpec(name="l2", strength=1e-4),
+        "epochs": 200,
+        "batch_rows": 10**9,
+        "active": ActiveSide(step_size=eta, weight_norm=NORM_UNBOUNDED),
+        "passive": PassiveSide(step_size=eta, weight_norm=NORM_UNBOUNDED),
+    }
+
+
+def signal_to_noise(noise_std: float, weight_norm: float) -> float:
+    """Largest possible score over the noise of one release."""
+    return weight_norm / noise_std if noise_std > 0 else math.inf
