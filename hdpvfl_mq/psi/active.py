@@ -14,9 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hdpvfl_mq.errors import PeerError
-from hdpvfl_mq.psi.blocks import Outgoing, read_slice
+from hdpvfl_mq.psi.blocks import Outgoing
 from hdpvfl_mq.psi.elements import fill_bucket
-from hdpvfl_mq.psi.match import PAIR_BYTES, Tally, pack_verdict
+from hdpvfl_mq.psi.match import PAIR_BYTES, Tally, pack_sorted, pack_verdict
 from hdpvfl_mq.psi.oprf import Asker, Query
 from hdpvfl_mq.psi.session import Block, Session, Terms
 from hdpvfl_mq.psi.stream import derive
@@ -102,20 +102,29 @@ class ActiveSession(Session):
         return self._ask_more() if len(self._found) < self._buckets else self._finish()
 
     def _finish(self) -> tuple[Outgoing, ...]:
-        """Tell all what is common, in the order of the hashes; or only that it is withheld."""
-        common = np.sort(np.concatenate(self._found))
-        is_revealed = self.terms.rows_min <= len(common) <= self.terms.rows_max
-        verdict = pack_verdict(len(common) if is_revealed else None)
+        """Tell all what is common, or only that it is withheld."""
+        count = sum(map(len, self._found))
+        is_revealed = self.terms.rows_min <= count <= self.terms.rows_max
+        verdict = pack_verdict(count if is_revealed else None)
         outgoing = tuple(self._sealed(peer, "verdict", verdict) for peer in self.terms.passives)
         if not is_revealed:
             self.withheld = True
             return outgoing
-        self.result = common
-        shown = self._elements[common]
-        shown = shown[np.lexsort((shown[:, 1], shown[:, 0]))]
-        read = partial(read_slice, shown.tobytes())
+        self.result = np.sort(np.concatenate(self._found))
+        size = PAIR_BYTES * count
         for peer in self.terms.passives:
-            outgoing += self._send(peer, "common", self._buckets, PAIR_BYTES * len(common), read)
+            outgoing += self._send(peer, "common", self._buckets, size, self._read_common)
         return outgoing
+
+    def _read_common(self, start: int, stop: int) -> bytes:
+        """Part of the common elements, sorted bucket by bucket."""
+        parts, offset = [], 0
+        for positions in self._found:
+            end = offset + PAIR_BYTES * len(positions)
+            if start < end and offset < stop:
+                shown = pack_sorted(self._elements[positions])
+                parts.append(shown[max(0, start - offset) : stop - offset])
+            offset = end
+        return b"".join(parts)
 
     moves = {"choose": _on_choose, "answer": _on_answer, "credit": Session._on_credit}  # noqa: RUF012

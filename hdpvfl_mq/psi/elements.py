@@ -19,14 +19,21 @@ from hdpvfl_mq.psi.stream import Words, derive, random_pairs
 
 MAX_IDS = 1 << 30
 _SMALLEST_PADDED = 64
+_HASH_CHUNK = 1 << 16
 _DEVIATIONS = 8  # a bucket of random elements overflows this with probability below 2^-49
 
 
 def hash_ids(ids: Sequence[bytes], public_seed: bytes) -> Words:
     """One 128-bit element per id."""
     key = derive(public_seed, "psi element")
-    hashed = b"".join([blake2b(each, digest_size=16, key=key).digest() for each in ids])
-    return np.frombuffer(hashed, dtype="<u8").reshape(-1, 2)
+    elements = np.empty((len(ids), 2), dtype="<u8")
+    for start in range(
+        0, len(ids), _HASH_CHUNK
+    ):  # few objects at a time, whatever the number of ids
+        part = ids[start : start + _HASH_CHUNK]
+        hashed = b"".join([blake2b(key + each, digest_size=16).digest() for each in part])
+        elements[start : start + len(part)] = np.frombuffer(hashed, dtype="<u8").reshape(-1, 2)
+    return elements
 
 
 def padded_size(size: int) -> int:

@@ -35,9 +35,9 @@ def packed_bytes(capacity: int, passives: int) -> int:
     return PAIR_BYTES * (capacity if passives == 1 else store_cells(capacity))
 
 
-def pack_tags(outputs: Words) -> bytes:
-    """F(y) sorted, which hides the order of the rows."""
-    return outputs[np.lexsort((outputs[:, 1], outputs[:, 0]))].tobytes()
+def pack_sorted(pairs: Words) -> bytes:
+    """128-bit rows by their first word, which hides the order in which a party keeps them."""
+    return pairs[np.argsort(pairs[:, 0])].tobytes()
 
 
 def pack_store(values: Words, elements: Words, seed: bytes, key: bytes) -> bytes:

@@ -9,8 +9,8 @@ import numpy as np
 
 from hdpvfl_mq.errors import PeerError
 from hdpvfl_mq.psi.blocks import Outgoing, read_slice
-from hdpvfl_mq.psi.elements import fill_bucket, find_pairs
-from hdpvfl_mq.psi.match import PAIR_BYTES, pack_store, pack_tags, read_verdict, zero_share
+from hdpvfl_mq.psi.elements import fill_bucket, find_pairs, split_buckets
+from hdpvfl_mq.psi.match import PAIR_BYTES, pack_sorted, pack_store, read_verdict, zero_share
 from hdpvfl_mq.psi.oprf import Answerer
 from hdpvfl_mq.psi.session import Block, Session, Terms
 from hdpvfl_mq.psi.stream import derive
@@ -59,7 +59,7 @@ class PassiveSession(Session):
         reply, outputs = self._answerer.answer(bucket, query, count, filled)
         others = [self._links[p].shared_key for p in self.terms.passives if p != self.me]
         if not others:
-            return reply + pack_tags(outputs)
+            return reply + pack_sorted(outputs)
         values = outputs ^ zero_share(filled, others, bucket)
         seed = derive(self.terms.public_seed, "answer store", self.me, bucket)
         return reply + pack_store(values, filled, seed, derive(self._root, "store", bucket))
@@ -84,9 +84,15 @@ class PassiveSession(Session):
         if whole is None:
             return outgoing
         shown = np.frombuffer(whole, dtype="<u8").reshape(-1, 2)
-        positions = np.unique(find_pairs(shown, self._elements))
-        if len(positions) != len(shown) or (positions < 0).any():
-            raise PeerError(f"{block.sender} names ids that are not held here, stage common")
+        found = []
+        for wanted, own in zip(split_buckets(shown, self._buckets), self._members, strict=True):
+            places = find_pairs(shown[wanted], self._elements[own])
+            if (places < 0).any():
+                raise PeerError(f"{block.sender} names ids that are not held here, stage common")
+            found.append(own[places])
+        positions = np.sort(np.concatenate(found))
+        if (positions[1:] == positions[:-1]).any():
+            raise PeerError(f"{block.sender} names ids twice, stage common")
         self.result = positions
         return ()
 

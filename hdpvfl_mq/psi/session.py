@@ -33,6 +33,7 @@ from hdpvfl_mq.psi.seal import SEAL_BYTES, Link, open_link, public_key
 from hdpvfl_mq.psi.stream import derive
 
 Method = Literal["ecdh", "oprf"]
+_BUCKET_IDS: dict[Method, int] = {"ecdh": 1 << 12, "oprf": 1 << 16}
 MIN_BLOCK_BYTES = 1 << 14  # the 480 points of a choice fit into one block
 
 
@@ -49,17 +50,22 @@ class Terms:
     rows_max: int = MAX_IDS
     block_bytes: int = 1 << 22
     window: int = 8
-    bucket_ids: int = 1 << 16  # a bucket of oprf then fits into a processor's cache
+    bucket_ids: int | None = None  # None takes what suits the method
 
     def __post_init__(self) -> None:
         if not self.passives or len({self.active, *self.passives}) != len(self.passives) + 1:
             raise SettingsError(
                 "entity resolution needs one or more passive parties, all different"
             )
-        if self.block_bytes < MIN_BLOCK_BYTES or self.window < 1 or self.bucket_ids < 1:
+        if self.block_bytes < MIN_BLOCK_BYTES or self.window < 1 or self.ids_per_bucket < 1:
             raise SettingsError(
                 f"block_bytes must be at least {MIN_BLOCK_BYTES}, window and bucket_ids positive"
             )
+
+    @property
+    def ids_per_bucket(self) -> int:
+        """Few enough for both sides to work at once and, with oprf, for a processor's cache."""
+        return _BUCKET_IDS[self.method] if self.bucket_ids is None else self.bucket_ids
 
     def checks(self) -> tuple[bytes, bytes]:
         """Keyed hashes of the id profile and of all the rest."""
@@ -178,7 +184,7 @@ class Session(ABC):
         return self._all_greeted() if len(self._links) == len(self._peers) else ()
 
     def _all_greeted(self) -> tuple[Outgoing, ...]:
-        self._buckets = bucket_count(self._sizes.values(), self.terms.bucket_ids)
+        self._buckets = bucket_count(self._sizes.values(), self.terms.ids_per_bucket)
         self._members = split_buckets(self._elements, self._buckets)
         active = self.me == self.terms.active
         talkers = self.terms.passives if active else (self.me,)
