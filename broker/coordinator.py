@@ -220,28 +220,28 @@ class Coordinator:
         if not silent:
             if not state.asked:
                 return state, (again,)
-            resume = self._resume(state, state.planned if state.absent else 0)
-            return replace(state, asked=False), (Send(self.parties, resume), again)
+            return replace(state, asked=False), (Send(self.parties, self._resume(state)), again)
         if not state.asked:
             pause = Pause(waiting_for=tuple(sorted(silent)))
             return replace(state, asked=True), (Send(self.parties, pause), again)
         if self.manifest.absence == "wait" or self.manifest.active_party in silent:
             return state, (again,)
         state = replace(state, absent=state.absent | silent, asked=False)
-        effects: tuple[Effect, ...] = (Send(self.parties, self._resume(state, 0)), again)
+        effects: tuple[Effect, ...] = (Send(self.parties, self._resume(state)), again)
         state, more = self.plan_ahead(state)
         return state, (*effects, *more)
 
     def readmit(self, state: State, party: PartyId) -> Step[State]:
         """A party is back: it takes part again from the first round nobody may have begun."""
         state = replace(state, absent=state.absent - {party})
-        return state, (Send(self.parties, self._resume(state, state.planned)),)
+        return state, (Send(self.parties, self._resume(state)),)
 
-    def _resume(self, state: State, round_: int) -> Resume:
+    def _resume(self, state: State) -> Resume:
+        """Who is left out; who was and is back takes part from the first round not yet planned."""
         stand_in: Literal["last", "nothing"] = (
             "last" if self.manifest.absence == "last" else "nothing"
         )
-        return Resume(round=round_, absent=tuple(sorted(state.absent)), stand_in=stand_in)
+        return Resume(round=state.planned, absent=tuple(sorted(state.absent)), stand_in=stand_in)
 
     # -- the end ------------------------------------------------------------------------------
 

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from hdpvfl_mq.errors import PeerError
 from hdpvfl_mq.glm.penalties import project
 from hdpvfl_mq.glm.response import Response
-from hdpvfl_mq.machine import Moves, Received, Send, Step, stay
+from hdpvfl_mq.machine import Effect, Moves, Received, Send, Step, stay
 from hdpvfl_mq.privacy.mechanism import largest_value, receive
 from hdpvfl_mq.unreleased import FloatVector
 from parties.member import SHARED_MOVES, Member
@@ -35,6 +35,10 @@ class ActiveState(MemberState):
 
     shares: Mapping[PartyId, tuple[Release, FloatVector]] = field(
         default_factory=lambda: _NO_SHARES, repr=False
+    )
+    # Last released block of each (party, batch), kept where the manifest lets it stand in.
+    stand_ins: Mapping[tuple[PartyId, int], FloatVector] = field(
+        default_factory=lambda: MappingProxyType({}), repr=False
     )
     response: Response | None = field(default=None, repr=False)
     losses: tuple[float, ...] = field(default=(), repr=False)  # own loss per round, never sent
@@ -86,25 +90,26 @@ class Active(Member):
         return self.begin_training(replace(state, shares=MappingProxyType(shares)))
 
     def begin_training(self, state: ActiveState) -> Step[ActiveState]:
-        """Run the current round once every party it needs has spoken."""
+        """Run every planned round whose parties have all spoken; one after the other if none must."""
+        effects: tuple[Effect, ...] = ()
+        while state.round < state.planned and not self.missing(state):
+            state, more = self.run_round(state)
+            effects = (*effects, *more)
+        return state, effects
+
+    def missing(self, state: ActiveState) -> tuple[PartyId, ...]:
+        """The parties whose share the current round still needs."""
         passives = self.training(state).plan.manifest.passive_parties
-        back = state.round >= state.readmitted_at
-        needed = [p for p in passives if p not in state.absent and back]
-        if state.round >= state.planned or any(p not in state.shares for p in needed):
-            return state, ()
-        return self.run_round(state)
+        return tuple(p for p in passives if p not in state.shares and not state.is_away(p))
 
     def run_round(self, state: ActiveState) -> Step[ActiveState]:
+        """Sum, release, step: one round."""
         training, response = self.training(state), state.response
         assert response is not None
         plan, block = training.plan, training.block
         rows = plan.schedule.batch(state.round)
-        received, transcript = np.zeros(rows.stop - rows.start), state.transcript
-        for party in plan.manifest.passive_parties:  # party order: arrival is not information
-            if party in state.shares:
-                release, values = state.shares[party]
-                received = received + values
-                transcript = next_transcript(transcript, release)
+        received, state = self._received(state)
+        transcript = state.transcript
         own = block.scores(rows, state.w)
         residual = response.residual(rows, own, received)
         release = training.mechanism.release(
@@ -122,6 +127,28 @@ class Active(Member):
         message = Residual(round=state.round, release=release)
         state, effects = self.finished_round(state, w)
         return state, (Send(plan.manifest.passive_parties, message), *effects)
+
+    def _received(self, state: ActiveState) -> tuple[FloatVector, ActiveState]:
+        """The sum of the shares, in party order: arrival is not information.
+
+        For a party that is away its last released block of the same rows may stand in; that is
+        post-processing and costs nothing.
+        """
+        plan = self.training(state).plan
+        batch = state.round % plan.schedule.batches
+        total, transcript = np.zeros(plan.schedule.batch_sizes[batch]), state.transcript
+        stand_ins = dict(state.stand_ins)
+        for party in plan.manifest.passive_parties:
+            if party in state.shares:
+                release, values = state.shares[party]
+                transcript = next_transcript(transcript, release)
+                total = total + values
+                if plan.manifest.absence == "last":
+                    stand_ins[party, batch] = values
+            elif (party, batch) in stand_ins:
+                total = total + stand_ins[party, batch]
+        stood_in = MappingProxyType(stand_ins)
+        return total, replace(state, transcript=transcript, stand_ins=stood_in)
 
     def _local_steps(self, state: ActiveState, rows: slice, received: FloatVector) -> FloatVector:
         """Step on the party's own un-noised residual, as often as the manifest says."""

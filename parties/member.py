@@ -9,6 +9,7 @@ joining -> accepted -> aligning -> aligned -> training -> closed
 from __future__ import annotations
 
 from dataclasses import replace
+from types import MappingProxyType
 from typing import Any, ClassVar, TypeVar
 
 import numpy as np
@@ -51,6 +52,7 @@ from schemas.messages import (
 )
 
 S = TypeVar("S", bound=MemberState)
+NEVER = 2**31  # a round that does not come
 
 
 class Member:
@@ -183,13 +185,11 @@ class Member:
 
     def resume(self, state: S, given: Received) -> Step[S]:
         message: Resume = given.message  # type: ignore[assignment]
-        back = state.absent - set(message.absent)
-        state = replace(
-            state,
-            waiting_for=(),
-            absent=frozenset(message.absent),
-            readmitted_at=message.round if back else state.readmitted_at,
-        )
+        away = dict.fromkeys(message.absent, NEVER)
+        for party in state.away_until:
+            if party not in away:
+                away[party] = min(state.away_until[party], message.round)
+        state = replace(state, waiting_for=(), away_until=MappingProxyType(away))
         return self.begin_training(state)
 
     # -- the end ------------------------------------------------------------------------------

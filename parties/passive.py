@@ -38,8 +38,8 @@ class Passive(Member):
 
     def begin_training(self, state: PassiveState) -> Step[PassiveState]:
         """Send the share of the current round, unless it is sent, not planned, or not ours."""
-        away = self.name in state.absent or state.round < state.readmitted_at
-        if state.round >= state.planned or state.shared >= state.round or away:
+        waits = state.round >= state.planned or state.shared >= state.round
+        if waits or state.is_away(self.name):
             return state, ()
         training = self.training(state)
         scores = training.block.scores(training.plan.schedule.batch(state.round), state.w)

@@ -7,7 +7,9 @@ written to; a refused move leaves the state as it was.
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Literal
 
 import numpy as np
@@ -80,13 +82,17 @@ class MemberState:
     round: int = 0
     last_released: int = -1
     transcript: bytes = b""
-    absent: frozenset[PartyId] = frozenset()
-    readmitted_at: int = 0
+    # Parties left out, each from now until the round at which it is let in again.
+    away_until: Mapping[PartyId, int] = field(default_factory=lambda: MappingProxyType({}))
     w: FloatVector = field(default_factory=lambda: np.zeros(0), repr=False)
     w_sum: FloatVector = field(default_factory=lambda: np.zeros(0), repr=False)
     w_count: int = 0
     outcome: str = ""
     reason: str = ""
+
+    def is_away(self, party: PartyId) -> bool:
+        """Whether the current round goes on without this party."""
+        return self.round < self.away_until.get(party, 0)
 
 
 def next_transcript(transcript: bytes, release: Release) -> bytes:

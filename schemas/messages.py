@@ -139,7 +139,7 @@ class Pause(Closed):
 
 
 class Resume(Closed):
-    """Go on from `round`; `absent` are left out until another Resume, as `stand_in` says."""
+    """Go on; `absent` are left out from now on, who was and is not named is back at `round`."""
 
     kind: Literal["resume"] = "resume"
     round: Round

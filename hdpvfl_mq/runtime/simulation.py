@@ -41,6 +41,7 @@ class Faults:
     delay_s: float = 0.001  # each leg takes up to this long, so frames overtake each other
     crashes: int = 0  # processes killed at random moments
     crash_window_s: float = 0.2
+    absences: tuple[tuple[PartyId, float, float], ...] = ()  # party, gone at, back after (s)
 
 
 @dataclass
@@ -84,6 +85,8 @@ class Simulation:
         for _ in range(self._faults.crashes):
             moment = self._dice.uniform(0.0, self._faults.crash_window_s)
             self._at(moment, self._crash_any)
+        for party, gone_at, back_after_s in self._faults.absences:
+            self._at(gone_at, partial(self._crash, party, back_after_s))
         while self._queue and not self._is_over():
             self.now, _, action = heapq.heappop(self._queue)
             if self.now > PATIENCE_S:
@@ -122,12 +125,15 @@ class Simulation:
 
     def _crash_any(self) -> None:
         party = self._dice.choice(sorted(self._processes))
+        self._crash(party, self._dice.uniform(0.0, RESTART_S))
+
+    def _crash(self, party: PartyId, back_after_s: float) -> None:
         process = self._processes[party]
         if not process.alive:
             return
         self.crashes += 1
         process.alive = False
-        self._at(self.now + self._dice.uniform(0.0, RESTART_S), lambda: self._start(party))
+        self._at(self.now + back_after_s, partial(self._start, party))
 
     def _finish_turn(self, process: _Process, party: PartyId, turn: Turn) -> None:
         for frames in turn.send:

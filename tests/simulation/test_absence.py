@@ -1,0 +1,84 @@
+"""A party that stays away: the run waits, goes on with its last block, or goes on without it."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from hdpvfl_mq.runtime.simulation import Faults
+from hdpvfl_mq.training import plan_training
+from tests.federation import Federation, manifest
+
+SLOW = {"delay_s": 0.05}
+
+
+def away(policy: str, back_after_s: float, **changes) -> Federation:
+    settings = {"epochs": 12, "absence": policy, "absent_after_s": 2.0, "rounds_ahead": 4}
+    federation = Federation(manifest(**{**settings, **changes}))
+    faults = Faults(delay_s=0.05, absences=(("shop", 1.2, back_after_s),))
+    federation.simulation = federation.simulate(faults=faults)
+    return federation
+
+
+def shares_of(federation: Federation, party: str) -> int:
+    return federation.simulation.nodes[party].state.last_released + 1
+
+
+def rounds_shared(federation: Federation, party: str) -> int:
+    return sum("/share/" in str(entry) for _, entry in federation.spent()[party])
+
+
+def test_wait_gives_the_weights_of_the_undisturbed_run():
+    calm = Federation(manifest(epochs=12, rounds_ahead=4))
+    expected = calm.weights(calm.simulate())
+    waited = away("wait", back_after_s=60.0)
+    assert set(waited.outcomes.values()) == {"completed"}
+    assert waited.simulation.now > 60.0
+    found = waited.weights(waited.simulation)
+    # The digest of the plan differs by the absence settings alone; noise and weights do not.
+    for party, w in found.items():
+        np.testing.assert_array_equal(w, expected[party])
+
+
+@pytest.mark.parametrize("policy", ["last", "nothing"])
+def test_the_others_go_on_and_the_party_is_let_in_again(policy):
+    federation = away(policy, back_after_s=6.0, epochs=30)
+    assert set(federation.outcomes.values()) == {"completed"}
+    rounds = plan_training(federation.manifest, 117).rounds
+    shared = rounds_shared(federation, "shop")
+    assert 0 < shared < rounds
+    assert rounds_shared(federation, "telco") == rounds
+    assert federation.simulation.nodes["bank"].state.round == rounds
+
+
+@pytest.mark.parametrize("policy", ["last", "nothing"])
+def test_a_party_that_never_comes_back_does_not_hang_the_others(policy):
+    federation = Federation(manifest(epochs=12, absence=policy, absent_after_s=2.0, rounds_ahead=4))
+    faults = Faults(delay_s=0.05, absences=(("shop", 1.2, 3000.0),))
+    simulation = federation.simulate(faults=faults)
+    assert simulation.nodes["bank"].outcome == "completed"
+    assert simulation.nodes["telco"].outcome == "completed"
+
+
+def test_the_deadline_ends_a_run_that_waits_and_names_the_party():
+    federation = Federation(manifest(epochs=12, absent_after_s=2.0, deadline_s=30.0))
+    faults = Faults(delay_s=0.05, absences=(("shop", 0.3, 100.0),))
+    simulation = federation.simulate(faults=faults)
+    assert federation.outcomes["bank"] == "deadline"
+    assert "shop" in simulation.nodes["bank"].state.reason
+
+
+def test_skipped_updates_are_in_the_plan_where_the_policy_allows_them():
+    """Contraction must not be credited for an update that may not happen."""
+    from schemas.config import ActiveSide, PassiveSide
+    from schemas.model import PenaltySpec
+
+    strong = {
+        "penalty": PenaltySpec(name="l2", strength=0.3),
+        "active": ActiveSide(step_size=2.0, weight_norm=5.0),
+        "passive": PassiveSide(step_size=2.0, weight_norm=200.0, received_clip=1.0),
+        "epochs": 12,
+    }
+    waits = plan_training(manifest(**strong), 117).passive_noise
+    skips = plan_training(manifest(**strong, absence="nothing"), 117).passive_noise
+    assert skips.noise_std > waits.noise_std * 1.05
