@@ -76,10 +76,10 @@ def epsilon_shown(spent: Spent, delta: float) -> float:
             return math.inf
         with gmpy2.context(precision=192):
             drift = _drift(epsilon, spent.tau_units)
+            if drift * TAU_SHARE > delta:
+                return math.inf
             if exact_delta(epsilon, mu) + drift <= delta:
                 return epsilon
-        if drift * TAU_SHARE > delta:
-            return math.inf
         epsilon = epsilon_of(mu, float(delta - drift))
     return math.inf
 

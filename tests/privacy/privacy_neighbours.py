@@ -152,30 +152,37 @@ def step(w: Array, g: Array, setting: Setting) -> Array:
     return after / np.maximum(1.0, norm / setting.radius)
 
 
-def passive_releases(X: Array, received: Array, setting: Setting) -> list[Array]:
-    """Scores of every round; X is (runs, rows, columns), received is (runs, rounds, rows)."""
+def passive_releases(
+    X: Array, received: Array, setting: Setting, *, skipped: frozenset[int] = frozenset()
+) -> list[Array]:
+    """Scores of every round; X is (runs, rows, columns), received is (runs, rounds, rows).
+
+    In a skipped round the update does not happen.
+    """
     w, releases = np.zeros((len(X), X.shape[2])), []
     for t in range(setting.schedule.rounds):
         rows = X[:, setting.batch(t)]
         releases.append(np.einsum("nbd,nd->nb", rows, w))
         message = np.clip(received[:, t, setting.batch(t)], -setting.clip, setting.clip)
-        w = step(w, np.einsum("nb,nbd->nd", message, rows) / rows.shape[1], setting)
+        if t not in skipped:
+            w = step(w, np.einsum("nb,nbd->nd", message, rows) / rows.shape[1], setting)
     return releases
 
 
 def active_releases(
-    X: Array, y: Array, received: Array, setting: Setting, loss: Loss
+    X: Array, y: Array, received: Array, setting: Setting, loss: Loss, *, released_after: int = 0
 ) -> list[Array]:
-    """Residuals of every round, released before the local steps."""
+    """Residuals of every round, released before the local steps unless told otherwise."""
     w, releases = np.zeros((len(X), X.shape[2])), []
     for t in range(setting.schedule.rounds):
         rows, labels = X[:, setting.batch(t)], y[:, setting.batch(t)]
-        for local in range(setting.local_steps):
+        for local in range(setting.local_steps + 1):
             theta = np.einsum("nbd,nd->nb", rows, w) + received[:, t, setting.batch(t)]
             h = loss.residual(theta, labels)
-            if local == 0:
+            if local == released_after:
                 releases.append(h)
-            w = step(w, np.einsum("nb,nbd->nd", h, rows) / rows.shape[1], setting)
+            if local < setting.local_steps:
+                w = step(w, np.einsum("nb,nbd->nd", h, rows) / rows.shape[1], setting)
     return releases
 
 

@@ -50,9 +50,11 @@ def test_ratio_and_noise_are_exact_binary_fractions() -> None:
     assert plan.ratio * 2.0**plan.exponent == plan.noise_std
 
 
-def test_an_epsilon_that_the_sampler_cannot_carry_is_refused() -> None:
-    with pytest.raises(RefusedError, match="sampler"):
-        plan_sound(PASSIVE, SCHEDULE, Budget(epsilon=90.0, delta=0.01), value_bound=2.0)
+def test_an_epsilon_that_the_sampler_cannot_carry_buys_a_smaller_one() -> None:
+    budget = Budget(epsilon=500.0, delta=0.01)
+    plan = plan_sound(PASSIVE, SCHEDULE, budget, value_bound=2.0)
+    assert affordable(budget, plan.spent.mu2_units, plan.spent.tau_units)
+    assert 50.0 < plan.epsilon(0.01) < 80.0
 
 
 def test_no_finite_clip_no_sound_plan() -> None:
