@@ -87,6 +87,7 @@ class ActiveSession(Session):
         bucket = self._open[number]
         reply_bytes = self._asker.reply_bytes(self._capacity(self.me))
         outputs = bucket.query.outputs(block.sender, whole[:reply_bytes])
+        self._taken(block.sender)
         seed = derive(self.terms.public_seed, "answer store", block.sender, number)
         bucket.tally.add(outputs, whole[reply_bytes:], self._capacity(block.sender), seed)
         bucket.waiting.remove(block.sender)

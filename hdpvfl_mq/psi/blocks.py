@@ -99,6 +99,6 @@ class Receiving:
         self._next += 1
         return self._next - 1 + self.window < self._count
 
-    def take(self) -> bytes:
-        """The whole string once its last block is in."""
-        return bytes(self._data)
+    def whole(self, last_payload: bytes) -> bytes:
+        """The string with its last block, which is not taken yet."""
+        return bytes(self._data) + last_payload

@@ -45,6 +45,7 @@ class PassiveSession(Session):
             return outgoing
         bucket = block.meta[0]
         answer = self._answer(bucket, whole)
+        self._taken(block.sender)
         self._is_answered = bucket + 1 == self._buckets
         if not self._is_answered:
             self._expect(block.sender, "query", bucket + 1, self._query_bytes)
@@ -93,6 +94,7 @@ class PassiveSession(Session):
         positions = np.sort(np.concatenate(found))
         if (positions[1:] == positions[:-1]).any():
             raise PeerError(f"{block.sender} names ids twice, stage common")
+        self._taken(block.sender)
         self.result = positions
         return ()
 

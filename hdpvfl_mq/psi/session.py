@@ -258,7 +258,10 @@ class Session(ABC):
         return self._pump(block.sender)
 
     def _take(self, block: Block) -> tuple[bytes | None, tuple[Outgoing, ...]]:
-        """The whole string if this was its last block, else a credit where one is due."""
+        """The whole string if this is its last block, else a credit where one is due.
+
+        The last block counts only when its handler has found the string good and calls `_taken`.
+        """
         incoming = self._incoming.get(block.sender)
         if (
             incoming is None
@@ -266,13 +269,17 @@ class Session(ABC):
             or not incoming.fits(block.index, block.last, len(block.payload))
         ):
             raise PeerError(f"{block.sender} sent a block out of place, stage {block.stage}")
+        if block.last:
+            return incoming.whole(block.payload), ()
         is_credit_due = incoming.append(block.payload)
         self._blocks_done += 1
-        if block.last:
-            del self._incoming[block.sender]
-            return incoming.take(), ()
         if not is_credit_due:
             return None, ()
         place = ("credit", block.index, True, block.meta)
         sealed = self._links[block.sender].seal(place, b"")
         return None, (Outgoing((block.sender,), "credit", block.index, True, sealed, block.meta),)
+
+    def _taken(self, sender: str) -> None:
+        """The string from this sender is complete and good."""
+        del self._incoming[sender]
+        self._blocks_done += 1

@@ -82,9 +82,10 @@ def test_old_messages_are_refused(method: str) -> None:
 
 
 class _Lying(Federation):
-    """A peer that seals a wrong content in one stage."""
+    """A peer that first seals a wrong content in one stage, then the right one."""
 
     stage = ""
+    lies_told = 0
 
     def lie(self, clear: bytes) -> bytes:
         return clear
@@ -96,7 +97,9 @@ class _Lying(Federation):
         clear = self.sessions[receiver]._links[sender].unseal(place, message.payload)
         assert clear is not None
         sealed = self.sessions[sender]._links[receiver].seal(place, self.lie(clear))
-        self.give(sender, receiver, replace(message, payload=sealed))
+        with pytest.raises(PeerError, match=rf"^{sender} .*stage {self.stage}$"):
+            self.give(sender, receiver, replace(message, payload=sealed))
+        self.lies_told += 1
 
 
 LIES: list[tuple[str, str, Callable[[bytes], bytes]]] = [
@@ -123,9 +126,8 @@ LIES: list[tuple[str, str, Callable[[bytes], bytes]]] = [
 def test_wrong_contents_are_refused(method: str, stage: str, lie: Callable[[bytes], bytes]) -> None:
     federation = _Lying(method, shaped_sets("overlapping", 2, 50))
     federation.stage, federation.lie = stage, lie  # type: ignore[method-assign]
-    with pytest.raises(PeerError, match=rf"^party\d .*stage {stage}$") as refusal:
-        federation.run()
-    assert "id" not in str(refusal.value).replace("ids", "").split()
+    federation.run().check()  # the true message after the lie still counts
+    assert federation.lies_told > 0
 
 
 def test_another_profile_is_told_at_the_first_message() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import random
 from concurrent.futures import ThreadPoolExecutor
 
@@ -11,7 +12,7 @@ from hypothesis import strategies as st
 from psi_federation import Federation, numbered, shaped_sets
 
 from hdpvfl_mq.errors import SettingsError
-from hdpvfl_mq.psi import choose_method, open_session, order_digest, row_order
+from hdpvfl_mq.psi import Outgoing, choose_method, open_session, order_digest, row_order
 
 SHAPES = ["overlapping", "disjoint", "nested", "identical"]
 METHODS = ["ecdh", "oprf"]
@@ -86,6 +87,19 @@ def test_same_inputs_give_the_same_bytes(method: str) -> None:
     sets = shaped_sets("overlapping", 3, 50)
     runs = [Federation(method, sets).run(random.Random(7)).delivered for _ in range(2)]
     assert runs[0] == runs[1]
+
+
+class _Pickling(Federation):
+    def before(self, sender: str, receiver: str, message: Outgoing) -> None:
+        self.sessions[receiver] = pickle.loads(pickle.dumps(self.sessions[receiver]))
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_session_can_be_stored_and_loaded_at_any_moment(method: str) -> None:
+    sets = shaped_sets("overlapping", 3, 300)
+    terms = {"bucket_ids": 128, "block_bytes": 1 << 14, "window": 2}
+    plain = Federation(method, sets, **terms).run().check()
+    assert _Pickling(method, sets, **terms).run().check().delivered == plain.delivered
 
 
 @pytest.mark.parametrize("method", METHODS)
