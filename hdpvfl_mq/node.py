@@ -14,6 +14,7 @@ from typing import Any
 
 from hdpvfl_mq.errors import IntegrityError, PeerError
 from hdpvfl_mq.journal import chain
+from hdpvfl_mq.journal.merkle import Tree
 from hdpvfl_mq.machine import (
     Arm,
     Effect,
@@ -89,6 +90,8 @@ class Node:
         self._book = book
         self._inbox: dict[PartyId, Inbox[tuple[Header, Frames]]] = {p: Inbox() for p in contacts}
         self._outbox: dict[PartyId, Outbox[Frames]] = {p: Outbox() for p in contacts}
+        self._seen: dict[PartyId, bytes] = dict.fromkeys(contacts, NO_PARENT)
+        self._tree = Tree()
         self._owed: set[PartyId] = set()
         self._armed: dict[str, Arm] = {}
         self._greeting: Frames | None = None
@@ -203,6 +206,8 @@ class Node:
                 to=to,
                 parent=parent,
                 head=self.head,
+                size=self._tree.size,
+                root=self._tree.root(),
             )
         )
         body, arrays = encode_body(message)
@@ -210,7 +215,8 @@ class Node:
         return (header, signature, body, *arrays)
 
     def _delivery(self, party: PartyId, sequence: int) -> Delivery:
-        return Delivery(party=party, sequence=sequence, ack=self._inbox[party].received)
+        ack, seen = self._inbox[party].received, self._seen[party]
+        return Delivery(party=party, sequence=sequence, ack=ack, seen=seen)
 
     # -- arrivals -----------------------------------------------------------------------------
 
@@ -237,7 +243,7 @@ class Node:
 
     def _deliver(self, party: PartyId, header: Header, frames: Frames) -> None:
         recorded = EnvelopeInput(frames=frames)
-        parent = envelope_digest(frames[0], frames[2], frames[3:])
+        parent = self._seen[party] = envelope_digest(frames[0], frames[2], frames[3:])
         try:
             given: Input | PeerError = Received(party, decode_body(header, frames))
         except PeerError as refused:
@@ -252,6 +258,7 @@ class Node:
                 inbox.received += 1
                 self._owed.discard(header.sender)
                 parent = envelope_digest(frames[0], frames[2], frames[3:])
+                self._seen[header.sender] = parent
                 try:
                     return Received(header.sender, decode_body(header, frames)), parent
                 except PeerError as refused:
@@ -287,6 +294,7 @@ class Node:
             StepRecord(index=self.steps, previous=self.head, input=recorded, effects=stored)
         )
         self.head = chain.link(record)
+        self._tree.append(self.head)
         self._pending.records.append((self.steps, record, self.head))
         self.steps += 1
 

@@ -28,12 +28,14 @@ class Delivery(Closed):
     """One receiver: its place in the stream from sender to it, and what the sender has of its own.
 
     `sequence` counts from 1 on the ordered pair (sender, party); 0 marks a bare acknowledgement.
-    `ack` is the last sequence from `party` that the sender has durably recorded.
+    `ack` is the last sequence from `party` that the sender has durably recorded and `seen` the
+    digest of that envelope: an acknowledgement co-signs the journal root that envelope stated.
     """
 
     party: PartyId
     sequence: Count
     ack: Count
+    seen: Digest
 
 
 class Header(Closed):
@@ -46,4 +48,7 @@ class Header(Closed):
     kind: Annotated[str, Field(pattern=r"^[a-z_]{1,32}$")]
     to: Annotated[tuple[Delivery, ...], Field(min_length=1, max_length=MAX_PASSIVES + 2)]
     parent: Digest  # the envelope that caused this one, or NO_PARENT
-    head: Digest  # the sender's journal before the step that sent this
+    # The sender's journal before the step that sent this: last link, records, RFC 9162 root.
+    head: Digest
+    size: Count
+    root: Digest
