@@ -14,16 +14,8 @@ from typing import Any, Protocol, TypeVar
 from hdpvfl_mq.errors import PeerError
 from schemas.ids import PartyId
 from schemas.messages import Message
-
-
-@dataclass(frozen=True)
-class Standing:
-    """What a party's ledger says: its head, and what it may still spend in this run."""
-
-    index: int = 0
-    digest: bytes = bytes(32)
-    mu2_units_free: int = 0
-    tau_units_free: int = 0
+from schemas.privacy import LedgerHead
+from schemas.records import LedgerStanding
 
 
 @dataclass(frozen=True)
@@ -31,7 +23,14 @@ class Started:
     """The process started; epochs rise by one each time."""
 
     epoch: int
-    standing: Standing
+    standing: LedgerStanding
+
+
+@dataclass(frozen=True)
+class LedgerRead:
+    """What the ledger says now that everything before is booked."""
+
+    standing: LedgerStanding
 
 
 @dataclass(frozen=True)
@@ -56,7 +55,7 @@ class Ordered:
     order: str
 
 
-Input = Started | Received | Fired | Ordered
+Input = Started | LedgerRead | Received | Fired | Ordered
 
 
 @dataclass(frozen=True)
@@ -85,13 +84,35 @@ class Reserve:
 
 
 @dataclass(frozen=True)
+class ReadLedger:
+    """Ask for `LedgerRead` once everything of this step is booked."""
+
+
+@dataclass(frozen=True)
+class RememberHead:
+    """Keep the newest ledger head of a peer, beyond this run."""
+
+    party: PartyId
+    head: LedgerHead
+
+
+@dataclass(frozen=True)
+class CheckLedger:
+    """Stop with IntegrityError if the own ledger is older than a head a peer has seen of it."""
+
+    party: PartyId
+    head: LedgerHead
+
+
+@dataclass(frozen=True)
 class Finish:
     """This role has nothing more to do."""
 
     outcome: str
 
 
-Effect = Send | Arm | Reserve | Finish
+LedgerOrder = ReadLedger | RememberHead | CheckLedger
+Effect = Send | Arm | Reserve | ReadLedger | RememberHead | CheckLedger | Finish
 State = TypeVar("State")
 Step = tuple[State, tuple[Effect, ...]]
 Handler = Callable[[Any, Any, Any], Step[Any]]
@@ -124,6 +145,8 @@ def move_name(given: Input) -> str:
             return f"order:{order}"
         case Started():
             return "started"
+        case LedgerRead():
+            return "ledger"
 
 
 def dispatch(moves: Moves, role: Any, state: Any, given: Input) -> Step[Any]:

@@ -17,16 +17,20 @@ from hdpvfl_mq.journal import chain
 from hdpvfl_mq.journal.merkle import Tree
 from hdpvfl_mq.machine import (
     Arm,
+    CheckLedger,
     Effect,
     Finish,
     Fired,
     Input,
+    LedgerOrder,
+    LedgerRead,
     Ordered,
+    ReadLedger,
     Received,
+    RememberHead,
     Reserve,
     Role,
     Send,
-    Standing,
     Started,
 )
 from hdpvfl_mq.ports import Book, Contact, Identity, RecordStore, Turn
@@ -36,12 +40,15 @@ from hdpvfl_mq.wire.signing import envelope_digest, sign, verify
 from schemas.envelope import NO_PARENT, PROTOCOL_VERSION, Delivery, Header
 from schemas.ids import PartyId
 from schemas.messages import ROUTES, Ack, Message
-from schemas.privacy import Release
+from schemas.privacy import LedgerHead, Release
 from schemas.records import (
     GENESIS,
     ArmedEffect,
     EnvelopeInput,
     FinishedEffect,
+    LedgerEffect,
+    LedgerInput,
+    LedgerStanding,
     OperatorInput,
     RefusedEffect,
     ReservedEffect,
@@ -53,6 +60,8 @@ from schemas.records import (
     TimerInput,
 )
 
+NO_LEDGER = LedgerStanding(head=LedgerHead(sequence=0, digest=GENESIS), mu2_units_free=0)
+
 
 @dataclass
 class _Pending:
@@ -62,6 +71,7 @@ class _Pending:
     refusals: list[tuple[str, bytes]] = field(default_factory=list)
     reservations: list[Reserve] = field(default_factory=list)
     releases: list[Release] = field(default_factory=list)
+    ledger_orders: list[LedgerOrder] = field(default_factory=list)
     send: list[Frames] = field(default_factory=list)
     arm: list[Arm] = field(default_factory=list)
 
@@ -121,14 +131,8 @@ class Node:
 
     def start(self) -> Turn:
         """Announce this process; to be called once, after `open`."""
-        standing = self._book.standing() if self._book else Standing()
-        started = StartedInput(
-            epoch=self.epoch + 1,
-            ledger_index=standing.index,
-            ledger_digest=standing.digest,
-            mu2_units_free=standing.mu2_units_free,
-            tau_units_free=standing.tau_units_free,
-        )
+        standing = self._book.standing() if self._book else NO_LEDGER
+        started = StartedInput(epoch=self.epoch + 1, standing=standing)
         self._pending.arm.extend(self._armed.values())  # armed before a crash, still to run out
         self._step(Started(self.epoch + 1, standing), started, NO_PARENT)
         return self._commit()
@@ -268,13 +272,9 @@ class Node:
             case OperatorInput(order=order):
                 return Ordered(order), NO_PARENT
             case StartedInput():
-                standing = Standing(
-                    recorded.ledger_index,
-                    recorded.ledger_digest,
-                    recorded.mu2_units_free,
-                    recorded.tau_units_free,
-                )
-                return Started(recorded.epoch, standing), NO_PARENT
+                return Started(recorded.epoch, recorded.standing), NO_PARENT
+            case LedgerInput(standing=standing):
+                return LedgerRead(standing), NO_PARENT
 
     # -- steps --------------------------------------------------------------------------------
 
@@ -321,6 +321,9 @@ class Node:
             case Reserve(mu2_units=mu2_units, tau_units=tau_units):
                 self._pending.reservations.append(effect)
                 return ReservedEffect(mu2_units=mu2_units, tau_units=tau_units)
+            case ReadLedger() | RememberHead() | CheckLedger():
+                self._pending.ledger_orders.append(effect)
+                return _ledger_effect(effect)
             case Finish(outcome=outcome):
                 self.outcome = outcome
                 return FinishedEffect(outcome=outcome)
@@ -328,17 +331,45 @@ class Node:
     def _commit(self) -> Turn:
         """Ledger first, journal second: a crash between them over-counts, never under-counts."""
         done, self._pending = self._pending, _Pending()
-        if self._book is not None:
-            for reservation in done.reservations:
-                self._book.reserve(reservation)
-            if done.releases:
-                self._book.book(done.releases)
-        elif done.releases or done.reservations:
-            raise IntegrityError("a release without a ledger to book it in")
+        is_read = self._settle(done)
         if done.records or done.refusals:
             acks = {party: box.acknowledged for party, box in self._outbox.items()}
             self._journal.commit(done.records, acks, done.refusals)
-        return Turn(tuple(done.send), tuple(done.arm), self.outcome)
+        turn = Turn(tuple(done.send), tuple(done.arm), self.outcome)
+        if not is_read or self._book is None:
+            return turn
+        standing = self._book.standing()
+        self._step(LedgerRead(standing), LedgerInput(standing=standing), NO_PARENT)
+        more = self._commit()
+        return Turn((*turn.send, *more.send), (*turn.arm, *more.arm), more.outcome)
+
+    def _settle(self, done: _Pending) -> bool:
+        """Everything the ledger must know before anything leaves; True if it is to be read."""
+        is_charged = done.releases or done.reservations or done.ledger_orders
+        if self._book is None:
+            if is_charged:
+                raise IntegrityError("a release without a ledger to book it in")
+            return False
+        for order in done.ledger_orders:
+            if isinstance(order, CheckLedger):
+                self._book.check_restored(order.party, order.head)
+            elif isinstance(order, RememberHead):
+                self._book.remember(order.party, order.head)
+        for reservation in done.reservations:
+            self._book.reserve(reservation)
+        if done.releases:
+            self._book.book(done.releases)
+        return any(isinstance(order, ReadLedger) for order in done.ledger_orders)
+
+
+def _ledger_effect(order: LedgerOrder) -> LedgerEffect:
+    match order:
+        case ReadLedger():
+            return LedgerEffect(order="read")
+        case RememberHead(party=party, head=head):
+            return LedgerEffect(order="remember", party=party, head=head)
+        case CheckLedger(party=party, head=head):
+            return LedgerEffect(order="check", party=party, head=head)
 
 
 def _event_input(event: Fired | Ordered) -> StepInput:

@@ -11,11 +11,12 @@ from typing import Protocol
 
 from nacl.signing import SigningKey, VerifyKey
 
-from hdpvfl_mq.machine import Arm, Reserve, Standing
+from hdpvfl_mq.machine import Arm, Reserve
 from hdpvfl_mq.wire.codec import Frames
 from schemas.ids import PartyId, RunId
 from schemas.messages import RoleName
-from schemas.privacy import Release
+from schemas.privacy import LedgerHead, Release
+from schemas.records import LedgerStanding
 
 
 @dataclass(frozen=True)
@@ -54,11 +55,15 @@ class RecordStore(Protocol):
 class Book(Protocol):
     """What a node needs of a privacy ledger; booking the same release twice is booking it once."""
 
-    def standing(self) -> Standing: ...
+    def standing(self) -> LedgerStanding: ...
 
     def reserve(self, reservation: Reserve) -> None: ...
 
     def book(self, releases: Sequence[Release]) -> None: ...
+
+    def remember(self, party: PartyId, head: LedgerHead) -> None: ...
+
+    def check_restored(self, party: PartyId, head: LedgerHead) -> None: ...
 
 
 @dataclass(frozen=True)

@@ -30,8 +30,8 @@ def _failed(settings: PartySettings, reason: str) -> None:
 
 
 async def _run(settings: PartySettings) -> str:
-    own = load_possession(settings)
     keys = load_keys(Path(settings.keys))
+    own = load_possession(settings, keys)
     node, accounts = build_node(settings, own, keys)
     link = DealerLink(settings.broker, keys, bytes.fromhex(settings.broker_curve_key))
     status = Status(PartyFiles(settings).run / "status.json")

@@ -9,13 +9,14 @@ import hashlib
 import math
 from collections.abc import Sequence
 
-from hdpvfl_mq.machine import Reserve, Standing
+from hdpvfl_mq.machine import Reserve
 from hdpvfl_mq.privacy.accountant import Spent
 from hdpvfl_mq.privacy.calibration import mu_of
 from hdpvfl_mq.privacy.ledger_store import Ledger
 from schemas.config import PartyPolicy
-from schemas.ids import RunId
-from schemas.privacy import MU2_UNIT_BITS, Release, ReleaseBooked, RunReserved
+from schemas.ids import PartyId, RunId
+from schemas.privacy import MU2_UNIT_BITS, LedgerHead, Release, ReleaseBooked, RunReserved
+from schemas.records import LedgerStanding, Remembered
 
 
 class Accounts:
@@ -26,7 +27,7 @@ class Accounts:
         self._fingerprint = fingerprint.hex()
         ledger.fix_cap(policy.dataset, policy.lifetime)
 
-    def standing(self) -> Standing:
+    def standing(self) -> LedgerStanding:
         """The ledger's head, and what this run may still take under the lifetime cap."""
         books, head = self._ledger.books, self._ledger.head()
         cap = self._policy.lifetime
@@ -35,7 +36,22 @@ class Accounts:
         mine = books.runs.get((self._policy.dataset, self._run))
         if mine is not None:
             held -= mine.held.mu2_units
-        return Standing(head.sequence, head.digest, max(0, units - held), 0)
+        return LedgerStanding(
+            head=head,
+            mu2_units_free=max(0, units - held),
+            remembered=tuple(
+                Remembered(party=party, head=seen)
+                for party, seen in sorted(self._ledger.remembered().items())
+            ),
+        )
+
+    def remember(self, party: PartyId, head: LedgerHead) -> None:
+        """Keep the newest head of a peer's ledger, beyond this run."""
+        self._ledger.remember(party, head)
+
+    def check_restored(self, party: PartyId, head: LedgerHead) -> None:
+        """Stop if this ledger is older than a head a peer has seen of it."""
+        self._ledger.check_restored({party: head})
 
     def reserve(self, reservation: Reserve) -> None:
         """Set aside what the run may cost; the same again changes nothing."""

@@ -90,7 +90,7 @@ class Active(Member):
         return self.begin_training(replace(state, shares=MappingProxyType(shares)))
 
     def begin_training(self, state: ActiveState) -> Step[ActiveState]:
-        """Run every planned round whose parties have all spoken; one after the other if none must."""
+        """Run every planned round whose parties have all spoken."""
         effects: tuple[Effect, ...] = ()
         while state.round < state.planned and not self.missing(state):
             state, more = self.run_round(state)

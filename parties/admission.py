@@ -8,16 +8,16 @@ from __future__ import annotations
 
 import math
 
-from hdpvfl_mq.machine import Standing
 from hdpvfl_mq.privacy.calibration import mu_of
 from parties.possession import Possession
 from schemas.config import PartyPolicy, RunManifest
 from schemas.privacy import MU2_UNIT_BITS
+from schemas.records import LedgerStanding
 
 Rule = tuple[str, str]  # what the others are told, what only this party's console says
 
 
-def broken_rule(own: Possession, manifest: RunManifest, standing: Standing) -> Rule | None:
+def broken_rule(own: Possession, manifest: RunManifest, standing: LedgerStanding) -> Rule | None:
     """The first rule of the policy that this run breaks, or None."""
     rule = (
         _wrong_part(own, manifest)
@@ -55,7 +55,9 @@ def _wrong_guarantee(policy: PartyPolicy, manifest: RunManifest) -> str | None:
     return None
 
 
-def _over_budget(policy: PartyPolicy, manifest: RunManifest, standing: Standing) -> str | None:
+def _over_budget(
+    policy: PartyPolicy, manifest: RunManifest, standing: LedgerStanding
+) -> str | None:
     budget = manifest.budget
     if budget is None:
         return None

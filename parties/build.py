@@ -70,7 +70,7 @@ def run_secret(path: Path) -> tuple[bytes, bytes]:
     return secret[:SECRET_BYTES], secret[SECRET_BYTES:]
 
 
-def load_possession(settings: PartySettings) -> Possession:
+def load_possession(settings: PartySettings, keys: Keys) -> Possession:
     """Read policy, data and ids; DataError or SettingsError before anything is opened."""
     if settings.data.file is None:
         raise SettingsError("data.file: name the file with this party's rows")
@@ -90,6 +90,7 @@ def load_possession(settings: PartySettings) -> Possession:
         id_rules=settings.ids,
         secret=secret,
         salt=salt,
+        signing_key=keys.signing,
         numeric_profile=numeric_profile(),
     )
 

@@ -22,6 +22,7 @@ from hdpvfl_mq.machine import (
     Input,
     Moves,
     Ordered,
+    ReadLedger,
     Received,
     Send,
     Started,
@@ -33,7 +34,7 @@ from hdpvfl_mq.privacy.noise import commitment
 from hdpvfl_mq.training import plan_training
 from hdpvfl_mq.unreleased import FloatVector
 from hdpvfl_mq.wire.codec import model_digest
-from parties import alignment
+from parties import alignment, witness
 from parties.admission import broken_rule
 from parties.possession import MemberState, Possession, Training, id_profile
 from schemas.config import RunManifest
@@ -103,8 +104,7 @@ class Member:
             seed_commitment=commitment(own.secret, own.salt),
             dataset_fingerprint=own.derived(b"fingerprint" + own.data.fingerprint),
             numeric_profile=own.numeric_profile[:500],
-            ledger_index=standing.index,
-            ledger_digest=standing.digest,
+            ledger=standing.head,
         )
         return replace(state, standing=standing), (Send((COORDINATOR,), hello),)
 
@@ -114,6 +114,7 @@ class Member:
     def offer(self, state: S, given: Received) -> Step[S]:
         message: RunOffer = given.message  # type: ignore[assignment]
         manifest = message.manifest
+        assert state.standing is not None  # a process starts before it hears
         rule = broken_rule(self.own, manifest, state.standing) or self._misfit(manifest)
         if rule is not None:
             return self._refuse(state, *rule)
@@ -124,7 +125,7 @@ class Member:
             columns=self.own.data.X.shape[1],
         )
         state = replace(state, phase="accepted", manifest=manifest, waiting_for=())
-        return state, (Send((COORDINATOR,), accept),)
+        return state, (*witness.remind(self, state), Send((COORDINATOR,), accept))
 
     def _misfit(self, manifest: RunManifest) -> tuple[str, str] | None:
         """Whether own data and the mathematics fit the manifest: (public rule, own detail)."""
@@ -174,7 +175,10 @@ class Member:
             w_count=state.w_count + int(averaged),
         )
         every = max(1, plan.manifest.rounds_ahead // 4)
-        if done % every and done != plan.rounds:
+        if done == plan.rounds:
+            report = Send((COORDINATOR,), RoundReport(rounds_done=done))
+            return state, (report, ReadLedger())
+        if done % every:
             return state, ()
         return state, (Send((COORDINATOR,), RoundReport(rounds_done=done)),)
 
@@ -223,6 +227,9 @@ SHARED_MOVES: Moves = {
     ("*", "welcome"): _M.welcome,
     ("*", "order:withdraw"): _M.withdraw,
     ("*", "run_closed"): _M.closed,
+    ("*", "ledger"): witness.notify,
+    ("*", "ledger_head"): witness.noticed,
+    ("*", "ledger_witness"): witness.witnessed,
     ("joining", "run_offer"): _M.offer,
     ("accepted", "align_start"): alignment.align_start,
     ("accepted", "align_block"): alignment.hold_block,

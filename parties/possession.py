@@ -13,10 +13,11 @@ from types import MappingProxyType
 from typing import Literal
 
 import numpy as np
+from nacl.signing import SigningKey
 
 from hdpvfl_mq.data.preprocess import PreparedData
 from hdpvfl_mq.glm.block import ColumnBlock
-from hdpvfl_mq.machine import Received, Standing
+from hdpvfl_mq.machine import Received
 from hdpvfl_mq.privacy.mechanism import Mechanism
 from hdpvfl_mq.psi import IdProfile, NormalisedIds, Session
 from hdpvfl_mq.training import TrainingPlan
@@ -24,6 +25,7 @@ from hdpvfl_mq.unreleased import FloatVector
 from schemas.config import IdRules, PartyPolicy, RunManifest
 from schemas.ids import PartyId, RunId
 from schemas.privacy import Release
+from schemas.records import LedgerStanding
 
 
 def id_profile(rules: IdRules) -> IdProfile:
@@ -50,6 +52,7 @@ class Possession:
     id_rules: IdRules
     secret: bytes = field(repr=False)  # 32 bytes for this run only
     salt: bytes = field(repr=False)
+    signing_key: SigningKey = field(repr=False)  # Ed25519 draws nothing: signing is pure
     numeric_profile: str
 
     def derived(self, purpose: bytes) -> bytes:
@@ -71,7 +74,7 @@ class MemberState:
     """What the journal says so far; arrays in it are never written to."""
 
     phase: str = "joining"
-    standing: Standing = field(default_factory=Standing)
+    standing: LedgerStanding | None = None
     waiting_for: tuple[PartyId, ...] = ()
     manifest: RunManifest | None = None
     session: Session | None = field(default=None, repr=False)

@@ -13,7 +13,7 @@ from pydantic import Field, TypeAdapter
 from schemas.base import Closed, Count, Digest
 from schemas.config import RunManifest
 from schemas.ids import MAX_PASSIVES, Epoch, PartyId, Round
-from schemas.privacy import Release
+from schemas.privacy import LedgerHead, Release
 from schemas.tensor import Tensor
 
 Text = Annotated[str, Field(max_length=500)]
@@ -34,8 +34,7 @@ class Hello(Closed):
     seed_commitment: Digest
     dataset_fingerprint: Digest  # keyed by the secret seed: comparable by its owner only
     numeric_profile: Text
-    ledger_index: Count
-    ledger_digest: Digest
+    ledger: LedgerHead
 
 
 class Welcome(Closed):
@@ -162,20 +161,23 @@ class RunClosed(Closed):
     reason: Text
 
 
-class LedgerHead(Closed):
-    """Where a party's ledger stands, for the others to remember."""
+class LedgerNotice(Closed):
+    """Where a party's ledger stands after its last release, for the others to remember."""
 
     kind: Literal["ledger_head"] = "ledger_head"
-    index: Count
-    digest: Digest
+    head: LedgerHead
 
 
 class LedgerWitness(Closed):
-    """A peer's memory of the newest ledger head it has seen of the receiver, in any run."""
+    """The newest ledger head a peer has seen of the receiver, in any run, co-signed.
+
+    Sent back for a notice, and before the first release of every later run: a ledger that was
+    restored from an older copy is then noticed by its owner.
+    """
 
     kind: Literal["ledger_witness"] = "ledger_witness"
-    index: Count
-    digest: Digest
+    head: LedgerHead
+    signature: Annotated[bytes, Field(min_length=64, max_length=64)]
 
 
 class ScoreRequest(Closed):
@@ -213,7 +215,7 @@ Message = (
     | Resume
     | Withdraw
     | RunClosed
-    | LedgerHead
+    | LedgerNotice
     | LedgerWitness
     | ScoreRequest
     | ScoreReply
@@ -246,8 +248,8 @@ ROUTES: dict[str, tuple[frozenset[RoleName], frozenset[RoleName]]] = {
     "resume": (_COORDINATOR, _PARTY),
     "withdraw": (_PARTY, _COORDINATOR),
     "run_closed": (_COORDINATOR, _PARTY),
-    "ledger_head": (_PARTY, _ALL),
-    "ledger_witness": (_ALL, _PARTY),
+    "ledger_head": (_PARTY, _PARTY),
+    "ledger_witness": (_PARTY, _PARTY),
     "score_request": (_ACTIVE, _PASSIVE),
     "score_reply": (_PASSIVE, _ACTIVE),
 }

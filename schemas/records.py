@@ -12,21 +12,41 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from schemas.base import Closed, Count, Digest
-from schemas.ids import Epoch
+from schemas.ids import MAX_PASSIVES, Epoch, PartyId
+from schemas.privacy import LedgerHead
 
 JOURNAL_FORMAT = 1
 GENESIS = bytes(32)
 
 
+class Remembered(Closed):
+    """The newest ledger head this party has seen of a peer."""
+
+    party: PartyId
+    head: LedgerHead
+
+
+class LedgerStanding(Closed):
+    """What a party's own ledger says at one moment."""
+
+    head: LedgerHead
+    mu2_units_free: Count
+    remembered: Annotated[tuple[Remembered, ...], Field(max_length=MAX_PASSIVES + 1)] = ()
+
+
 class StartedInput(Closed):
-    """The process started; `ledger_*` is what its own ledger said at that moment."""
+    """The process started."""
 
     kind: Literal["started"] = "started"
     epoch: Epoch
-    ledger_index: Count
-    ledger_digest: Digest
-    mu2_units_free: Count
-    tau_units_free: Count
+    standing: LedgerStanding
+
+
+class LedgerInput(Closed):
+    """The ledger's standing, as the step before had asked for."""
+
+    kind: Literal["ledger"] = "ledger"
+    standing: LedgerStanding
 
 
 class EnvelopeInput(Closed):
@@ -51,7 +71,8 @@ class OperatorInput(Closed):
 
 
 StepInput = Annotated[
-    StartedInput | EnvelopeInput | TimerInput | OperatorInput, Field(discriminator="kind")
+    StartedInput | LedgerInput | EnvelopeInput | TimerInput | OperatorInput,
+    Field(discriminator="kind"),
 ]
 
 
@@ -78,6 +99,15 @@ class ReservedEffect(Closed):
     tau_units: Count
 
 
+class LedgerEffect(Closed):
+    """What this step had the ledger do besides booking: read, remember a peer's head, check own."""
+
+    kind: Literal["ledger"] = "ledger"
+    order: Literal["read", "remember", "check"]
+    party: PartyId | None = None
+    head: LedgerHead | None = None
+
+
 class FinishedEffect(Closed):
     """This step ended the role."""
 
@@ -93,7 +123,7 @@ class RefusedEffect(Closed):
 
 
 StepEffect = Annotated[
-    SentEffect | ArmedEffect | ReservedEffect | FinishedEffect | RefusedEffect,
+    SentEffect | ArmedEffect | ReservedEffect | LedgerEffect | FinishedEffect | RefusedEffect,
     Field(discriminator="kind"),
 ]
 

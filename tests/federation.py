@@ -106,6 +106,7 @@ class Federation:
             id_rules=rules,
             secret=party.encode().ljust(32, b"-"),
             salt=bytes(16),
+            signing_key=self.keys[party],
             numeric_profile="tests",
         )
 

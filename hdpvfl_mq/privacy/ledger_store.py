@@ -35,6 +35,8 @@ _SCHEMA = (
     "CREATE INDEX IF NOT EXISTS entry_release ON entry (release_id) WHERE release_id IS NOT NULL",
     "CREATE TABLE IF NOT EXISTS cosignature (peer TEXT PRIMARY KEY, sequence INTEGER NOT NULL,"
     " digest BLOB NOT NULL, signature BLOB NOT NULL)",
+    "CREATE TABLE IF NOT EXISTS remembered (peer TEXT PRIMARY KEY, sequence INTEGER NOT NULL,"
+    " digest BLOB NOT NULL)",
 )
 
 
@@ -119,6 +121,24 @@ class Ledger:
         except sqlite3.Error as error:
             self._broken = True
             raise _translated(error) from error
+
+    def remember(self, peer: str, head: LedgerHead) -> None:
+        """Keep the newest head of a peer's own ledger, to remind it of it in later runs."""
+        try:
+            self._db.execute(
+                "INSERT INTO remembered VALUES (?, ?, ?) ON CONFLICT (peer) DO UPDATE SET"
+                " sequence = excluded.sequence, digest = excluded.digest"
+                " WHERE excluded.sequence > sequence",
+                (peer, head.sequence, head.digest),
+            )
+        except sqlite3.Error as error:
+            self._broken = True
+            raise _translated(error) from error
+
+    def remembered(self) -> dict[str, LedgerHead]:
+        """Give the newest head seen of each peer's ledger."""
+        rows = self._db.execute("SELECT peer, sequence, digest FROM remembered")
+        return {peer: LedgerHead(sequence=seq, digest=digest) for peer, seq, digest in rows}
 
     def check_restored(self, peer_heads: Mapping[str, LedgerHead]) -> None:
         """Refuse a file that is older than, or departs from, a head that a peer co-signed."""

@@ -7,6 +7,8 @@ import pytest
 
 from hdpvfl_mq.runtime.simulation import Faults
 from hdpvfl_mq.training import plan_training
+from schemas.config import ActiveSide, PassiveSide
+from schemas.model import PenaltySpec
 from tests.federation import Federation, manifest
 
 SLOW = {"delay_s": 0.05}
@@ -70,9 +72,6 @@ def test_the_deadline_ends_a_run_that_waits_and_names_the_party():
 
 def test_skipped_updates_are_in_the_plan_where_the_policy_allows_them():
     """Contraction must not be credited for an update that may not happen."""
-    from schemas.config import ActiveSide, PassiveSide
-    from schemas.model import PenaltySpec
-
     strong = {
         "penalty": PenaltySpec(name="l2", strength=0.3),
         "active": ActiveSide(step_size=2.0, weight_norm=5.0),

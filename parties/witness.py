@@ -1,0 +1,67 @@
+"""Remembering each other's ledgers: a head restored from an older copy is noticed and refused.
+
+It owns the three moves of that; the memory itself is in the ledger file. After its last release a
+party tells the others where its ledger stands; they keep that beyond the run and say so, signed,
+when they meet again. All of it comes before the first release, because a party sends it before its
+first block of entity resolution.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from hdpvfl_mq.machine import CheckLedger, Effect, LedgerRead, Received, RememberHead, Send, Step
+from schemas.ids import PartyId
+from schemas.messages import LedgerNotice, LedgerWitness
+from schemas.privacy import LedgerHead
+
+if TYPE_CHECKING:
+    from parties.member import Member
+
+_DOMAIN = b"hdpvfl-mq ledger head 1\x00"
+
+
+def statement(party: PartyId, head: LedgerHead) -> bytes:
+    """What a witness signs: whose ledger, how long, which digest."""
+    text = _DOMAIN + party.encode() + b"\x00" + head.sequence.to_bytes(8, "big") + head.digest
+    return hashlib.sha256(text).digest()
+
+
+def remind(party: Member, state: Any) -> tuple[Effect, ...]:
+    """Tell each peer of this run the newest head ever seen of its ledger."""
+    assert state.standing is not None
+    assert state.manifest is not None
+    peers = {state.manifest.active_party, *state.manifest.passive_parties} - {party.name}
+    return tuple(
+        Send((seen.party,), _witness(party, seen.party, seen.head))
+        for seen in state.standing.remembered
+        if seen.party in peers
+    )
+
+
+def _witness(party: Member, peer: PartyId, head: LedgerHead) -> LedgerWitness:
+    signature = party.own.signing_key.sign(statement(peer, head)).signature
+    return LedgerWitness(head=head, signature=signature)
+
+
+def notify(party: Member, state: Any, given: LedgerRead) -> Step[Any]:
+    """Everything is booked: tell the others where the ledger stands."""
+    manifest = state.manifest
+    peers = tuple(p for p in (manifest.active_party, *manifest.passive_parties) if p != party.name)
+    state = replace(state, standing=given.standing)
+    return state, (Send(peers, LedgerNotice(head=given.standing.head)),)
+
+
+def noticed(party: Member, state: Any, given: Received) -> Step[Any]:
+    """Keep a peer's head and co-sign it."""
+    message: LedgerNotice = given.message  # type: ignore[assignment]
+    witness = _witness(party, given.sender, message.head)
+    return state, (RememberHead(given.sender, message.head), Send((given.sender,), witness))
+
+
+def witnessed(party: Member, state: Any, given: Received) -> Step[Any]:
+    """A peer remembers this party's ledger: it must be no older than that."""
+    message: LedgerWitness = given.message  # type: ignore[assignment]
+    return state, (CheckLedger(given.sender, message.head),)
