@@ -24,6 +24,14 @@ RESTART_S = 0.3  # how long a killed process stays away
 PATIENCE_S = 3600.0  # virtual time after which a run that has not ended is a failure
 
 
+class Killed(Exception):  # noqa: N818 - a fault of the machine, not of the program
+    """A process dies at this very instruction; a store may raise it in the middle of a commit."""
+
+    def __init__(self, party: PartyId) -> None:
+        super().__init__(party)
+        self.party = party
+
+
 class Switch(Protocol):
     """What the simulation needs of the broker's router."""
 
@@ -81,7 +89,7 @@ class Simulation:
     def run(self) -> dict[PartyId, str]:
         """Everybody's outcome; NetworkError when the run does not end."""
         for party in self._make_node:
-            self._start(party)
+            self._survive(partial(self._start, party))
         for _ in range(self._faults.crashes):
             moment = self._dice.uniform(0.0, self._faults.crash_window_s)
             self._at(moment, self._crash_any)
@@ -91,13 +99,19 @@ class Simulation:
             self.now, _, action = heapq.heappop(self._queue)
             if self.now > PATIENCE_S:
                 break
-            action()
+            self._survive(action)
         if not self._is_over():
             raise NetworkError(f"the simulated run has not ended after {self.now:.0f} s")
         return {party: node.outcome or "" for party, node in self.nodes.items()}
 
     def _is_over(self) -> bool:
         return all(p.alive and p.node.outcome for p in self._processes.values())
+
+    def _survive(self, action: Callable[[], None]) -> None:
+        try:
+            action()
+        except Killed as killed:
+            self._crash(killed.party, self._dice.uniform(0.0, RESTART_S))
 
     # -- processes ----------------------------------------------------------------------------
 
