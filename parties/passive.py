@@ -1,7 +1,7 @@
-"""A passive party: noised inner products out, noised residuals in, a step of its own weights.
+"""A passive party: noised inner products out, noised residuals in.
 
-It owns the passive side of a round; everything before and after is in member.py. One round reads
-top to bottom: share, then residual.
+It owns what a passive party remembers and how it reads a residual; what a round computes is in
+descent.py.
 """
 
 from __future__ import annotations
@@ -9,15 +9,13 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
-import numpy as np
-
 from hdpvfl_mq.errors import PeerError
-from hdpvfl_mq.glm.penalties import project
-from hdpvfl_mq.machine import Moves, Received, Send, Step, stay
+from hdpvfl_mq.machine import Moves, Received, Step, stay
 from hdpvfl_mq.privacy.mechanism import largest_value, receive
+from parties import descent
 from parties.member import SHARED_MOVES, Member
 from parties.possession import MemberState, next_transcript
-from schemas.messages import Residual, ScoreShare
+from schemas.messages import Residual
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,47 +35,23 @@ class Passive(Member):
         return PassiveState()
 
     def begin_training(self, state: PassiveState) -> Step[PassiveState]:
-        """Send the share of the current round, unless it is sent, not planned, or not ours."""
-        waits = state.round >= state.planned or state.shared >= state.round
-        if waits or state.is_away(self.name):
-            return state, ()
-        training = self.training(state)
-        scores = training.block.scores(training.plan.schedule.batch(state.round), state.w)
-        release = training.mechanism.release(
-            scores, "share", state.round, state.transcript, last_round=state.last_released
-        )
-        share = ScoreShare(round=state.round, release=release)
-        state = replace(
-            state,
-            shared=state.round,
-            last_released=state.round,
-            transcript=next_transcript(state.transcript, release),
-        )
-        return state, (Send((training.plan.manifest.active_party,), share),)
+        """Send the share of the current round."""
+        return descent.share(self, state)
 
     def residual(self, state: PassiveState, given: Received) -> Step[PassiveState]:
-        """Clip what came, step, and go on; without a share of this round nothing is learnt."""
+        """Read the active party's release and learn from it."""
         message: Residual = given.message  # type: ignore[assignment]
-        plan, block = self.training(state).plan, self.training(state).block
+        plan = self.training(state).plan
         expected = f"{self.own.run}/{given.sender}/residual/{state.round}"
         if message.round != state.round or message.release.release_id != expected:
             raise PeerError(f"expected the residual of round {state.round}")
-        rows = plan.schedule.batch(state.round)
         received = receive(
             message.release,
-            count=rows.stop - rows.start,
+            count=plan.schedule.batch_sizes[state.round % plan.schedule.batches],
             bound=largest_value(plan.active_noise),
         )
-        w = None
-        if state.shared == state.round:
-            clipped = np.clip(received, -plan.received_clip, plan.received_clip)
-            gradient = block.gradient(rows, clipped)
-            w = plan.penalty.step(state.w, gradient, plan.passive_eta(state.round), free=())
-            w = project(w, plan.manifest.passive.weight_norm)
         state = replace(state, transcript=next_transcript(state.transcript, message.release))
-        state, effects = self.finished_round(state, w)
-        state, more = self.begin_training(state)
-        return state, (*effects, *more)
+        return descent.step(self, state, received)
 
 
 Passive.moves = {
