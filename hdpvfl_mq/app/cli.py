@@ -54,6 +54,7 @@ def _parser() -> argparse.ArgumentParser:
     _add_file_command(commands, "party", "run one party", _party, "party.toml")
     keys = _add(commands, "keys", "make the keys of a party or a broker", _keys)
     keys.add_argument("folder", type=Path, help="a folder that has no keys yet")
+    _add_ledger(commands)
     _add(commands, "datasets", "list the data sets of the demo", _datasets)
     return parser
 
@@ -105,6 +106,12 @@ def _add_up(commands: Any) -> None:
     )
 
 
+def _add_ledger(commands: Any) -> None:
+    ledger = _add(commands, "ledger", "what a party has spent: show, verify or export it", _ledger)
+    ledger.add_argument("what", choices=("show", "verify", "export"))
+    ledger.add_argument("file", type=Path, help="for instance state/active/ledger.db")
+
+
 def _up(options: argparse.Namespace) -> int:
     from rich.console import Console  # noqa: PLC0415
 
@@ -144,6 +151,15 @@ def _keys(options: argparse.Namespace) -> int:
     else:
         print(f"secrets in {options.folder}, readable by you only; give the others its public.toml")
     return 0
+
+
+def _ledger(options: argparse.Namespace) -> int:
+    from hdpvfl_mq.app import ledger_command  # noqa: PLC0415
+
+    if options.what == "export":
+        return ledger_command.export(options.file)
+    command = ledger_command.show if options.what == "show" else ledger_command.verify
+    return command(options.file, as_json=options.json)
 
 
 def _datasets(options: argparse.Namespace) -> int:

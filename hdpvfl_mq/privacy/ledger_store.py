@@ -76,6 +76,21 @@ class Ledger:
             connection.close()
             raise
 
+    @staticmethod
+    def owner_of(path: Path) -> str:
+        """Whose ledger a file is."""
+        try:
+            connection = sqlite3.connect(path, timeout=0.0)
+            try:
+                row = connection.execute("SELECT party FROM owner").fetchone()
+            finally:
+                connection.close()
+        except sqlite3.Error as error:
+            raise _translated(error) from error
+        if row is None:
+            raise IntegrityError(f"{path} does not say whose ledger it is")
+        return str(row[0])
+
     def close_file(self) -> None:
         """Give the file free."""
         self._db.close()

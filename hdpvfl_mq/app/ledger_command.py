@@ -1,0 +1,126 @@
+"""`hdpvfl ledger show | verify | export`: how much budget is spent, and proof of it.
+
+It owns how a ledger is shown; it reads a copy of the file, so that it may be asked while a party's
+process holds the ledger.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from hdpvfl_mq.errors import SettingsError
+from hdpvfl_mq.privacy.accountant import epsilon_shown
+from hdpvfl_mq.privacy.ledger_store import Ledger
+
+
+@contextmanager
+def opened_copy(path: Path) -> Iterator[Ledger]:
+    """A ledger opened from a copy of its file and log; the original is untouched."""
+    if not path.is_file():
+        raise SettingsError(f"there is no ledger at {path}; give the path of a ledger.db file")
+    with tempfile.TemporaryDirectory() as folder:
+        copy = Path(folder) / path.name
+        for suffix in ("", "-wal"):
+            source = path.with_name(path.name + suffix)
+            if source.exists():
+                shutil.copyfile(source, copy.with_name(copy.name + suffix))
+        ledger = Ledger.open(copy, Ledger.owner_of(copy))
+        try:
+            yield ledger
+        finally:
+            ledger.close_file()
+
+
+def standings(ledger: Ledger) -> list[dict[str, Any]]:
+    """One row per data set: cap, spent, reserved, runs."""
+    rows = []
+    for dataset, cap in sorted(ledger.books.caps.items()):
+        runs = {run: a for (name, run), a in ledger.books.runs.items() if name == dataset}
+        rows.append(
+            {
+                "dataset": dataset,
+                "delta": cap.delta,
+                "epsilon_cap": cap.epsilon,
+                "epsilon_spent": _finite(ledger.books.epsilon_spent(dataset)),
+                "epsilon_held": _finite(epsilon_shown(ledger.books.held(dataset), cap.delta)),
+                "runs": [
+                    {
+                        "run": run,
+                        "epsilon_spent": _finite(epsilon_shown(account.spent, cap.delta)),
+                        "mu2_units": account.spent.mu2_units,
+                        "tau_units": account.spent.tau_units,
+                        "exact_disclosures": account.spent.exact,
+                        "closed": account.closed,
+                    }
+                    for run, account in runs.items()
+                ],
+            }
+        )
+    return rows
+
+
+def _finite(epsilon: float) -> float | str:
+    return epsilon if math.isfinite(epsilon) else "infinite"
+
+
+def show(path: Path, *, as_json: bool) -> int:
+    """Print what is spent, reserved and left."""
+    with opened_copy(path) as ledger:
+        rows = standings(ledger)
+    if as_json:
+        print(json.dumps(rows))
+        return 0
+    from rich.console import Console  # noqa: PLC0415
+    from rich.table import Table  # noqa: PLC0415
+
+    console = Console()
+    for row in rows:
+        console.print(
+            f"{row['dataset']}: the guarantee is the cap, epsilon {row['epsilon_cap']:g} at delta "
+            f"{row['delta']:g}; spent so far {_text(row['epsilon_spent'])}, spent or reserved "
+            f"{_text(row['epsilon_held'])}",
+            highlight=False,
+        )
+        table = Table(box=None, pad_edge=False, header_style="bold")
+        for title in ("run", "epsilon", "exact disclosures", "state"):
+            table.add_column(title)
+        for run in row["runs"]:
+            state = "closed" if run["closed"] else "open"
+            exact = str(run["exact_disclosures"])
+            table.add_row(run["run"], _text(run["epsilon_spent"]), exact, state)
+        console.print(table)
+    console.print("epsilons of runs do not add up; the squares of mu do", style="dim")
+    return 0
+
+
+def _text(epsilon: float | str) -> str:
+    return epsilon if isinstance(epsilon, str) else f"{epsilon:.4g}"
+
+
+def verify(path: Path, *, as_json: bool) -> int:
+    """Check the hash chain and every rule again; IntegrityError names the first broken entry."""
+    with opened_copy(path) as ledger:
+        ledger.verify()
+        head = ledger.head()
+    result = {"entries": head.sequence, "head": head.digest.hex(), "sound": True}
+    text = f"{head.sequence} entries, chain and rules hold; head {head.digest.hex()}"
+    print(json.dumps(result) if as_json else text)
+    return 0
+
+
+def export(path: Path) -> int:
+    """Every entry as one JSON line, with the head it made."""
+    with opened_copy(path) as ledger:
+        for head, entry in ledger.entries():
+            fields = json.loads(entry.model_dump_json())
+            print(
+                json.dumps({"sequence": head.sequence, "head": head.digest.hex(), "entry": fields})
+            )
+    return 0
