@@ -48,9 +48,9 @@ def paper_passive_bounds(radius: float) -> PassiveBounds:
     return PassiveBounds(radius=radius, clip_received=math.inf, rho=1.0)
 
 
-def paper_active_bounds(
+def paper_active_bounds(  # noqa: PLR0913 (one public constant each)
     penalty: Penalty,
-    eta: float,
+    eta: float | tuple[float, ...],
     *,
     lam: float,
     alpha: float,
@@ -58,20 +58,30 @@ def paper_active_bounds(
     radius: float,
     residual_bound: float | None,
     has_unpenalised: bool,
+    local_steps: int = 1,
 ) -> ActiveBounds:
     """Bounds of a paper-mode active party: the recursion where it holds, else infinite cost.
 
-    `residual_bound` is what |h| really obeys for every label and every received value; None
-    where nothing bounds it.
+    `eta` are the step sizes of all rounds: a smaller step contracts less. `residual_bound` is what
+    |h| really obeys for every label and every received value; None where nothing bounds it.
     """
     try:
-        rho = contraction(
-            penalty, eta, lam=lam, alpha=alpha, beta=beta, has_unpenalised=has_unpenalised
+        rho = max(
+            contraction(
+                penalty, step, lam=lam, alpha=alpha, beta=beta, has_unpenalised=has_unpenalised
+            )
+            for step in (set(eta) if isinstance(eta, tuple) else {eta})
         )
     except RefusedError:
         rho, residual_bound = 1.0, None
     bound = math.inf if residual_bound is None else residual_bound
-    return ActiveBounds(radius=radius, residual_bound=bound, smoothness=beta, rho=rho)
+    return ActiveBounds(
+        radius=radius,
+        residual_bound=bound,
+        smoothness=beta,
+        rho=rho,
+        local_steps=local_steps,
+    )
 
 
 def logistic_own_release(radius: float) -> float:

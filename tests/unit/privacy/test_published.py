@@ -7,7 +7,7 @@ import math
 import pytest
 
 from hdpvfl_mq.errors import SettingsError
-from hdpvfl_mq.privacy.bounds import PublicSchedule
+from hdpvfl_mq.privacy.bounds import ActiveBounds, PublicSchedule
 from hdpvfl_mq.privacy.plan import plan_paper
 from hdpvfl_mq.privacy.published import (
     logistic_own_release,
@@ -66,6 +66,26 @@ def test_an_active_paper_run_is_infinite_where_the_argument_fails() -> None:
     assert cost(0.1, 1.0) == pytest.approx(math.sqrt(8), rel=1e-3)
     assert math.isinf(cost(9.0, 1.0))  # the step may expand
     assert math.isinf(cost(0.1, None))  # nothing bounds the residual
+
+
+def test_a_paper_run_with_falling_steps_or_local_steps_books_them() -> None:
+    def bounds(eta: float | tuple[float, ...], local_steps: int) -> ActiveBounds:
+        return paper_active_bounds(
+            "l2",
+            eta,
+            lam=0.5,
+            alpha=0.0,
+            beta=0.25,
+            radius=1.0,
+            residual_bound=1.0,
+            has_unpenalised=False,
+            local_steps=local_steps,
+        )
+
+    assert bounds((1.0, 0.1), 1).rho == pytest.approx(0.95)
+    schedule = PublicSchedule((5,), 3, 1.0)
+    more = profile(bounds(1.0, 4), schedule, grid=0.0).total
+    assert more > profile(bounds(1.0, 1), schedule, grid=0.0).total
 
 
 def test_an_infinite_paper_plan_still_has_the_published_noise() -> None:
