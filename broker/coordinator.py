@@ -57,6 +57,7 @@ class CoordinatorState:
     accepted: MappingProxyType[PartyId, RunAccept] = field(default_factory=lambda: _NONE)
     aligned: MappingProxyType[PartyId, Aligned] = field(default_factory=lambda: _NONE)
     finished_rounds: MappingProxyType[PartyId, int] = field(default_factory=lambda: _NONE)
+    finished: frozenset[PartyId] = frozenset()  # parties whose last round is over
     plan_digest: bytes = b""
     rounds: int = 0
     planned: int = 0
@@ -108,7 +109,7 @@ class Coordinator:
             "gathering": set(state.epochs),
             "offered": set(state.accepted),
             "aligning": set(state.aligned),
-            "training": {p for p, done in state.finished_rounds.items() if done >= state.rounds},
+            "training": set(state.finished),
         }
         return set(self.parties) - heard.get(state.phase, set(self.parties)) - state.absent
 
@@ -172,7 +173,7 @@ class Coordinator:
         state = replace(state, aligned=aligned)
         if len(aligned) < len(self.parties):
             return state, ()
-        if len({(a.rows, a.order_digest, a.plan_digest) for a in aligned.values()}) != 1:
+        if len({(a.rows, a.rounds, a.order_digest, a.plan_digest) for a in aligned.values()}) != 1:
             return self.close(state, "mismatch", "the parties disagree on the common rows")
         state = replace(
             state,
@@ -187,7 +188,9 @@ class Coordinator:
         message: RoundReport = given.message  # type: ignore[assignment]
         done = max(message.rounds_done, state.finished_rounds[given.sender])
         state = replace(
-            state, finished_rounds=MappingProxyType({**state.finished_rounds, given.sender: done})
+            state,
+            finished_rounds=MappingProxyType({**state.finished_rounds, given.sender: done}),
+            finished=state.finished | ({given.sender} if message.last else set()),
         )
         if not self.waiting_for(state):
             return self.close(state, "completed", "")

@@ -12,9 +12,11 @@ import math
 from dataclasses import dataclass
 from functools import cached_property
 
+import numpy as np
+
 from hdpvfl_mq.glm.families import Family, family
 from hdpvfl_mq.glm.penalties import Penalty, penalty
-from hdpvfl_mq.glm.schedule import Schedule, StepSize
+from hdpvfl_mq.glm.schedule import EarlyStop, Schedule, StepSize
 from hdpvfl_mq.privacy.bounds import ActiveBounds, PassiveBounds, PublicSchedule
 from hdpvfl_mq.privacy.contraction import contraction
 from hdpvfl_mq.privacy.plan import NoisePlan, plan_none, plan_paper, plan_sound
@@ -24,6 +26,7 @@ from hdpvfl_mq.privacy.published import (
     published_active,
     published_passive,
 )
+from hdpvfl_mq.unreleased import FloatVector
 from hdpvfl_mq.wire.codec import model_digest
 from schemas.config import RunManifest
 
@@ -63,6 +66,24 @@ class TrainingPlan:
     def first_averaged(self) -> int:
         """Iterates after this many rounds enter the final weights."""
         return min(self.rounds - 1, math.floor(self.manifest.average_from * self.rounds))
+
+    def energies_after(
+        self, round_: int, energies: tuple[float, ...], residual: FloatVector
+    ) -> tuple[float, ...]:
+        """Mean square of the released residuals of each epoch, the running one summed up."""
+        if self.manifest.early_stop is None:
+            return energies
+        added = float(np.square(residual).sum()) / self.rows
+        if round_ % self.schedule.batches == 0:
+            return (*energies, added)
+        return (*energies[:-1], energies[-1] + added)
+
+    def is_over(self, done: int, energies: tuple[float, ...]) -> bool:
+        """Whether `done` rounds are all: by the schedule, or by the stop rule after an epoch."""
+        spec = self.manifest.early_stop
+        if done >= self.rounds or spec is None or done % self.schedule.batches:
+            return done >= self.rounds
+        return EarlyStop(spec.patience, spec.tolerance).stops(energies)
 
     def active_eta(self, round_: int) -> float:
         """Step size of the active party in a round."""

@@ -15,6 +15,7 @@ import numpy as np
 
 from hdpvfl_mq.glm.penalties import project
 from hdpvfl_mq.machine import Effect, Send, Step
+from hdpvfl_mq.privacy.mechanism import released_values
 from hdpvfl_mq.unreleased import FloatVector
 from parties.possession import next_transcript
 from schemas.messages import Residual, ScoreShare
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 
 def share(party: Passive, state: PassiveState) -> Step[PassiveState]:
     """Passive: release the scores of the current round, unless that is done or not its turn."""
-    waits = state.round >= state.planned or state.shared >= state.round
+    waits = state.is_done or state.round >= state.planned or state.shared >= state.round
     if waits or state.is_away(party.name):
         return state, ()
     training = party.training(state)
@@ -47,7 +48,7 @@ def share(party: Passive, state: PassiveState) -> Step[PassiveState]:
 def run_rounds(party: Active, state: ActiveState) -> Step[ActiveState]:
     """Active: run every planned round whose parties have all spoken."""
     effects: tuple[Effect, ...] = ()
-    while state.round < state.planned and not party.missing(state):
+    while not state.is_done and state.round < state.planned and not party.missing(state):
         state, more = _round(party, state)
         effects = (*effects, *more)
     return state, effects
@@ -73,7 +74,8 @@ def _round(party: Active, state: ActiveState) -> Step[ActiveState]:
         losses=(*state.losses[-999:], loss),
     )
     message = Residual(round=state.round, release=release)
-    state, effects = party.finished_round(state, _local_steps(party, state, rows, received))
+    w = _local_steps(party, state, rows, received)
+    state, effects = party.finished_round(state, w, released_values(release))
     return state, (Send(training.plan.manifest.passive_parties, message), *effects)
 
 
@@ -122,6 +124,6 @@ def step(party: Passive, state: PassiveState, received: FloatVector) -> Step[Pas
         gradient = block.gradient(plan.schedule.batch(state.round), clipped)
         w = plan.penalty.step(state.w, gradient, plan.passive_eta(state.round), free=())
         w = project(w, plan.manifest.passive.weight_norm)
-    state, effects = party.finished_round(state, w)
+    state, effects = party.finished_round(state, w, received)
     state, more = share(party, state)
     return state, (*effects, *more)

@@ -161,8 +161,8 @@ class Member:
         assert state.training is not None
         return state.training
 
-    def finished_round(self, state: S, w: FloatVector | None) -> Step[S]:
-        """Count a round, average its iterate, report when it is due; None: no update was made."""
+    def finished_round(self, state: S, w: FloatVector | None, residual: FloatVector) -> Step[S]:
+        """Count a round, average its iterate, report when it is due; w None: no update was made."""
         plan = self.training(state).plan
         done = state.round + 1
         w = state.w if w is None else w
@@ -173,19 +173,22 @@ class Member:
             w=w,
             w_sum=state.w_sum + w if averaged else state.w_sum,
             w_count=state.w_count + int(averaged),
+            energies=plan.energies_after(state.round, state.energies, residual),
         )
+        state = replace(state, is_done=plan.is_over(done, state.energies))
         every = max(1, plan.manifest.rounds_ahead // 4)
-        if done == plan.rounds:
-            report = Send((COORDINATOR,), RoundReport(rounds_done=done))
-            return state, (report, ReadLedger())
-        if done % every:
+        if done % every and not state.is_done:
             return state, ()
-        return state, (Send((COORDINATOR,), RoundReport(rounds_done=done)),)
+        report = Send((COORDINATOR,), self._report(state))
+        return state, (report, ReadLedger()) if state.is_done else (report,)
+
+    def _report(self, state: MemberState) -> RoundReport:
+        return RoundReport(rounds_done=state.round, last=state.is_done)
 
     def pause(self, state: S, given: Received) -> Step[S]:
         message: Pause = given.message  # type: ignore[assignment]
         state = replace(state, waiting_for=message.waiting_for)
-        return state, (Send((COORDINATOR,), RoundReport(rounds_done=state.round)),)
+        return state, (Send((COORDINATOR,), self._report(state)),)
 
     def resume(self, state: S, given: Received) -> Step[S]:
         message: Resume = given.message  # type: ignore[assignment]

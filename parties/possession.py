@@ -90,6 +90,8 @@ class MemberState:
     w: FloatVector = field(default_factory=lambda: np.zeros(0), repr=False)
     w_sum: FloatVector = field(default_factory=lambda: np.zeros(0), repr=False)
     w_count: int = 0
+    energies: tuple[float, ...] = ()  # of the released residuals, by epoch; public
+    is_done: bool = False
     outcome: str = ""
     reason: str = ""
 

@@ -31,8 +31,6 @@ class ActiveSide(Closed):
     weight_norm: Positive = 1.0  # k, the ball its weights stay in
     local_steps: Annotated[int, Field(ge=1, le=100)] = 1
     intercept: bool = True
-    shrink: bool = False  # weigh what was received by its signal-to-noise ratio
-    refit: bool = False  # after the last round, fit its own weights again; shows in no message
 
 
 class PassiveSide(Closed):
@@ -41,6 +39,27 @@ class PassiveSide(Closed):
     step_size: Positive = 0.1
     weight_norm: Positive = 1.0
     received_clip: Positive | None = None  # C in units of the active party's noise_std
+
+
+class MinimiserSpec(Closed):
+    """Public constants of the one-round method (docs/one-round.md); n is the number of rows."""
+
+    active_strength_rows: Positive = 10.0  # lambda_A n
+    feature_reach: Positive = 0.5  # K, the most the active party's columns add to theta
+    curvature: Positive = 0.125  # kappa, of the passive parties' quadratic model
+    curvature_damping: NonNegative = 0.5  # kappa grows by this share for every further party
+    weight_norm: Positive = 8.0  # k of a passive party
+    score_bound: Positive = 2.0  # B, scores are clipped to it before noise
+    received_clip: Positive = 2.0  # C = L + this many noise_std of the active party
+    shrink: NonNegative = 3.0
+    prior_share: Fraction = 0.1
+
+
+class EarlyStopSpec(Closed):
+    """Stop when the released residuals of `patience` epochs bring no fall in their energy."""
+
+    patience: Annotated[int, Field(ge=1, le=1000)] = 2
+    tolerance: Annotated[float, Field(ge=0.0, lt=1.0)] = 1e-3
 
 
 class IdRules(Closed):
@@ -72,6 +91,9 @@ class RunManifest(Closed):
     budget: Budget | None = None
     loss: LossSpec = LossSpec(name="logistic")
     penalty: PenaltySpec = PenaltySpec(name="l2", strength=1e-3)
+    method: Literal["descent", "minimiser"] = "descent"
+    minimiser: MinimiserSpec | None = None
+    early_stop: EarlyStopSpec | None = None
     epochs: Annotated[int, Field(ge=1, le=1_000_000)] = 10
     batch_rows: Annotated[int, Field(ge=1, le=10**9)] = 3200
     seed: Annotated[int, Field(ge=0, le=2**63 - 1)] = 0
@@ -98,10 +120,21 @@ class RunManifest(Closed):
                 "a budget (epsilon, delta) is needed with guarantee sound or paper "
                 "and must be left out with guarantee none"
             )
-        if self.guarantee == "sound" and self.passive.received_clip is None:
-            raise ValueError(
-                "guarantee sound needs passive.received_clip (C, in units of noise_std)"
-            )
+        if self.guarantee != "none" and not self.scale_rows:
+            raise ValueError("scale_rows: only guarantee none may leave rows unscaled")
+        return self._check_method()
+
+    def _check_method(self) -> Self:
+        if self.method == "descent":
+            if self.minimiser is not None:
+                raise ValueError("minimiser: these constants belong to method minimiser")
+            if self.guarantee == "sound" and self.passive.received_clip is None:
+                raise ValueError("guarantee sound needs passive.received_clip (C, in noise_std)")
+            return self
+        if self.guarantee != "sound" or self.minimiser is None:
+            raise ValueError("method minimiser needs guarantee sound and its constants")
+        if self.epochs != 1 or self.early_stop is not None or not self.active.intercept:
+            raise ValueError("method minimiser is one epoch over all rows, with an intercept")
         return self
 
 

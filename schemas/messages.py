@@ -84,7 +84,7 @@ class AlignBlock(Closed):
     stage: Annotated[str, Field(pattern=r"^[a-z0-9_]{1,32}$")]
     index: Count
     last: bool
-    meta: Annotated[tuple[int, ...], Field(max_length=64)]
+    meta: Annotated[tuple[Count, ...], Field(max_length=64)]
     tensor: Tensor
 
 
@@ -124,10 +124,11 @@ class Residual(Closed):
 
 
 class RoundReport(Closed):
-    """A party has finished that many rounds; a public quantity."""
+    """A party has finished that many rounds; `last` by the schedule or by the public stop rule."""
 
     kind: Literal["round_report"] = "round_report"
     rounds_done: Round
+    last: bool
 
 
 class Pause(Closed):

@@ -120,10 +120,17 @@ def receive(release: Release, *, count: int, bound: float) -> NDArray[np.float64
         raise PeerError(f"{release.release_id}: a release carries signed integers")
     if not exact and count and max(-int(values.min()), int(values.max())) > LARGEST_INTEGER:
         raise PeerError(f"{release.release_id}: a value is beyond 2^62")
-    scaled = values.astype(np.float64) * (1.0 if exact else 2.0**release.exponent)
+    scaled = released_values(release)
     if count and float(np.abs(scaled).max()) > bound:
         raise PeerError(f"{release.release_id}: a value is beyond its public bound")
     return scaled
+
+
+def released_values(release: Release) -> NDArray[np.float64]:
+    """The numbers a release stands for."""
+    values = release.tensor.array()
+    exact = release.tensor.dtype == "<f8"
+    return values.astype(np.float64) * (1.0 if exact else 2.0**release.exponent)
 
 
 def largest_value(plan: NoisePlan) -> float:
