@@ -123,10 +123,7 @@ class Node:
         given, parent = self._recorded_input(record.input)
         self._step(given, record.input, parent)
         if self._pending.records[-1][1] != stored:
-            raise IntegrityError(
-                f"step {record.index} ({record.input.kind}) does not come out as recorded: "
-                "data, secret, code or numeric profile differ from those of the run"
-            )
+            raise chain.DivergenceError(record.index, stored, self._pending.records[-1][1])
         self._pending = _Pending()
 
     def start(self) -> Turn:

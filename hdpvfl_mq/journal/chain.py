@@ -19,6 +19,17 @@ _DOMAIN = b"hdpvfl-mq record 1\x00"
 MAX_RECORD_BYTES = 2**31
 
 
+class DivergenceError(IntegrityError):
+    """A recorded step comes out differently when it is folded again."""
+
+    def __init__(self, index: int, recorded: bytes, recomputed: bytes) -> None:
+        super().__init__(
+            f"step {index} does not come out as recorded: data, secret, code or numeric profile "
+            "differ from those of the run; 'hdpvfl replay --diverge' shows the difference"
+        )
+        self.index, self.recorded, self.recomputed = index, recorded, recomputed
+
+
 def link(record: bytes) -> bytes:
     """Digest of one record's stored bytes."""
     return hashlib.sha256(_DOMAIN + record).digest()
