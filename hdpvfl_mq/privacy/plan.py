@@ -25,7 +25,7 @@ from schemas.privacy import MU2_UNIT_BITS, TAU_UNIT_BITS, Budget
 Guarantee = Literal["sound", "paper", "none"]
 # Integers on the wire stay below 2^62; a plan whose values could reach it is refused.
 _LARGEST_INTEGER = 2.0**61
-# No ladder up to the widest ratio has a larger distance per sample; `_fit` checks the true one.
+# No ladder up to the widest ratio has a larger distance per sample; `fit_noise` checks it.
 _TAU_UNITS_MAX = 2**26
 
 
@@ -89,7 +89,7 @@ def plan_sound(
     exponent = coarsest_grid(bounds, schedule)
     result = profile(bounds, schedule, grid=2.0**exponent)
     rows = np.array([schedule.rows_in(t) for t in range(schedule.rounds)])
-    return _fit(result.cumulative, rows, exponent, budget, value_bound)
+    return fit_noise(result.cumulative, rows, exponent, budget, value_bound)
 
 
 def plan_paper(
@@ -144,10 +144,10 @@ def plan_prediction(rows: int, *, distance: float, radius: float, budget: Budget
         prediction_square(m, distance=distance, radius=radius, grid=2.0**exponent)
         for m in range(1, rows + 1)
     ]
-    return _fit(np.array(squares), np.ones(rows, dtype=np.int64), exponent, budget, radius)
+    return fit_noise(np.array(squares), np.ones(rows, dtype=np.int64), exponent, budget, radius)
 
 
-def _fit(
+def fit_noise(
     cumulative: FloatArray,
     values: np.ndarray[tuple[int], np.dtype[np.int64]],
     exponent: int,
