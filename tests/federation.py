@@ -1,31 +1,23 @@
-"""A small federation for tests: real roles, journals and ledgers, kept in memory."""
+"""A small federation for tests: two passive parties, made-up people, real roles."""
 
 from __future__ import annotations
 
-import sqlite3
 from dataclasses import dataclass, field
 
 import numpy as np
-from nacl.signing import SigningKey
 
-from broker.coordinator import Coordinator
-from broker.router import Router
+from hdpvfl_mq.app.rehearsal import Rehearsal
 from hdpvfl_mq.data.preprocess import prepare
 from hdpvfl_mq.data.tables import Table
-from hdpvfl_mq.journal.store import Journal
-from hdpvfl_mq.node import Node
-from hdpvfl_mq.ports import Contact, Identity
-from hdpvfl_mq.privacy.ledger_store import Ledger
-from hdpvfl_mq.psi import normalise
-from hdpvfl_mq.runtime.simulation import Faults, Simulation
-from hdpvfl_mq.wire.codec import model_digest
-from parties.accounts import Accounts
-from parties.active import Active
-from parties.passive import Passive
-from parties.possession import Possession, id_profile
-from schemas.config import ActiveSide, AlignmentSpec, IdRules, PartyPolicy, PassiveSide, RunManifest
+from schemas.config import (
+    ActiveSide,
+    AlignmentSpec,
+    IdRules,
+    PartyPolicy,
+    PassiveSide,
+    RunManifest,
+)
 from schemas.data import DataSettings
-from schemas.ids import COORDINATOR
 from schemas.privacy import Budget
 
 
@@ -59,89 +51,44 @@ def policy(**changes) -> PartyPolicy:
     return PartyPolicy(**{**settings, **changes})
 
 
-def tables(rows: int = 120, seed: int = 3, columns: int = 3) -> dict[str, Table]:
-    """Three parties' tables over almost the same people; the label depends on all columns."""
+def tables(
+    rows: int = 120,
+    seed: int = 3,
+    columns: int = 3,
+    parties: tuple[str, ...] = ("bank", "shop", "telco"),
+) -> dict[str, Table]:
+    """Tables over almost the same people, first the active party's; y depends on all columns."""
     dice = np.random.default_rng(seed)
     ids = np.arange(rows)
-    X = dice.normal(size=(rows, 3 * columns))
-    y = (X @ dice.normal(size=3 * columns) + dice.normal(size=rows) > 0).astype(float)
+    X = dice.normal(size=(rows, len(parties) * columns))
+    y = (X @ dice.normal(size=X.shape[1]) + dice.normal(size=rows) > 0).astype(float)
     result = {}
-    for number, name in enumerate(("bank", "shop", "telco")):
+    for number, name in enumerate(parties):
         keep = np.delete(dice.permutation(rows), number)
         part = {f"{name}_{c}": X[keep, number * columns + c] for c in range(columns)}
-        label = {"y": y[keep]} if name == "bank" else {}
+        label = {"y": y[keep]} if number == 0 else {}
         result[name] = Table.of({"id": ids[keep], **label, **part})
     return result
 
 
 @dataclass
-class Federation:
-    """Keys, disks and data of a federation; nodes come and go, these stay."""
+class Federation(Rehearsal):
+    """The tables above under a manifest."""
 
     manifest: RunManifest = field(default_factory=manifest)
     tables: dict[str, Table] = field(default_factory=tables)
     policies: dict[str, PartyPolicy] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.parties = (self.manifest.active_party, *self.manifest.passive_parties)
-        names = (*self.parties, COORDINATOR)
-        self.keys = {p: SigningKey(bytes([n + 1]) * 32) for n, p in enumerate(names)}
-        self.roles = dict.fromkeys(self.manifest.passive_parties, "passive")
-        self.roles |= {self.manifest.active_party: "active", COORDINATOR: "coordinator"}
-        self.journals = {p: Journal(":memory:", run=self.manifest.run, party=p) for p in names}
-        self.ledgers = {p: sqlite3.connect(":memory:", isolation_level=None) for p in self.parties}
-
-    def possession(self, party: str) -> Possession:
-        role = self.roles[party]
-        settings = DataSettings(label_column="y" if role == "active" else None)
-        data = prepare(self.tables[party], settings, role=role)
-        rules = self.manifest.alignment.ids
-        return Possession(
-            party=party,
-            role=role,
-            run=self.manifest.run,
-            policy=self.policies.get(party, policy()),
-            data=data,
-            ids=normalise([c.tolist() for c in data.ids], id_profile(rules)),
-            id_rules=rules,
-            secret=party.encode().ljust(32, b"-"),
-            salt=bytes(16),
-            signing_key=self.keys[party],
-            numeric_profile="tests",
-        )
-
-    def contacts(self, party: str) -> dict[str, Contact]:
-        return {
-            p: Contact(self.roles[p], key.verify_key) for p, key in self.keys.items() if p != party
+        active = self.manifest.active_party
+        parties = (active, *self.manifest.passive_parties)
+        data = {
+            p: prepare(
+                self.tables[p],
+                DataSettings(label_column="y" if p == active else None),
+                role="active" if p == active else "passive",
+            )
+            for p in parties
         }
-
-    def node(self, party: str) -> Node:
-        identity = Identity(party, self.roles[party], self.manifest.run, self.keys[party])
-        if party == COORDINATOR:
-            role = Coordinator(self.manifest, model_digest(self.manifest))
-            book = None
-        else:
-            own = self.possession(party)
-            role = (Active if own.role == "active" else Passive)(own)
-            ledger = Ledger(self.ledgers[party], party)
-            book = Accounts(ledger, own.policy, self.manifest.run, own.data.fingerprint)
-        return Node(role, identity, self.contacts(party), journal=self.journals[party], book=book)
-
-    def router(self) -> Router:
-        members = {p: k.verify_key for p, k in self.keys.items() if p != COORDINATOR}
-        return Router(self.manifest.run, members)
-
-    def simulate(self, *, seed: int = 0, faults: Faults | None = None) -> Simulation:
-        makers = {p: (lambda p=p: self.node(p)) for p in (COORDINATOR, *self.parties)}
-        simulation = Simulation(makers, self.router, seed=seed, faults=faults)
-        self.outcomes = simulation.run()
-        return simulation
-
-    def weights(self, simulation: Simulation) -> dict[str, np.ndarray]:
-        return {
-            p: simulation.nodes[p].role.final_weights(simulation.nodes[p].state)
-            for p in self.parties
-        }
-
-    def spent(self) -> dict[str, tuple]:
-        return {p: tuple(Ledger(db, p).entries()) for p, db in self.ledgers.items()}
+        allowed = {p: policy() for p in parties} | self.policies
+        super().__init__(self.manifest, data, policies=allowed)

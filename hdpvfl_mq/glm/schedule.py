@@ -11,10 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-import numpy as np
-
 from hdpvfl_mq.errors import SettingsError
-from hdpvfl_mq.unreleased import FloatVector
 
 
 @dataclass(frozen=True)
@@ -101,9 +98,3 @@ class EarlyStop:
             return False
         best_before = min(energies[: -self.patience])
         return min(energies[-self.patience :]) >= best_before * (1.0 - self.tolerance)
-
-
-def released_energy(released: Sequence[FloatVector]) -> float:
-    """Mean square of the residuals released in one epoch."""
-    rows = sum(vector.size for vector in released)
-    return float(sum(np.square(vector).sum() for vector in released)) / max(1, rows)

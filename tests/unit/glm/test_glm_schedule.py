@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hdpvfl_mq.errors import SettingsError
-from hdpvfl_mq.glm.schedule import EarlyStop, Schedule, StepSize, released_energy
+from hdpvfl_mq.glm.schedule import EarlyStop, Schedule, StepSize
 
 schedules = st.builds(
     Schedule, rows=st.integers(1, 2000), batch_rows=st.integers(1, 3000), epochs=st.integers(1, 5)
@@ -80,8 +80,3 @@ def test_stops_only_after_patience_without_a_fall() -> None:
     for bad in ((0, 0.1), (1, -0.1), (1, 1.0)):
         with pytest.raises(SettingsError):
             EarlyStop(*bad)
-
-
-def test_energy_is_the_mean_square_of_what_was_released() -> None:
-    assert released_energy([np.array([1.0, -1.0]), np.array([2.0])]) == 2.0
-    assert released_energy([]) == 0.0
