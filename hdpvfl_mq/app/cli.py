@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from hdpvfl_mq import __version__
+from hdpvfl_mq.app.evidence_commands import add_evidence_commands
 from hdpvfl_mq.errors import HdpvflError
 
 EXIT_CODES = (
@@ -55,6 +56,7 @@ def _parser() -> argparse.ArgumentParser:
     keys = _add(commands, "keys", "make the keys of a party or a broker", _keys)
     keys.add_argument("folder", type=Path, help="a folder that has no keys yet")
     _add_ledger(commands)
+    add_evidence_commands(commands, _add)
     _add(commands, "datasets", "list the data sets of the demo", _datasets)
     return parser
 

@@ -23,6 +23,14 @@ from schemas.config import Peer
 from schemas.ids import PartyId
 
 
+def run_folder(run: str, runs: Path) -> Path:
+    """The folder of a run, by path or by name."""
+    for folder in (Path(run), runs / run):
+        if any(folder.glob("*/journal.db")):
+            return folder.resolve()
+    raise SettingsError(f"there is no run {run!r} with journals here or in {runs}")
+
+
 @contextmanager
 def opened_copy(path: Path) -> Iterator[sqlite3.Connection]:
     """A connection to a copy of a database that may be in use."""

@@ -1,0 +1,147 @@
+"""Records in words: one line each, and the story of a step that comes out differently.
+
+It owns the wording of records and of differences; it folds nothing (the node does) and opens no
+file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from hdpvfl_mq.errors import PeerError
+from hdpvfl_mq.journal import chain
+from hdpvfl_mq.wire.codec import Frames, decode_body, decode_header
+from schemas.messages import Message
+from schemas.records import (
+    ArmedEffect,
+    EnvelopeInput,
+    FinishedEffect,
+    LedgerEffect,
+    LedgerInput,
+    OperatorInput,
+    RefusedEffect,
+    ReservedEffect,
+    SentEffect,
+    StartedInput,
+    StepEffect,
+    StepInput,
+    StepRecord,
+    TimerInput,
+)
+from schemas.tensor import Tensor
+
+DIFFERENCES_MAX = 20
+
+
+def line(record: StepRecord) -> str:
+    """One record in one line."""
+    effects = ", ".join(_effect(effect) for effect in record.effects) or "nothing"
+    return f"{record.index:6}  {_input(record.input)}  ->  {effects}"
+
+
+def _input(given: StepInput) -> str:
+    match given:
+        case EnvelopeInput(frames=frames):
+            return f"from {_envelope(frames, received=True)}"
+        case StartedInput(epoch=epoch):
+            return f"started, epoch {epoch}"
+        case LedgerInput():
+            return "ledger read"
+        case TimerInput(name=name):
+            return f"timer {name}"
+        case OperatorInput(order=order):
+            return f"operator: {order}"
+
+
+def _effect(effect: StepEffect) -> str:
+    match effect:
+        case SentEffect(frames=frames):
+            return f"to {_envelope(frames, received=False)}"
+        case ArmedEffect(name=name, delay_ms=delay_ms):
+            return f"arm {name} in {delay_ms / 1000:g} s"
+        case ReservedEffect(mu2_units=mu2_units):
+            return f"reserve {mu2_units} units of mu^2"
+        case LedgerEffect():
+            return "ask the ledger"
+        case FinishedEffect(outcome=outcome):
+            return f"end: {outcome}"
+        case RefusedEffect(reason=reason):
+            return f"refused: {reason}"
+
+
+def _envelope(frames: Frames, *, received: bool) -> str:
+    try:
+        header = decode_header(frames)
+        message = decode_body(header, frames)
+    except PeerError as broken:
+        return f"somebody, unreadable ({broken})"
+    who = header.sender if received else ", ".join(d.party for d in header.to)
+    return f"{who}: {message.kind}{_details(message)}"
+
+
+def _details(message: Message) -> str:
+    parts = []
+    for name in ("round", "rounds_done", "rows", "first", "last", "stage", "outcome", "rule"):
+        value = getattr(message, name, None)
+        if isinstance(value, int | str) and not isinstance(value, bool):
+            parts.append(f"{name.replace('_', ' ')} {value}")
+    release = getattr(message, "release", None)
+    if release is not None:
+        parts.append(f"{release.tensor.shape[0]} values, noise {release.noise_std:g}")
+    return f" ({', '.join(parts)})" if parts else ""
+
+
+def differences(recorded: bytes, recomputed: bytes, index: int) -> list[str]:
+    """Where two encodings of the same step part, field by field, the first ones."""
+    old, new = (_readable(chain.decode(stored, index)) for stored in (recorded, recomputed))
+    found = []
+    for path, was, now in _compare("", old, new):
+        found.append(f"{path}: recorded {_short(was)}, now {_short(now)}")
+        if len(found) == DIFFERENCES_MAX:
+            found.append("and more")
+            break
+    return found
+
+
+def _readable(record: StepRecord) -> dict[str, Any]:
+    """A record as nested plain values, envelopes opened."""
+    return {
+        "input": _open(record.input),
+        "effects": {str(n): _open(effect) for n, effect in enumerate(record.effects)},
+    }
+
+
+def _open(part: StepInput | StepEffect) -> dict[str, Any]:
+    if not isinstance(part, EnvelopeInput | SentEffect):
+        return part.model_dump()
+    header = decode_header(part.frames)
+    message = decode_body(header, part.frames)
+    return {"header": header.model_dump(), message.kind: dict(message)}
+
+
+def _compare(path: str, old: Any, new: Any) -> Iterator[tuple[str, Any, Any]]:
+    if hasattr(old, "model_fields") and type(old) is type(new) and not isinstance(old, Tensor):
+        old, new = dict(old), dict(new)
+    if isinstance(old, dict) and isinstance(new, dict):
+        for key in [*old, *(k for k in new if k not in old)]:
+            yield from _compare(f"{path}.{key}".lstrip("."), old.get(key), new.get(key))
+    elif isinstance(old, tuple) and isinstance(new, tuple) and len(old) == len(new):
+        for number, (was, now) in enumerate(zip(old, new, strict=True)):
+            yield from _compare(f"{path}[{number}]", was, now)
+    elif isinstance(old, Tensor) and isinstance(new, Tensor) and old.shape == new.shape:
+        apart = np.flatnonzero(old.array().astype(float) != new.array().astype(float))
+        if apart.size:
+            text = f"{apart.size} of {old.shape[0]} values, the first at {apart[0]}"
+            yield path, "other values", text
+    elif old != new:
+        yield path, old, new
+
+
+def _short(value: Any) -> str:
+    if isinstance(value, bytes):
+        return value.hex()[:16] + "..."
+    text = str(value)
+    return text if len(text) <= 80 else text[:77] + "..."
