@@ -28,19 +28,20 @@ class Routed:
     local: bool
 
 
-@dataclass
-class _Binding:
-    connection: bytes
-    epoch: int
-
-
 class Router:
     """Bindings of one run's parties to their connections."""
 
-    def __init__(self, run: RunId, members: Mapping[PartyId, VerifyKey]) -> None:
+    def __init__(
+        self,
+        run: RunId,
+        members: Mapping[PartyId, VerifyKey],
+        epochs: Mapping[PartyId, int] | None = None,
+    ) -> None:
+        """`epochs` is what the coordinator remembers: a restart of the broker forgets no epoch."""
         self._run = run
         self._members = members
-        self._bound: dict[PartyId, _Binding] = {}
+        self._epochs = dict(epochs or {})
+        self._bound: dict[PartyId, bytes] = {}
 
     @property
     def connected(self) -> tuple[PartyId, ...]:
@@ -56,8 +57,7 @@ class Router:
             raise PeerError(f"the key of {user or 'nobody'} may not speak for {header.sender}")
         if header.kind == "hello":
             self._bind(header, connection, frames)
-        binding = self._bound.get(header.sender)
-        if binding is None or binding.connection != connection:
+        if self._bound.get(header.sender) != connection:
             raise PeerError(f"{header.sender} has not said hello on this connection")
         return self._route(header)
 
@@ -67,25 +67,25 @@ class Router:
 
     def unreachable(self, connection: bytes) -> None:
         """Forget a connection that no longer exists."""
-        for party, binding in list(self._bound.items()):
-            if binding.connection == connection:
+        for party, bound in list(self._bound.items()):
+            if bound == connection:
                 del self._bound[party]
 
     def _bind(self, header: Header, connection: bytes, frames: Frames) -> None:
         key = self._members[header.sender]
         verify(key, envelope_digest(frames[0], frames[2], frames[3:]), frames[1])
-        known = self._bound.get(header.sender)
-        if known is not None and header.epoch < known.epoch:
+        if header.epoch < self._epochs.get(header.sender, 0):
             # An undelivered hello of an earlier life may come again on the newest connection.
-            if known.connection != connection:
+            if self._bound.get(header.sender) != connection:
                 raise PeerError(f"{header.sender} has a newer process than this hello")
             return
-        self._bound[header.sender] = _Binding(connection, header.epoch)
+        self._epochs[header.sender] = header.epoch
+        self._bound[header.sender] = connection
 
     def _route(self, header: Header) -> Routed:
         receivers = [delivery.party for delivery in header.to]
         bound = (self._bound.get(party) for party in receivers)
         return Routed(
-            tuple(binding.connection for binding in bound if binding is not None),
+            tuple(connection for connection in bound if connection is not None),
             COORDINATOR in receivers,
         )

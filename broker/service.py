@@ -26,6 +26,9 @@ from hdpvfl_mq.wire.codec import Frames, model_digest
 from schemas.config import BrokerSettings, RunManifest
 from schemas.ids import COORDINATOR
 
+# After the end, how long a party that is being started again may take to come and hear of it.
+FAREWELL_S = 60.0
+
 
 class LocalLink(Arrivals):
     """The coordinator's link: through the router, without a socket."""
@@ -57,7 +60,6 @@ class Service:
         verify = {p: VerifyKey(bytes.fromhex(m.verify_key)) for p, m in members.items()}
         self.folder = Path(settings.runs) / manifest.run / COORDINATOR
         self.folder.mkdir(parents=True, exist_ok=True)
-        self.router = Router(manifest.run, verify)
         self.node = Node(
             Coordinator(manifest, model_digest(manifest)),
             Identity(COORDINATOR, "coordinator", manifest.run, keys.signing),
@@ -65,12 +67,17 @@ class Service:
             journal=Journal(self.folder / "journal.db", run=manifest.run, party=COORDINATOR),
         )
         self.node.open()
+        self.router = Router(manifest.run, verify, epochs=self.node.state.epochs)
         allowed = {bytes.fromhex(m.curve_key): p for p, m in members.items()}
-        self._gate = Gate(settings.bind, keys, allowed)
+        self._gate = Gate(settings.bind, keys, allowed, refused=self._turned_away)
         self._link = LocalLink(self)
         self._status = Status(self.folder / "status.json")
         self.runner = Runner(
-            self.node, self._link, patience_s=manifest.deadline_s + 60.0, observe=self._observe
+            self.node,
+            self._link,
+            patience_s=manifest.deadline_s + 60.0,
+            observe=self._observe,
+            farewell_s=FAREWELL_S,
         )
 
     async def run(self) -> str:
@@ -103,6 +110,11 @@ class Service:
                 self._link.wake.set()
                 continue
             await self.forward(frames, routed)
+
+    def _turned_away(self, reason: str) -> None:
+        """Record a connection that did not get in; it sent nothing that could be read."""
+        self.node.refuse((), f"at the gate: {reason}")
+        self._link.wake.set()
 
     def _observe(self, node: Node) -> None:
         if self._status.due() or node.outcome is not None:

@@ -62,6 +62,8 @@ from schemas.records import (
 
 NO_LEDGER = LedgerStanding(head=LedgerHead(sequence=0, digest=GENESIS), mu2_units_free=0)
 
+COPIES_NOTED_MAX = 1000  # copies one process records; a bad link makes many
+
 
 @dataclass
 class _Pending:
@@ -105,6 +107,7 @@ class Node:
         self._owed: set[PartyId] = set()
         self._armed: dict[str, Arm] = {}
         self._greeting: Frames | None = None
+        self._copies_noted = 0
         self._pending = _Pending()
 
     # -- life ---------------------------------------------------------------------------------
@@ -239,8 +242,11 @@ class Node:
                 raise PeerError("an envelope without a sequence number")
             return
         self._owed.add(header.sender)
-        if mine.sequence > self._inbox[header.sender].received:
-            self._inbox[header.sender].offer(mine.sequence, (header, frames))
+        is_new = self._inbox[header.sender].offer(mine.sequence, (header, frames))
+        # A hello comes again on every connection; any other copy is a resend or a replay.
+        if not is_new and header.kind != "hello" and self._copies_noted < COPIES_NOTED_MAX:
+            self._copies_noted += 1
+            raise PeerError(f"a copy of envelope {mine.sequence} of {header.sender}")
 
     def _deliver(self, party: PartyId, header: Header, frames: Frames) -> None:
         recorded = EnvelopeInput(frames=frames)

@@ -14,6 +14,7 @@ from functools import cached_property
 
 import numpy as np
 
+from hdpvfl_mq.errors import SettingsError
 from hdpvfl_mq.glm.families import Family, family
 from hdpvfl_mq.glm.penalties import Penalty, penalty
 from hdpvfl_mq.glm.schedule import EarlyStop, Schedule, StepSize
@@ -38,6 +39,10 @@ _PUBLISHED_LABEL_TERMS = {
     "normal": (1.0, 3.0),
     "squared_hinge": (2.0, 1.0),
 }
+
+
+# A plan takes a third of a millisecond a round; nobody's manifest may keep a party busy for hours.
+ROUNDS_MAX = 200_000
 
 
 @dataclass(frozen=True)
@@ -107,6 +112,11 @@ class TrainingPlan:
 def plan_training(manifest: RunManifest, rows: int) -> TrainingPlan:
     """Derive the plan; RefusedError where the privacy argument does not hold for these settings."""
     schedule = Schedule(rows, manifest.batch_rows, manifest.epochs)
+    if schedule.rounds > ROUNDS_MAX:
+        raise SettingsError(
+            f"epochs, batch_rows: {schedule.rounds:,} rounds are more than the limit of "
+            f"{ROUNDS_MAX:,}; take fewer epochs or larger batches"
+        )
     loss, pen = family(manifest.loss), penalty(manifest.penalty)
     if manifest.guarantee == "none":
         noise = plan_none(schedule.rounds)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hdpvfl_mq.errors import PeerError
+from hdpvfl_mq.errors import PeerError, RefusedError, SettingsError
 from hdpvfl_mq.glm.block import ColumnBlock
 from hdpvfl_mq.machine import Effect, Received, Reserve, Send, Step
 from hdpvfl_mq.privacy.mechanism import Mechanism
@@ -100,7 +100,11 @@ def _aligned(party: Member, state: Any, common: NDArray[np.intp]) -> Step[Any]:
     ids = [party.own.ids.ids[position] for position in common]
     order = row_order(ids, key)
     rows = party.own.ids.rows[common[order]]
-    plan = plan_training(manifest, len(rows))
+    try:
+        plan = plan_training(manifest, len(rows))
+    except (RefusedError, SettingsError) as refused:  # held for all own rows, not for the common
+        state = replace(state, reason=str(refused))
+        return state, (Send((COORDINATOR,), Withdraw(reason="rows")),)
     spent = plan.noise_of(party.own.role).spent
     if spent.exact == 0 and spent.mu2_units > state.standing.mu2_units_free:
         state = replace(state, reason="the run would exceed the lifetime cap of the policy")

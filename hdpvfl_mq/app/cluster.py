@@ -6,6 +6,8 @@ and, if they do not go, are killed; their journals let the same run go on later.
 
 from __future__ import annotations
 
+import os
+import signal
 import subprocess
 import sys
 import time
@@ -16,6 +18,7 @@ from typing import Any
 from hdpvfl_mq.app.demo import Demo
 from hdpvfl_mq.errors import HdpvflError, IntegrityError, NetworkError, OperatorError, RefusedError
 from hdpvfl_mq.runtime import status
+from hdpvfl_mq.runtime.process import PARENT_VARIABLE
 from schemas.ids import COORDINATOR
 
 POLL_S = 0.1
@@ -37,6 +40,8 @@ class Cluster:
 
     def run(self, show: Callable[[Mapping[str, dict[str, Any]]], None]) -> None:
         """Start everything and wait for the end; raises what stopped it."""
+        # A service manager's SIGTERM ends the children as Ctrl-C does.
+        signal.signal(signal.SIGTERM, signal.default_int_handler)
         try:
             for name in (COORDINATOR, *self._demo.parties):
                 self._start(name)
@@ -77,6 +82,7 @@ class Cluster:
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=log,
+            env={**os.environ, PARENT_VARIABLE: str(os.getpid())},
         )
         log.close()
 

@@ -6,6 +6,7 @@ It owns exit codes and what an ending prints; it knows no role.
 from __future__ import annotations
 
 import asyncio
+import os
 import signal
 import sys
 from collections.abc import Callable, Coroutine
@@ -19,6 +20,8 @@ from hdpvfl_mq.runtime.runner import Runner, Stopped
 from hdpvfl_mq.runtime.settings import load
 
 EXIT_STOPPED = 130
+PARENT_VARIABLE = "HDPVFL_PARENT"  # set by a parent without which this process shall not live
+PARENT_POLL_S = 0.5
 EXIT_BY_OUTCOME = {"completed": 0, "refused": 3, "withdrawn": 3, "deadline": 4, "mismatch": 2}
 
 Settings = TypeVar("Settings", bound=BaseModel)
@@ -46,10 +49,20 @@ def run_process(
 
 
 def stop_on_signals(runner: Runner) -> None:
-    """Ctrl-C and SIGTERM end the runner after its current turn."""
+    """Ctrl-C, SIGTERM and the death of a parent that named itself end the runner after its turn."""
     loop = asyncio.get_running_loop()
     for name in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(name, runner.stop)
+    parent = os.environ.get(PARENT_VARIABLE)
+    if parent is not None:
+        _watch_parent(runner, int(parent), loop)
+
+
+def _watch_parent(runner: Runner, parent: int, loop: asyncio.AbstractEventLoop) -> None:
+    if os.getppid() != parent:  # it was killed and could not end its children itself
+        runner.stop()
+        return
+    loop.call_later(PARENT_POLL_S, _watch_parent, runner, parent, loop)
 
 
 def explain(name: str, outcome: str, reason: str) -> None:

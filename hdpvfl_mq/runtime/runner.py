@@ -16,7 +16,7 @@ from hdpvfl_mq.ports import Turn
 from hdpvfl_mq.runtime.pacing import Pacing
 from hdpvfl_mq.runtime.transport import Link
 
-FAREWELL_S = 3.0  # after the end, how long to wait for the last acknowledgements
+FAREWELL_S = 3.0  # after the end, how long a party waits for the last acknowledgements
 
 
 class Stopped(Exception):  # noqa: N818 - the operator's wish, not an error
@@ -27,9 +27,16 @@ class Runner:
     """Runs one node on one link to its outcome."""
 
     def __init__(
-        self, node: Node, link: Link, *, patience_s: float, observe: Callable[[Node], None]
+        self,
+        node: Node,
+        link: Link,
+        *,
+        patience_s: float,
+        observe: Callable[[Node], None],
+        farewell_s: float = FAREWELL_S,
     ) -> None:
         self._node, self._link = node, link
+        self._farewell_s = farewell_s
         self._patience_s, self._observe = patience_s, observe
         self._pacing = Pacing()
         self._stopped = False
@@ -60,7 +67,7 @@ class Runner:
             if self._node.outcome is not None:
                 ended_at = ended_at or now
                 over = not self._node.has_unacknowledged and not self._node.owes
-                if over or now - ended_at > FAREWELL_S:
+                if over or now - ended_at > self._farewell_s:
                     return self._node.outcome
 
     async def _wait(self) -> None:

@@ -8,9 +8,8 @@ messages); whoever consumes waits on an event.
 from __future__ import annotations
 
 import asyncio
-import os
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Protocol
 
@@ -26,7 +25,11 @@ from schemas.envelope import MAX_ARRAY_BYTES
 
 QUEUE_MAX = 4096
 LINGER_MS = 500
+# A frame above its limit but below this is refused by name; one above this cuts the connection.
+MAX_MESSAGE_BYTES = MAX_ARRAY_BYTES + 2**20
+NOTES_MAX = 1000  # refused connections one gate tells of
 _ZAP = "inproc://zeromq.zap.01"
+_FAILED_HANDSHAKES = zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL | zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL
 
 
 class Link(Protocol):
@@ -71,7 +74,7 @@ class Arrivals:
 def set_common_options(socket: zmq.asyncio.Socket) -> None:
     """Limits and heartbeats of every socket."""
     socket.setsockopt(zmq.LINGER, LINGER_MS)
-    socket.setsockopt(zmq.MAXMSGSIZE, MAX_ARRAY_BYTES)
+    socket.setsockopt(zmq.MAXMSGSIZE, MAX_MESSAGE_BYTES)
     socket.setsockopt(zmq.SNDHWM, QUEUE_MAX)
     socket.setsockopt(zmq.RCVHWM, QUEUE_MAX)
     socket.setsockopt(zmq.HANDSHAKE_IVL, 5_000)
@@ -91,8 +94,8 @@ class DealerLink(Arrivals):
         self._context = zmq.asyncio.Context()
         socket = self._socket = self._context.socket(zmq.DEALER)
         set_common_options(socket)
-        # Random, so that a crashed process never locks its successor out.
-        socket.setsockopt(zmq.IDENTITY, b"p" + os.urandom(15))
+        # No routing id of our own: the broker gives every connection a new one. A fixed one would
+        # be ignored after a reconnect while the broker has not noticed that the old one died.
         socket.setsockopt(zmq.RECONNECT_IVL, 100)
         socket.setsockopt(zmq.RECONNECT_IVL_MAX, 2_000)
         socket.curve_serverkey = z85.encode(broker_key)
@@ -140,17 +143,25 @@ class DealerLink(Arrivals):
 class Gate:
     """The broker's ROUTER and the ZAP allow-list in front of it."""
 
-    def __init__(self, endpoint: str, keys: Keys, allowed: Mapping[bytes, str]) -> None:
+    def __init__(
+        self,
+        endpoint: str,
+        keys: Keys,
+        allowed: Mapping[bytes, str],
+        *,
+        refused: Callable[[str], None],
+    ) -> None:
         if not allowed:
             raise OperatorError("members: a broker without an allow-list of keys does not bind")
-        self._allowed = allowed
+        self._allowed, self._refused, self._notes = allowed, refused, 0
         self._context = zmq.asyncio.Context()
         self._context.io_threads = 2
         self._zap = self._context.socket(zmq.REP)
         self._zap.bind(_ZAP)
-        self._zap_task = asyncio.create_task(self._admit())
         socket = self._socket = self._context.socket(zmq.ROUTER)
         set_common_options(socket)
+        self._monitor = socket.get_monitor_socket(_FAILED_HANDSHAKES)
+        self._tasks = (asyncio.create_task(self._admit()), asyncio.create_task(self._watch()))
         socket.setsockopt(zmq.ROUTER_MANDATORY, 1)
         socket.setsockopt(zmq.ROUTER_HANDOVER, 0)
         socket.zap_domain = b"hdpvfl"
@@ -190,11 +201,26 @@ class Gate:
             version, request, _, _, _, mechanism, *credentials = await self._zap.recv_multipart()
             known = mechanism == b"CURVE" and len(credentials) == 1
             party = self._allowed.get(credentials[0]) if known else None
+            if party is None:
+                self._note("a connection whose key is not on the list of members")
             code, text = (b"200", b"OK") if party else (b"400", b"unknown key")
             name = (party or "").encode()
             await self._zap.send_multipart((version, request, code, text, name, b""))
 
+    async def _watch(self) -> None:
+        """Note peers that do not get as far as showing a key."""
+        while True:
+            await recv_monitor_message(self._monitor)
+            self._note("a connection without a valid CURVE handshake")
+
+    def _note(self, reason: str) -> None:
+        if self._notes < NOTES_MAX:
+            self._notes += 1
+            self._refused(reason)
+
     def close(self) -> None:
         """Flush for a moment and close."""
-        self._zap_task.cancel()
+        for task in self._tasks:
+            task.cancel()
+        self._socket.disable_monitor()
         self._context.destroy(linger=LINGER_MS)
