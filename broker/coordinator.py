@@ -26,6 +26,7 @@ from hdpvfl_mq.machine import (
     dispatch,
     stay,
 )
+from hdpvfl_mq.psi import choose_method
 from schemas.config import RunManifest
 from schemas.ids import COORDINATOR, PartyId
 from schemas.messages import (
@@ -44,7 +45,6 @@ from schemas.messages import (
     Withdraw,
 )
 
-OPRF_FROM_IDS = 20_000  # above this many ids the OPRF method is faster (docs/entity-resolution.md)
 _NONE: MappingProxyType[Any, Any] = MappingProxyType({})
 
 
@@ -54,6 +54,7 @@ class CoordinatorState:
 
     phase: str = "gathering"
     epochs: MappingProxyType[PartyId, int] = field(default_factory=lambda: _NONE)
+    commitments: MappingProxyType[PartyId, bytes] = field(default_factory=lambda: _NONE)
     accepted: MappingProxyType[PartyId, RunAccept] = field(default_factory=lambda: _NONE)
     aligned: MappingProxyType[PartyId, Aligned] = field(default_factory=lambda: _NONE)
     finished_rounds: MappingProxyType[PartyId, int] = field(default_factory=lambda: _NONE)
@@ -127,7 +128,8 @@ class Coordinator:
     def hello(self, state: State, given: Received) -> Step[State]:
         message: Hello = given.message  # type: ignore[assignment]
         epochs = MappingProxyType({**state.epochs, given.sender: message.epoch})
-        state = replace(state, epochs=epochs)
+        commitments = {**state.commitments, given.sender: message.seed_commitment}
+        state = replace(state, epochs=epochs, commitments=MappingProxyType(commitments))
         missing = tuple(p for p in self.parties if p not in epochs)
         effects: list[Effect] = [
             Send((given.sender,), Welcome(epoch=message.epoch, waiting_for=missing))
@@ -154,11 +156,11 @@ class Coordinator:
                     f"{party} and {self.parties[0]} normalise ids differently: compare "
                     "alignment.* and the id columns in their settings",
                 )
-        sizes = tuple(accepted[p].set_size for p in self.parties)
         method = self.manifest.alignment.method
         if method == "auto":
-            method = "oprf" if max(sizes) > OPRF_FROM_IDS else "ecdh"
-        start = AlignStart(method=method, sizes=sizes)
+            method = choose_method(accepted[p].set_size for p in self.parties)
+        commitments = tuple(state.commitments[p] for p in self.parties)
+        start = AlignStart(method=method, commitments=commitments)
         return replace(state, phase="aligning"), (Send(self.parties, start),)
 
     def refuse(self, state: State, given: Received) -> Step[State]:

@@ -17,10 +17,12 @@ from hdpvfl_mq.errors import PeerError, RefusedError, SettingsError
 from hdpvfl_mq.glm.block import ColumnBlock
 from hdpvfl_mq.machine import Effect, Received, Reserve, Send, Step
 from hdpvfl_mq.privacy.mechanism import Mechanism
+from hdpvfl_mq.privacy.noise import commitment
 from hdpvfl_mq.psi import Outgoing, Terms, open_session, order_digest, row_order
 from hdpvfl_mq.training import plan_training
 from hdpvfl_mq.wire.codec import model_digest
 from parties.possession import Training, id_profile
+from schemas.config import RunManifest
 from schemas.ids import COORDINATOR
 from schemas.messages import AlignBlock, Aligned, AlignStart, Withdraw
 from schemas.tensor import Tensor
@@ -40,7 +42,7 @@ def align_start(party: Member, state: Any, given: Received) -> Step[Any]:
         method=message.method,
         active=manifest.active_party,
         passives=manifest.passive_parties,
-        public_seed=hashlib.sha256(b"align" + model_digest(manifest)).digest(),
+        public_seed=_joint_seed(party, manifest, message),
         profile_digest=id_profile(party.own.id_rules).digest(),
         rows_min=manifest.alignment.rows_min,
         rows_max=manifest.alignment.rows_max,
@@ -54,6 +56,19 @@ def align_start(party: Member, state: Any, given: Received) -> Step[Any]:
         state, more = align_block(party, state, waiting)
         effects = (*effects, *more)
     return state, effects
+
+
+def _joint_seed(party: Member, manifest: RunManifest, message: AlignStart) -> bytes:
+    """A public seed nobody chose alone: every party's commitment to its secret is in it."""
+    parties = (manifest.active_party, *manifest.passive_parties)
+    own = commitment(party.own.secret, party.own.salt)
+    if len(message.commitments) != len(parties):
+        raise PeerError("the start of entity resolution lacks a party's commitment")
+    if message.commitments[parties.index(party.name)] != own:
+        raise PeerError("the start of entity resolution names another commitment than ours")
+    return hashlib.sha256(
+        b"align" + model_digest(manifest) + b"".join(message.commitments)
+    ).digest()
 
 
 def hold_block(party: Member, state: Any, given: Received) -> Step[Any]:
@@ -127,7 +142,8 @@ def _aligned(party: Member, state: Any, common: NDArray[np.intp]) -> Step[Any]:
     aligned = Aligned(
         rows=len(rows),
         rounds=plan.rounds,
-        order_digest=order_digest((ids[i] for i in order), key),
+        # Keyed by what the broker does not know, else it could test guessed sets of ids.
+        order_digest=order_digest((ids[i] for i in order), state.session.shared_key),
         plan_digest=plan.digest,
     )
     reserve = Reserve(spent.mu2_units, spent.tau_units, spent.exact > 0)

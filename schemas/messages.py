@@ -74,7 +74,8 @@ class AlignStart(Closed):
 
     kind: Literal["align_start"] = "align_start"
     method: Literal["ecdh", "oprf"]
-    sizes: Annotated[tuple[Count, ...], Field(max_length=MAX_PASSIVES + 1)]
+    # The seed commitments of all hellos, active first: together they toss the public seed.
+    commitments: Annotated[tuple[Digest, ...], Field(max_length=MAX_PASSIVES + 1)]
 
 
 class AlignBlock(Closed):

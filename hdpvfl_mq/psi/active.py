@@ -106,7 +106,8 @@ class ActiveSession(Session):
         """Tell all what is common, or only that it is withheld."""
         count = sum(map(len, self._found))
         is_revealed = self.terms.rows_min <= count <= self.terms.rows_max
-        verdict = pack_verdict(count if is_revealed else None)
+        self.shared_key = derive(self._root, "shared key")
+        verdict = pack_verdict(count if is_revealed else None) + self.shared_key
         outgoing = tuple(self._sealed(peer, "verdict", verdict) for peer in self.terms.passives)
         if not is_revealed:
             self.withheld = True

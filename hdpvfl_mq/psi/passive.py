@@ -15,6 +15,8 @@ from hdpvfl_mq.psi.oprf import Answerer
 from hdpvfl_mq.psi.session import Block, Session, Terms
 from hdpvfl_mq.psi.stream import derive
 
+VERDICT_BYTES = 8 + 32  # the number of common ids, and the key all parties share
+
 
 class PassiveSession(Session):
     """Answers for its ids, then learns which of them are common."""
@@ -68,16 +70,16 @@ class PassiveSession(Session):
     def _on_verdict(self, block: Block) -> tuple[Outgoing, ...]:
         """The number of common ids, or that it is withheld; comes once, after the last answer."""
         is_due = self._is_answered and not self._sending[block.sender]
-        if not is_due or self._is_judged or len(block.payload) != 8:
+        if not is_due or self._is_judged or len(block.payload) != VERDICT_BYTES:
             raise PeerError(f"{block.sender} sent a verdict out of place, stage verdict")
-        count = read_verdict(block.payload)
+        count, shared_key = read_verdict(block.payload[:8]), block.payload[8:]
         if count is None:
             self.withheld = True
         elif self.terms.rows_min <= count <= min(self.terms.rows_max, len(self._elements)):
             self._expect(block.sender, "common", self._buckets, PAIR_BYTES * count)
         else:
             raise PeerError(f"{block.sender} claims an impossible number of ids, stage verdict")
-        self._is_judged = True
+        self._is_judged, self.shared_key = True, shared_key
         return ()
 
     def _on_common(self, block: Block) -> tuple[Outgoing, ...]:

@@ -99,6 +99,7 @@ class Session(ABC):
         self.terms = terms
         self.me = me
         self.result: NDArray[np.intp] | None = None
+        self.shared_key = b""  # with the result: 32 bytes all parties know and the broker does not
         self.withheld = False  # True when the number of common ids is outside rows_min..rows_max
         self._peers = tuple(p for p in (terms.active, *terms.passives) if p != me)
         self._lengths = lengths
