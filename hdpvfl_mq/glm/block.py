@@ -1,6 +1,6 @@
 """One party's columns of the common rows, ready for rounds: scores out, gradient in.
 
-It owns row scaling, the intercept column and the two matrix products of a round; it knows no ids,
+It owns row scaling, the intercept column and the products with the columns; it knows no ids,
 labels or files. A block is float64 in memory, or float32 in an array the caller maps from disk,
 which is widened chunk by chunk: the arithmetic is float64 on the numbers as stored.
 """
@@ -117,6 +117,17 @@ class ColumnBlock:
         for part in _chunks(rows, self.columns):
             total += h[part.start - rows.start : part.stop - rows.start] @ self._wide(part)
         return total / len(h)
+
+    def gram(self, rows: slice, weights: Unreleased | None = None) -> NDArray[np.float64]:
+        """X' diag(weights) X / rows of the batch; without weights, X' X / rows."""
+        v = None if weights is None else weights.expose()
+        total = np.zeros((self.columns, self.columns))
+        for part in _chunks(rows, self.columns):
+            X = self._wide(part)
+            left = X if v is None else X * v[part.start - rows.start : part.stop - rows.start, None]
+            total += left.T @ X
+        total /= rows.stop - rows.start
+        return total
 
     def _wide(self, rows: slice) -> NDArray[np.float64]:
         return np.asarray(self._X[rows], dtype=np.float64)

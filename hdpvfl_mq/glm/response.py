@@ -42,6 +42,11 @@ class Response:
         h = self.family.residual(self._theta(rows, own, received), self._y[rows])
         return Unreleased(h if self._weights is None else h * self._weights[rows])
 
+    def curvature(self, rows: slice, own: Unreleased, received: FloatVector | float) -> Unreleased:
+        """The derivative of `residual` by theta, row by row; at most the smoothness."""
+        slope = self.family.curvature(self._theta(rows, own, received), self._y[rows])
+        return Unreleased(slope if self._weights is None else slope * self._weights[rows])
+
     def loss(self, rows: slice, own: Unreleased, received: FloatVector | float) -> Unreleased:
         """Weighted losses of the batch, before clipping. Never leaves the party."""
         values = self.family.loss(self._theta(rows, own, received), self._y[rows])

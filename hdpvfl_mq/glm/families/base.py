@@ -76,6 +76,10 @@ class Family(ABC):
     def _residual(self, theta: FloatVector, y: FloatVector) -> FloatVector: ...
 
     @abstractmethod
+    def _slope(self, theta: FloatVector, y: FloatVector) -> FloatVector:
+        """The derivative of `_residual` by theta, one-sided at a kink."""
+
+    @abstractmethod
     def _mean(self, theta: FloatVector) -> FloatVector: ...
 
     @abstractmethod
@@ -98,6 +102,15 @@ class Family(ABC):
     def residual(self, theta: FloatVector, y: FloatVector) -> FloatVector:
         """The derivative of the loss by theta, in [-clip, clip] for every theta."""
         return np.clip(self._residual(self.clamp(theta), y), -self.clip, self.clip)
+
+    def curvature(self, theta: FloatVector, y: FloatVector) -> FloatVector:
+        """The derivative of the clipped residual by theta, one-sided at a kink.
+
+        *Bound*: between 0 and the smoothness; 0 where the residual is clipped.
+        """
+        inside = self.clamp(theta)
+        free = (inside == theta) & (np.abs(self._residual(inside, y)) <= self.clip)
+        return np.where(free, self._slope(inside, y), 0.0)
 
     def mean(self, theta: FloatVector) -> FloatVector:
         """The inverse link: the expected label, or the probability of the upper of two classes."""

@@ -62,6 +62,10 @@ class Logistic(_Margin):
     def _residual(self, theta: FloatVector, y: FloatVector) -> FloatVector:
         return -y * sigmoid(-y * theta)
 
+    def _slope(self, theta: FloatVector, y: FloatVector) -> FloatVector:
+        del y
+        return sigmoid(theta) * sigmoid(-theta)
+
     def _mean(self, theta: FloatVector) -> FloatVector:
         return sigmoid(theta)
 
@@ -95,6 +99,9 @@ class SquaredHinge(_Margin):
 
     def _residual(self, theta: FloatVector, y: FloatVector) -> FloatVector:
         return -2.0 * y * np.maximum(0.0, 1.0 - y * theta)
+
+    def _slope(self, theta: FloatVector, y: FloatVector) -> FloatVector:
+        return np.where(y * theta < 1.0, 2.0, 0.0)
 
     def _mean(self, theta: FloatVector) -> FloatVector:
         return np.clip((1.0 + theta) / 2.0, 0.0, 1.0)

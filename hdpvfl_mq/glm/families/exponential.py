@@ -34,11 +34,19 @@ class ExponentialDispersion(Family):
     def cumulant(self, theta: FloatVector) -> FloatVector:
         """b(theta)."""
 
+    @abstractmethod
+    def variance(self, theta: FloatVector) -> FloatVector:
+        """b''(theta): the variance of a label is this times a(phi)."""
+
     def _loss(self, theta: FloatVector, y: FloatVector) -> FloatVector:
         return (self.cumulant(theta) - y * theta) / self.scale
 
     def _residual(self, theta: FloatVector, y: FloatVector) -> FloatVector:
         return (self._mean(theta) - y) / self.scale
+
+    def _slope(self, theta: FloatVector, y: FloatVector) -> FloatVector:
+        del y
+        return self.variance(theta) / self.scale
 
 
 class Normal(ExponentialDispersion):
@@ -60,6 +68,9 @@ class Normal(ExponentialDispersion):
 
     def cumulant(self, theta: FloatVector) -> FloatVector:
         return theta**2 / 2.0
+
+    def variance(self, theta: FloatVector) -> FloatVector:
+        return np.ones_like(theta)
 
     def _mean(self, theta: FloatVector) -> FloatVector:
         return theta
@@ -95,6 +106,9 @@ class Bernoulli(ExponentialDispersion):
     def cumulant(self, theta: FloatVector) -> FloatVector:
         return np.logaddexp(0.0, theta)
 
+    def variance(self, theta: FloatVector) -> FloatVector:
+        return sigmoid(theta) * sigmoid(-theta)
+
     def _mean(self, theta: FloatVector) -> FloatVector:
         return sigmoid(theta)
 
@@ -127,6 +141,9 @@ class Poisson(ExponentialDispersion):
         return self.clip + self.label_high
 
     def cumulant(self, theta: FloatVector) -> FloatVector:
+        return np.exp(theta)
+
+    def variance(self, theta: FloatVector) -> FloatVector:
         return np.exp(theta)
 
     def _mean(self, theta: FloatVector) -> FloatVector:
@@ -166,6 +183,9 @@ class GammaCanonical(ExponentialDispersion):
 
     def cumulant(self, theta: FloatVector) -> FloatVector:
         return -np.log(-theta)
+
+    def variance(self, theta: FloatVector) -> FloatVector:
+        return theta**-2.0
 
     def _mean(self, theta: FloatVector) -> FloatVector:
         return -1.0 / theta

@@ -45,6 +45,9 @@ class Gamma(Family):
     def _residual(self, theta: FloatVector, y: FloatVector) -> FloatVector:
         return (1.0 - y * np.exp(-theta)) / self.spec.dispersion
 
+    def _slope(self, theta: FloatVector, y: FloatVector) -> FloatVector:
+        return y * np.exp(-theta) / self.spec.dispersion
+
     def _mean(self, theta: FloatVector) -> FloatVector:
         return np.exp(theta)
 

@@ -46,6 +46,10 @@ class LeastSquares(_Difference):
     def _residual(self, theta: FloatVector, y: FloatVector) -> FloatVector:
         return 2.0 * (theta - y)
 
+    def _slope(self, theta: FloatVector, y: FloatVector) -> FloatVector:
+        del y
+        return np.full_like(theta, 2.0)
+
 
 class Huber(_Difference):
     """loss = d^2 / 2 within c of the label, c abs(d) - c^2 / 2 beyond; h = clip(d, -c, c).
@@ -69,3 +73,6 @@ class Huber(_Difference):
 
     def _residual(self, theta: FloatVector, y: FloatVector) -> FloatVector:
         return np.clip(theta - y, -self.spec.huber_c, self.spec.huber_c)
+
+    def _slope(self, theta: FloatVector, y: FloatVector) -> FloatVector:
+        return np.where(np.abs(theta - y) <= self.spec.huber_c, 1.0, 0.0)
