@@ -1,0 +1,119 @@
+"""A federation on real sockets inside one event loop: broker, parties, and room for uninvited guests."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import zmq
+import zmq.asyncio
+from zmq.utils import z85
+
+from broker.service import Service
+from hdpvfl_mq.app.demo import free_port
+from hdpvfl_mq.runtime.keys import Keys
+from hdpvfl_mq.runtime.runner import Runner
+from hdpvfl_mq.runtime.transport import DealerLink
+from schemas.config import BrokerSettings, Member
+from schemas.ids import COORDINATOR
+from tests.federation import Federation
+
+WAIT_S = 60.0
+
+
+def new_curve_secret() -> bytes:
+    return z85.decode(zmq.curve_keypair()[1])
+
+
+class SocketFederation(Federation):
+    """Nodes of the simulated federation, each behind a DEALER; the broker is the real service."""
+
+    def open(self, folder: Path) -> Service:
+        """Bind the broker; needs a running loop."""
+        self.curve = {p: Keys(key, new_curve_secret()) for p, key in self.keys.items()}
+        self.settings = BrokerSettings(
+            bind=f"tcp://127.0.0.1:{free_port()}",
+            keys="unused",
+            manifest="unused",
+            runs=str(folder),
+            members=tuple(
+                Member(
+                    party=p,
+                    role=self.roles[p],
+                    verify_key=self.curve[p].verify_hex,
+                    curve_key=self.curve[p].curve_public.hex(),
+                )
+                for p in self.parties
+            ),
+        )
+        self.service = Service(self.settings, self.manifest, self.curve[COORDINATOR])
+        self.live = {}
+        self.tasks = {COORDINATOR: asyncio.create_task(self.service.run())}
+        return self.service
+
+    @property
+    def broker_key(self) -> bytes:
+        return self.curve[COORDINATOR].curve_public
+
+    def link(self, party: str) -> DealerLink:
+        return DealerLink(self.settings.bind, self.curve[party], self.broker_key)
+
+    def join(self, party: str) -> None:
+        """Start a party."""
+        node = self.live[party] = self.node(party)
+        node.open()
+        self.tasks[party] = asyncio.create_task(self._live(party, node))
+
+    async def _live(self, party: str, node) -> str:
+        link = self.link(party)
+        try:
+            return await Runner(node, link, patience_s=WAIT_S, observe=lambda node: None).run()
+        finally:
+            link.close()
+
+    async def end(self) -> dict[str, str]:
+        """Everybody's outcome."""
+        outcomes = await asyncio.wait_for(asyncio.gather(*self.tasks.values()), WAIT_S)
+        return dict(zip(self.tasks, outcomes, strict=True))
+
+    def refusals(self, party: str = COORDINATOR) -> list[str]:
+        journal = self.service.node._journal if party == COORDINATOR else self.journals[party]
+        return [reason for _, reason, _ in journal.refusals()]
+
+    async def refused(self, words: str, party: str = COORDINATOR) -> str:
+        """The recorded refusal with these words, once it is there."""
+        return await until(lambda: next((r for r in self.refusals(party) if words in r), None))
+
+    def final_weights(self) -> dict:
+        return {p: node.role.final_weights(node.state) for p, node in self.live.items()}
+
+
+async def until(found, what: str = ""):
+    """Poll for something that must come."""
+    for _ in range(int(WAIT_S / 0.02)):
+        if (value := found()) not in (None, False):
+            return value
+        await asyncio.sleep(0.02)
+    raise AssertionError(f"did not come {what}")
+
+
+@contextmanager
+def guest(
+    endpoint: str, *, server_key: bytes | None = None, secret: bytes | None = None
+) -> Iterator[zmq.asyncio.Socket]:
+    """A DEALER of somebody else's making; without `server_key` it speaks no CURVE."""
+    context = zmq.asyncio.Context()
+    socket = context.socket(zmq.DEALER)
+    socket.setsockopt(zmq.LINGER, 0)
+    if server_key is not None:
+        secret = secret or new_curve_secret()
+        socket.curve_serverkey = z85.encode(server_key)
+        socket.curve_secretkey = z85.encode(secret)
+        socket.curve_publickey = zmq.curve_public(z85.encode(secret))
+    socket.connect(endpoint)
+    try:
+        yield socket
+    finally:
+        context.destroy(linger=0)
