@@ -9,11 +9,22 @@ from __future__ import annotations
 import math
 
 from hdpvfl_mq.glm.families import family
-from schemas.config import ActiveSide, Guarantee, PassiveSide, RunManifest
-from schemas.model import LossSpec, PenaltySpec
+from schemas.config import ActiveSide, Guarantee, MinimiserSpec, PassiveSide, RunManifest
+from schemas.model import LossName, LossSpec, PenaltySpec
 from schemas.privacy import Budget
 
 NORM_UNBOUNDED = 1e6
+# Usual curvature of a loss around its optimum, a public fact of the loss (docs/one-round.md).
+CURVATURE: dict[LossName, float] = {
+    "logistic": 0.125,
+    "bernoulli": 0.125,
+    "least_squares": 2.0,
+    "normal": 1.0,
+    "huber": 1.0,
+    "squared_hinge": 1.0,
+    "poisson": 1.0,
+    "gamma": 1.0,
+}
 
 
 def recommend(
@@ -34,6 +45,19 @@ def recommend(
 
 
 def _sound(loss: LossSpec, budget: Budget) -> dict[str, object]:
+    if loss.name == "gamma_canonical":
+        return _sound_descent(loss, budget)
+    return {
+        "guarantee": "sound",
+        "budget": budget,
+        "method": "minimiser",
+        "minimiser": MinimiserSpec(curvature=CURVATURE[loss.name] / loss.dispersion),
+        "epochs": 1,
+    }
+
+
+def _sound_descent(loss: LossSpec, budget: Budget) -> dict[str, object]:
+    """Few epochs over all rows, steps as long as the argument allows."""
     strength = 1e-4
     beta = family(loss).smoothness
     return {

@@ -1,7 +1,7 @@
 """The active party: it has the label, hears every passive party, and answers all with one residual.
 
 It owns what the active party remembers and how it reads a share; what a round computes is in
-descent.py.
+descent.py and one_round.py, by the manifest's method.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from hdpvfl_mq.glm.response import Response
 from hdpvfl_mq.machine import Moves, Received, Step, stay
 from hdpvfl_mq.privacy.mechanism import largest_value, receive
 from hdpvfl_mq.unreleased import FloatVector
-from parties import descent
+from parties import descent, one_round
 from parties.member import SHARED_MOVES, Member
 from parties.possession import MemberState
 from schemas.ids import PartyId
@@ -88,7 +88,9 @@ class Active(Member):
 
     def begin_training(self, state: ActiveState) -> Step[ActiveState]:
         """Do whatever the current round allows by now."""
-        return descent.run_rounds(self, state)
+        if self.training(state).plan.terms is None:
+            return descent.run_rounds(self, state)
+        return one_round.lead(self, state)
 
     def missing(self, state: ActiveState) -> tuple[PartyId, ...]:
         """The parties whose share the current round still needs."""

@@ -161,8 +161,13 @@ class Member:
         assert state.training is not None
         return state.training
 
-    def finished_round(self, state: S, w: FloatVector | None, residual: FloatVector) -> Step[S]:
-        """Count a round, average its iterate, report when it is due; w None: no update was made."""
+    def finished_round(
+        self, state: S, w: FloatVector | None, residual: FloatVector | None = None
+    ) -> Step[S]:
+        """Count a round, average its iterate, report when it is due.
+
+        w is None where no update was made; `residual` is what a stop rule may look at.
+        """
         plan = self.training(state).plan
         done = state.round + 1
         w = state.w if w is None else w
