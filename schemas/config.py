@@ -144,7 +144,7 @@ class PartyPolicy(Closed):
     dataset: DatasetId  # the ledger's key: the same entities keep the same name for ever
     lifetime: Budget
     run_epsilon_max: Positive
-    guarantees: Annotated[tuple[Guarantee, ...], Field(min_length=1)] = ("sound",)
+    guarantees: Annotated[tuple[Guarantee, ...], Field(min_length=1, max_length=3)] = ("sound",)
     rows_min: Annotated[int, Field(ge=1, le=10**9)] = 100
     peers: Annotated[tuple[PartyId, ...], Field(max_length=MAX_PASSIVES + 1)] = ()
     learned_constants: bool = False  # preprocessing constants fitted on the private data

@@ -12,9 +12,12 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from schemas.base import Closed, Count, Digest
+from schemas.envelope import MAX_ARRAY_BYTES, MAX_FRAMES
 from schemas.ids import MAX_PASSIVES, Epoch, PartyId
 from schemas.privacy import LedgerHead
 
+Frame = Annotated[bytes, Field(max_length=MAX_ARRAY_BYTES)]
+Frames = Annotated[tuple[Frame, ...], Field(min_length=1, max_length=MAX_FRAMES)]
 JOURNAL_FORMAT = 1
 GENESIS = bytes(32)
 
@@ -53,7 +56,7 @@ class EnvelopeInput(Closed):
     """A peer's envelope, the frames as they came."""
 
     kind: Literal["envelope"] = "envelope"
-    frames: Annotated[tuple[bytes, ...], Field(min_length=1, max_length=8)]
+    frames: Frames
 
 
 class TimerInput(Closed):
@@ -80,7 +83,7 @@ class SentEffect(Closed):
     """An envelope this step sent, the frames as signed."""
 
     kind: Literal["sent"] = "sent"
-    frames: Annotated[tuple[bytes, ...], Field(min_length=1, max_length=8)]
+    frames: Frames
 
 
 class ArmedEffect(Closed):

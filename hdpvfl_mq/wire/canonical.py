@@ -13,6 +13,7 @@ from hdpvfl_mq.errors import PeerError
 
 MAX_ITEMS = 4096
 MAX_DEPTH = 16
+_PLAIN = (str, bytes, int, float, type(None))  # bool is an int
 
 
 def pack(value: Any) -> bytes:
@@ -39,7 +40,7 @@ def unpack(data: bytes, *, max_bytes: int) -> Any:
             max_array_len=MAX_ITEMS,
             max_map_len=MAX_ITEMS,
         )
-        _check_depth(value, MAX_DEPTH)
+        _check_plain(value, MAX_DEPTH)
         canonical = pack(value) == data
     # msgpack raises its own, ValueError, TypeError, UnicodeError, RecursionError, OverflowError...
     except Exception as broken:  # noqa: BLE001
@@ -49,12 +50,14 @@ def unpack(data: bytes, *, max_bytes: int) -> Any:
     return value
 
 
-def _check_depth(value: Any, left: int) -> None:
+def _check_plain(value: Any, left: int) -> None:
     if left == 0:
         raise ValueError("nested too deeply")
     if isinstance(value, dict):
         for item in value.values():
-            _check_depth(item, left - 1)
+            _check_plain(item, left - 1)
     elif isinstance(value, tuple):
         for item in value:
-            _check_depth(item, left - 1)
+            _check_plain(item, left - 1)
+    elif not isinstance(value, _PLAIN):  # msgpack reads time stamps past the extension hook
+        raise TypeError("not a plain value")

@@ -1,4 +1,4 @@
-"""A federation on real sockets inside one event loop: broker, parties, and room for uninvited guests."""
+"""A federation on real sockets in one event loop: broker, parties, and room for guests."""
 
 from __future__ import annotations
 

@@ -1,0 +1,69 @@
+"""Per-peer numbers: once, in order, within limits."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hdpvfl_mq.errors import PeerError
+from hdpvfl_mq.wire.sequence import EARLY_MAX, Inbox, Outbox
+
+
+@given(st.permutations(range(1, 13)), st.lists(st.integers(1, 12), max_size=20))
+def test_any_order_with_copies_comes_out_once_and_in_order(order, copies):
+    inbox: Inbox[int] = Inbox()
+    out = []
+    for number in [*order, *copies]:
+        inbox.offer(number, number)
+        while (item := inbox.next()) is not None:
+            out.append(item)
+    assert out == list(range(1, 13))
+    assert not inbox.early
+
+
+def test_a_copy_is_told_from_news():
+    inbox: Inbox[str] = Inbox()
+    assert inbox.offer(1, "a")
+    assert not inbox.offer(1, "b")
+    assert inbox.next() == "a"
+    assert not inbox.offer(1, "c")
+    assert inbox.next() is None
+
+
+def test_what_waits_for_a_missing_envelope_is_bounded():
+    inbox: Inbox[int] = Inbox()
+    for number in range(2, EARLY_MAX + 1):
+        assert inbox.offer(number, number)
+    with pytest.raises(PeerError, match="too far ahead"):
+        inbox.offer(EARLY_MAX + 1, 0)
+    with pytest.raises(PeerError, match="too far ahead"):
+        inbox.offer(2**62, 0)
+    assert len(inbox.early) == EARLY_MAX - 1
+
+
+def test_an_acknowledgement_covers_everything_before_it():
+    outbox: Outbox[int] = Outbox()
+    for _ in range(4):
+        number = outbox.number()
+        outbox.keep(number, number)
+    assert outbox.acknowledge(3)
+    assert list(outbox.waiting) == [4]
+    assert not outbox.acknowledge(2)
+    assert list(outbox.waiting) == [4]
+
+
+def test_an_acknowledgement_of_what_was_never_sent_is_refused():
+    outbox: Outbox[int] = Outbox()
+    outbox.keep(outbox.number(), 1)
+    with pytest.raises(PeerError):
+        outbox.acknowledge(2)
+    assert outbox.waiting == {1: 1}
+
+
+def test_what_is_acknowledged_already_is_not_kept():
+    outbox: Outbox[int] = Outbox()
+    number = outbox.number()
+    outbox.acknowledge(number)
+    outbox.keep(number, 1)
+    assert not outbox.waiting
