@@ -12,7 +12,7 @@ from hdpvfl_mq.runtime.keys import load_keys
 from hdpvfl_mq.runtime.process import explain, run_process, stop_on_signals
 from hdpvfl_mq.runtime.profile import pin_threads
 from hdpvfl_mq.runtime.runner import Runner
-from hdpvfl_mq.runtime.status import Status
+from hdpvfl_mq.runtime.status import Status, Stopwatch
 from hdpvfl_mq.runtime.transport import DealerLink
 from parties.accounts import Accounts
 from parties.build import PartyFiles, build_node, load_possession, write_model
@@ -34,11 +34,13 @@ async def _run(settings: PartySettings) -> str:
     own = load_possession(settings, keys)
     node, accounts = build_node(settings, own, keys)
     link = DealerLink(settings.broker, keys, bytes.fromhex(settings.broker_curve_key))
-    status = Status(PartyFiles(settings).run / "status.json")
+    status, watch = Status(PartyFiles(settings).run / "status.json"), Stopwatch()
 
     def observe(node: Node) -> None:
+        watch.see(running=node.state.phase == "training" and not node.state.is_done)
         if status.due() or node.outcome is not None:
-            status.write(_fields(settings, node, accounts, link))
+            fields = _fields(settings, node, accounts, link)
+            status.write({**fields, "training_s": watch.elapsed_s})
 
     runner = Runner(node, link, patience_s=settings.patience_s, observe=observe)
     stop_on_signals(runner)

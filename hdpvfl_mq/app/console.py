@@ -6,7 +6,6 @@ On a terminal there is a live bar, elsewhere one line per news.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping
 from typing import Any
 
@@ -25,9 +24,6 @@ class Watcher:
     def __init__(self, console: Console, active: str) -> None:
         self._console, self._active = console, active
         self._told: set[str] = set()
-        self._started_at: float | None = None
-        self._ended_at: float | None = None
-        self._round = 0
         self._bar = Progress(
             TextColumn("training"),
             BarColumn(bar_width=24),
@@ -43,14 +39,6 @@ class Watcher:
 
     def __exit__(self, *_: object) -> None:
         self._bar.stop()
-
-    @property
-    def rounds_per_s(self) -> float | None:
-        """Rounds a second of the training phase, as seen from here."""
-        if self._started_at is None or self._round == 0:
-            return None
-        end = self._ended_at or time.monotonic()
-        return self._round / max(1e-3, end - self._started_at)
 
     def show(self, statuses: Statuses) -> None:
         """Tell what is new."""
@@ -71,22 +59,30 @@ class Watcher:
         rounds, done = active.get("rounds", 0), active.get("round", 0)
         if not rounds or active.get("phase") not in ("training", "closed"):
             return
-        now = time.monotonic()
-        self._started_at = self._started_at or now
-        self._round = max(self._round, done)
-        if done == rounds and self._ended_at is None:
-            self._ended_at = now
-        note = f"{self.rounds_per_s or 0:.0f} rounds/s  {spent_text(statuses)}"
+        speed = rounds_per_s(active)
+        note = f"{speed:.0f} rounds/s  " if speed else ""
+        note += spent_text(statuses)
         if active.get("loss") is not None:
             note += f"  own loss {active['loss']:.4f}"
         self._bar.update(self._task, total=rounds, completed=done, visible=True, note=note)
         if done == rounds:
-            self._say(f"trained    {rounds} rounds, {note}")
+            self._say(f"trained    {plural(rounds, 'round')}, {note}")
 
     def _say(self, text: str) -> None:
         if text.split(",", maxsplit=1)[0] not in self._told:
             self._told.add(text.split(",", maxsplit=1)[0])
             self._bar.console.print(text, highlight=False)
+
+
+def rounds_per_s(active: dict[str, Any]) -> float | None:
+    """Rounds a second of training, by the active party's own clock."""
+    done, elapsed_s = active.get("round", 0), active.get("training_s") or 0.0
+    return done / elapsed_s if done and elapsed_s > 0 else None
+
+
+def plural(count: int, noun: str) -> str:
+    """A count with its noun."""
+    return f"{count:,} {noun}" + ("" if count == 1 else "s")
 
 
 def spent_text(statuses: Statuses) -> str:
@@ -116,7 +112,7 @@ def closing(console: Console, summary: dict[str, Any], files: dict[str, str]) ->
     )
     console.print(
         f"\n{summary['run']}: {summary['loss']}, {summary['penalty']} penalty, "
-        f"{summary['guarantee']} ({claim}), {summary['rounds']} rounds",
+        f"{summary['guarantee']} ({claim}), {plural(summary['rounds'], 'round')}",
         highlight=False,
     )
     console.print(f"guarantee: {summary['guarantee_label']}", style="dim", highlight=False)

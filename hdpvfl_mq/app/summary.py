@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from hdpvfl_mq.app import evaluate
+from hdpvfl_mq.app.console import rounds_per_s
 from hdpvfl_mq.app.demo import Demo
 from hdpvfl_mq.glm.families import family
 from hdpvfl_mq.runtime.status import write_atomically
@@ -39,7 +40,7 @@ def build(demo: Demo, statuses: dict[str, dict[str, Any]], wall_s: float) -> dic
         "rows_common": active["rows_common"],
         "rounds": active["rounds"],
         "wall_s": round(wall_s, 3),
-        "rounds_per_s": active.get("rounds_per_s"),
+        "rounds_per_s": rounds_per_s(active),
         "test": {**_test(demo), "evaluation": EVALUATION},
         "parties": [_party(demo, party, statuses[party]) for party in demo.parties],
     }

@@ -150,7 +150,6 @@ def _run(demo: Demo, state: Path, console: Console, *, as_json: bool) -> dict[st
     with shown.Watcher(Console(quiet=True) if as_json else console, ACTIVE) as watcher:
         cluster.run(watcher.show)
     statuses = cluster.statuses()
-    statuses[ACTIVE]["rounds_per_s"] = watcher.rounds_per_s
     for party in demo.parties:
         statuses[party]["ledger"] = str((state / party / "ledger.db").absolute())
     result = summary.build(demo, statuses, time.monotonic() - began)

@@ -32,6 +32,22 @@ class Status:
         write_atomically(self._path, json.dumps(fields))
 
 
+class Stopwatch:
+    """How long something has been running in this process, read off what each turn sees."""
+
+    def __init__(self) -> None:
+        self._seen_at = time.monotonic()
+        self._ran = False
+        self.elapsed_s = 0.0
+
+    def see(self, *, running: bool) -> None:
+        """Count the time since the last look if it ran then or runs now."""
+        now = time.monotonic()
+        if running or self._ran:
+            self.elapsed_s += now - self._seen_at
+        self._seen_at, self._ran = now, running
+
+
 def write_atomically(path: Path, text: str) -> None:
     """Replace a file's content in one step, readable by its owner only."""
     path.parent.mkdir(parents=True, exist_ok=True)
