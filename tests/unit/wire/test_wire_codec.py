@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+
 import msgpack
 import numpy as np
 import pytest
@@ -163,10 +165,8 @@ def test_a_message_with_changed_bytes_is_a_message_or_refused(kind, data):
 def test_a_body_of_any_value_is_a_message_or_refused(kind, value):
     body = pack({**value, "kind": kind} if isinstance(value, dict) else value)
     frames = (*frames_of(kind)[:2], body)
-    try:
+    with contextlib.suppress(PeerError):
         decode(frames)
-    except PeerError:
-        pass
 
 
 @FUZZ
@@ -176,10 +176,8 @@ def test_a_message_with_one_field_of_any_value_is_a_message_or_refused(kind, dat
     body = unpack(frames[2], max_bytes=10**6)
     name = data.draw(st.sampled_from(sorted(body)))
     spoilt = pack({**body, name: data.draw(plain)})
-    try:
+    with contextlib.suppress(PeerError):
         decode((*frames[:2], spoilt, *frames[3:]))
-    except PeerError:
-        pass
 
 
 @FUZZ
