@@ -63,7 +63,11 @@ class MinimiserTerms:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MinimiserRule:
-    """From the settings of a manifest to its terms; the defaults are those of logistic."""
+    """From the settings of a manifest to its terms; the defaults are those of logistic.
+
+    `curvature` is kappa, the slope a passive party takes the loss to have; `received_clip` counts
+    the active party's noise_std beyond L; `weight_variance` is what weights are expected to be.
+    """
 
     active_strength_rows: float = 10.0
     feature_reach: float = 0.5
@@ -74,6 +78,31 @@ class MinimiserRule:
     received_clip: float = 2.0
     shrink: float = 3.0
     prior_share: float = 0.1
+    weight_variance: float = 1.0
+
+    @classmethod
+    def recommended(cls, loss: Family) -> MinimiserRule:
+        """Settings that learn for a loss, from what its manifest declares.
+
+        Only logistic gains from a short reach of the features, and only log-odds are as large as
+        its weight variance says. The slope of Poisson is the mean label, which nobody may read
+        off: a third of the clip is a guess, and one that is too small overshoots.
+        """
+        if loss.name in ("logistic", "bernoulli"):
+            return cls()
+        phi = loss.spec.dispersion
+        curvature = {
+            "least_squares": 2.0,
+            "normal": 1.0 / phi,
+            "gamma": 1.0 / phi,
+            "poisson": loss.clip / 3.0,
+        }.get(loss.name, 1.0)
+        return cls(
+            active_strength_rows=10.0 * loss.smoothness,
+            feature_reach=8.0,
+            curvature=curvature,
+            weight_variance=0.1,
+        )
 
     def active(self, rows: int, loss: Family, *, intercept: bool) -> ActiveTerms:
         """The active party's terms; they do not depend on anybody's noise.
@@ -103,10 +132,11 @@ class MinimiserRule:
         """All terms, given the deviation of the active party's noise.
 
         The passive ridge is the noise of the received residuals over n curvature, for weights of
-        variance 1 / passives, and stronger where the signal would drown.
+        variance weight_variance / passives, and stronger where the signal would drown.
         """
         kappa = self.curvature
-        plain = passives * (noise_std**2 + kappa) / (rows * kappa)
+        spread = self.weight_variance / passives
+        plain = (noise_std**2 + kappa) / (rows * kappa * spread)
         strength = plain * (1.0 + self.shrink * plain / kappa)
         damped = kappa * (1.0 + self.curvature_damping * (passives - 1))
         clip = loss.residual_bound + self.received_clip * noise_std
@@ -126,7 +156,7 @@ class MinimiserRule:
             weight_norm=self.weight_norm,
             score_bound=self.score_bound,
             received_clip=clip,
-            prior_variance=signal / (signal + strength) / passives,
+            prior_variance=spread * signal / (signal + strength),
         )
 
 

@@ -22,6 +22,7 @@ _TOLD_SHARE = 0.2
 # Keeps an intercept finite where every label is the same.
 _INTERCEPT_STRENGTH = 1e-9
 _TOLERANCE = 1e-11
+_LOGIT = ("logistic", "bernoulli")
 
 
 def refit(
@@ -36,8 +37,8 @@ def refit(
 
     `shares` are the received scores in the order of the parties. The fit sees their conditional
     means as an offset, the prediction sees the scores themselves. Under the logit link a score in
-    doubt by the variance V pulls probabilities to one half by c = sqrt(1 + pi V / 8), under the
-    log link it raises means by exp(V / 2); both are taken out of the weights again.
+    doubt by the variance V pulls probabilities to one half by c = sqrt(1 + pi V / 8), which is
+    taken out of the weights again.
     """
     offset, doubt = np.zeros(block.rows), 0.0
     for share in shares:
@@ -46,10 +47,8 @@ def refit(
         )
         offset += mean
         doubt += variance
-    link = response.family.name
-    flattening = (
-        math.sqrt(1.0 + math.pi * doubt / 8.0) if link in ("logistic", "bernoulli") else 1.0
-    )
+    flattens = response.family.name in _LOGIT
+    flattening = math.sqrt(1.0 + math.pi * doubt / 8.0) if flattens else 1.0
     strengths = np.full(block.columns, 0.5 / block.rows)
     strengths[list(block.free)] = _INTERCEPT_STRENGTH
     objective = Objective(
