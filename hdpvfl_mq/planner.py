@@ -6,8 +6,6 @@ rule is one for all data sets; docs/results says what it reaches.
 
 from __future__ import annotations
 
-import math
-
 from hdpvfl_mq.glm.families import family
 from schemas.config import ActiveSide, Guarantee, MinimiserSpec, PassiveSide, RunManifest
 from schemas.model import LossName, LossSpec, PenaltySpec
@@ -27,40 +25,27 @@ CURVATURE: dict[LossName, float] = {
 }
 
 
+Parties = tuple[str, tuple[str, ...]]  # the active party and the passive ones
+
+
 def recommend(
-    run: str,
-    parties: tuple[str, tuple[str, ...]],
-    guarantee: Guarantee,
-    budget: Budget,
-    loss: LossSpec,
+    run: str, parties: Parties, guarantee: Guarantee, budget: Budget, loss: LossSpec
 ) -> RunManifest:
     """A manifest for one active and some passive parties."""
-    active, passives = parties
-    common = {"run": run, "active_party": active, "passive_parties": passives, "loss": loss}
-    if guarantee == "sound":
-        return RunManifest.model_validate({**common, **_sound(loss, budget)})
     if guarantee == "paper":
-        return RunManifest.model_validate({**common, **_paper(budget)})
-    return RunManifest.model_validate({**common, **_none(loss, len(passives))})
+        return _manifest(run, parties, loss, _paper(budget))
+    if guarantee == "none":
+        return _manifest(run, parties, loss, _none(loss, len(parties[1])))
+    if loss.name == "gamma_canonical":  # has no legal score at zero weights
+        return sound_descent(run, parties, budget, loss)
+    return _manifest(run, parties, loss, _one_round(loss, budget))
 
 
-def _sound(loss: LossSpec, budget: Budget) -> dict[str, object]:
-    if loss.name == "gamma_canonical":
-        return _sound_descent(loss, budget)
-    return {
-        "guarantee": "sound",
-        "budget": budget,
-        "method": "minimiser",
-        "minimiser": MinimiserSpec(curvature=CURVATURE[loss.name] / loss.dispersion),
-        "epochs": 1,
-    }
-
-
-def _sound_descent(loss: LossSpec, budget: Budget) -> dict[str, object]:
+def sound_descent(run: str, parties: Parties, budget: Budget, loss: LossSpec) -> RunManifest:
     """Few epochs over all rows, steps as long as the argument allows."""
     strength = 1e-4
     beta = family(loss).smoothness
-    return {
+    settings = {
         "guarantee": "sound",
         "budget": budget,
         "penalty": PenaltySpec(name="l2", strength=strength),
@@ -71,6 +56,25 @@ def _sound_descent(loss: LossSpec, budget: Budget) -> dict[str, object]:
             step_size=0.99 * 2.0 / (beta + strength), weight_norm=10.0, local_steps=3
         ),
         "passive": PassiveSide(step_size=5.0 / beta, weight_norm=2.0, received_clip=1.0),
+    }
+    return _manifest(run, parties, loss, settings)
+
+
+def _manifest(
+    run: str, parties: Parties, loss: LossSpec, settings: dict[str, object]
+) -> RunManifest:
+    active, passives = parties
+    names = {"run": run, "active_party": active, "passive_parties": passives, "loss": loss}
+    return RunManifest.model_validate({**names, **settings})
+
+
+def _one_round(loss: LossSpec, budget: Budget) -> dict[str, object]:
+    return {
+        "guarantee": "sound",
+        "budget": budget,
+        "method": "minimiser",
+        "minimiser": MinimiserSpec(curvature=CURVATURE[loss.name] / loss.dispersion),
+        "epochs": 1,
     }
 
 
@@ -98,8 +102,3 @@ def _none(loss: LossSpec, passives: int) -> dict[str, object]:
         "active": ActiveSide(step_size=eta, weight_norm=NORM_UNBOUNDED),
         "passive": PassiveSide(step_size=eta, weight_norm=NORM_UNBOUNDED),
     }
-
-
-def signal_to_noise(noise_std: float, weight_norm: float) -> float:
-    """Largest possible score over the noise of one release."""
-    return weight_norm / noise_std if noise_std > 0 else math.inf

@@ -55,6 +55,7 @@ def _parser() -> argparse.ArgumentParser:
     _add_file_command(commands, "party", "run one party", _party, "party.toml")
     keys = _add(commands, "keys", "make the keys of a party or a broker", _keys)
     keys.add_argument("folder", type=Path, help="a folder that has no keys yet")
+    _add_plan(commands)
     _add_ledger(commands)
     add_evidence_commands(commands, _add)
     _add(commands, "datasets", "list the data sets of the demo", _datasets)
@@ -108,6 +109,15 @@ def _add_up(commands: Any) -> None:
     )
 
 
+def _add_plan(commands: Any) -> None:
+    plan = _add(commands, "plan", "what a budget buys, from public quantities only", _plan)
+    plan.add_argument("--rows", type=int, required=True, help="common rows you expect")
+    plan.add_argument("--passives", type=int, default=1)
+    plan.add_argument("--epsilon", type=float, default=1.0)
+    plan.add_argument("--delta", type=float, default=1e-5)
+    plan.add_argument("--loss", default="logistic")
+
+
 def _add_ledger(commands: Any) -> None:
     ledger = _add(commands, "ledger", "what a party has spent: show, verify or export it", _ledger)
     ledger.add_argument("what", choices=("show", "verify", "export"))
@@ -152,6 +162,22 @@ def _keys(options: argparse.Namespace) -> int:
         print(json.dumps(public))
     else:
         print(f"secrets in {options.folder}, readable by you only; give the others its public.toml")
+    return 0
+
+
+def _plan(options: argparse.Namespace) -> int:
+    from hdpvfl_mq.app import plan_command  # noqa: PLC0415
+    from hdpvfl_mq.runtime.settings import check  # noqa: PLC0415
+    from schemas.model import LossSpec  # noqa: PLC0415
+    from schemas.privacy import Budget  # noqa: PLC0415
+
+    budget = check(Budget, {"epsilon": options.epsilon, "delta": options.delta}, "options")
+    loss = check(LossSpec, {"name": options.loss}, "options: loss")
+    found = plan_command.figures(options.rows, options.passives, budget, loss)
+    if options.json:
+        print(json.dumps(found))
+    else:
+        plan_command.show(found)
     return 0
 
 
