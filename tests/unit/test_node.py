@@ -1,4 +1,4 @@
-"""The order of things in a process: ledger, journal, then speech; and what an error leaves unsaid."""
+"""The order of things in a process: ledger, journal, then speech; after an error, nothing."""
 
 from __future__ import annotations
 
@@ -146,7 +146,7 @@ def messages(turn) -> list[str]:
 PAUSE = Pause(waiting_for=("bank",))
 
 
-# -- ledger, journal, speech ------------------------------------------------------------------------
+# -- ledger, journal, speech ----------------------------------------------------------------------
 
 
 def test_the_ledger_is_booked_before_the_journal_is_written(bench):
@@ -278,13 +278,12 @@ def test_nothing_is_acknowledged_before_it_is_recorded(bench):
 
 
 def test_timers_survive_a_restart_until_they_have_fired():
-    bench = Bench({"started": (Arm("watch", 5.0),), "timer:watch": (Arm("late", 7.0),)})
-    assert bench.node.start().arm == (Arm("watch", 5.0),)
-    bench.script = {"timer:watch": (Arm("late", 7.0),), "started": (Arm("watch", 5.0),)}
-    assert Arm("watch", 5.0) in bench.restart().start().arm
-    bench.node.turn([], [Fired("watch")])
-    again = bench.restart()
-    assert set(again._armed) == {"late"}
+    bench = Bench({"pause": (Arm("watch", 5.0),), "timer:watch": (Arm("late", 7.0),)})
+    assert bench.node.start().arm == ()
+    assert bench.node.turn([bench.coordinator.say(PAUSE)]).arm == (Arm("watch", 5.0),)
+    assert bench.restart().start().arm == (Arm("watch", 5.0),)
+    assert bench.node.turn([], [Fired("watch")]).arm == (Arm("late", 7.0),)
+    assert bench.restart().start().arm == (Arm("late", 7.0),)
 
 
 def test_epochs_rise_with_every_start(bench):
@@ -362,8 +361,8 @@ DOOR = {
         "a active party may not send pause here",
     ),
     "wrong receiver for its kind": (
-        lambda b: b.coordinator.say(RoundReport(rounds_done=1, last=False)),
-        "a coordinator party may not send round_report here",
+        lambda b: b.bank.say(RoundReport(rounds_done=1, last=False)),
+        "a active party may not send round_report here",
     ),
     "unknown kind": (
         lambda b: b.bank.sealed("gossip", b"\x80", sequence=1),
@@ -436,7 +435,7 @@ BODIES = {
 
 @pytest.mark.parametrize("name", BODIES)
 def test_a_signed_body_that_breaks_the_schema_is_a_recorded_refusal(bench, name):
-    """It took the sender's number, so it takes a step in the journal, but no state and no ledger."""
+    """It took the sender's number, so it takes a step of the journal, but no state, no ledger."""
     bench.coordinator.sequence += 1
     state, steps = bench.node.state, bench.node.steps
     turn = bench.node.turn([bench.coordinator.sealed("pause", BODIES[name])])
