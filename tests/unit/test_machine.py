@@ -9,6 +9,7 @@ import pytest
 
 from broker.coordinator import MOVES, Coordinator
 from hdpvfl_mq.errors import PeerError
+from hdpvfl_mq.journal import chain
 from hdpvfl_mq.machine import (
     Fired,
     LedgerRead,
@@ -102,8 +103,6 @@ def test_every_phase_of_a_finished_run_was_one_of_the_table(federation):
 
 def inputs_of(federation: Federation, party: str) -> list:
     """What a journal says came in, as the role saw it."""
-    from hdpvfl_mq.journal import chain
-
     node, inputs = federation.node(party), []
     for record, _ in chain.walk(federation.journals[party].records()):
         if isinstance(record.input, EnvelopeInput):
@@ -148,7 +147,7 @@ def test_a_node_records_an_illegal_message_and_says_nothing(party, phase, kind):
 
 
 @pytest.mark.parametrize("party", PARTIES)
-@pytest.mark.parametrize("given", OTHER_INPUTS, ids=lambda given: move_name(given))
+@pytest.mark.parametrize("given", OTHER_INPUTS, ids=move_name)
 def test_an_illegal_timer_or_order_is_refused(federation, party, given):
     role = federation.node(party).role
     for phase in PHASES[party]:
@@ -209,7 +208,7 @@ def test_dispatch_prefers_the_phase_to_the_rule_for_all():
     assert dispatch(table, None, State, given)[1] == ("special",)
 
 
-# -- the coordinator's own rules --------------------------------------------------------------------
+# -- the coordinator's own rules ------------------------------------------------------------------
 
 
 def gathered(role: Coordinator):
@@ -245,6 +244,6 @@ def test_the_offer_waits_for_everybody():
 def test_a_party_that_read_another_manifest_ends_the_run():
     role = Coordinator(manifest(), model_digest(manifest(seed=8)))
     state, _ = gathered(role)
-    state, effects = role.step(state, Received("bank", sample("run_accept")))
+    state, _ = role.step(state, Received("bank", sample("run_accept")))
     assert state.outcome == "mismatch"
     assert "bank" in state.reason
