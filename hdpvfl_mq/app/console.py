@@ -30,6 +30,7 @@ class Watcher:
             MofNCompleteColumn(),
             TextColumn("{task.fields[note]}"),
             console=console,
+            transient=True,
         )
         self._task = self._bar.add_task("training", total=None, visible=False, note="")
 
@@ -65,7 +66,7 @@ class Watcher:
         if active.get("loss") is not None:
             note += f"  own loss {active['loss']:.4f}"
         self._bar.update(self._task, total=rounds, completed=done, visible=True, note=note)
-        if done == rounds:
+        if all(fields.get("phase") == "closed" for fields in statuses.values()):
             self._say(f"trained    {plural(rounds, 'round')}, {note}")
 
     def _say(self, text: str) -> None:

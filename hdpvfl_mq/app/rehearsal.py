@@ -28,6 +28,7 @@ from hdpvfl_mq.wire.codec import model_digest
 from parties.accounts import Accounts
 from parties.build import make_role
 from parties.possession import Possession, id_profile
+from schemas.alignment import KeptAlignment
 from schemas.config import PartyPolicy, RunManifest
 from schemas.ids import COORDINATOR, PartyId
 from schemas.messages import RoleName
@@ -69,6 +70,7 @@ class Rehearsal:
         self.journals = {n: Journal(":memory:", run=manifest.run, party=n) for n in names}
         self.ledgers = {p: sqlite3.connect(":memory:", isolation_level=None) for p in self.parties}
         self.outcomes: dict[PartyId, str] = {}
+        self.kept: dict[PartyId, tuple[KeptAlignment, ...]] = {}  # from an earlier rehearsal
 
     def secret(self, party: PartyId, purpose: bytes) -> bytes:
         """A fixed secret of 32 bytes: a rehearsal can be repeated to the bit."""
@@ -89,6 +91,7 @@ class Rehearsal:
             salt=self.secret(party, b"salt")[:16],
             signing_key=self.keys[party],
             numeric_profile="rehearsal",
+            kept=self.kept.get(party, ()),
         )
 
     def contacts(self, party: PartyId) -> dict[PartyId, Contact]:

@@ -20,7 +20,7 @@ from hdpvfl_mq.app.cluster import Cluster
 from hdpvfl_mq.app.demo import ACTIVE, Demo, check_port, free_port, passive_names, write_demo
 from hdpvfl_mq.data.bundled import load_dataset
 from hdpvfl_mq.errors import OperatorError, SettingsError
-from hdpvfl_mq.planner import recommend
+from hdpvfl_mq.planner import recommend, sound_descent
 from hdpvfl_mq.runtime.settings import check, load
 from hdpvfl_mq.training import plan_training
 from schemas.config import AlignmentSpec, Guarantee, IdRules, RunManifest
@@ -115,7 +115,10 @@ def _loss(options: UpOptions, default: LossSpec) -> LossSpec:
 
 def _manifest(options: UpOptions, budget: Budget, run: str, loss: LossSpec) -> RunManifest:
     guarantee: Guarantee = options.guarantee  # type: ignore[assignment]
-    base = recommend(run, (ACTIVE, passive_names(options.passives)), guarantee, budget, loss)
+    parties = (ACTIVE, passive_names(options.passives))
+    base = recommend(run, parties, guarantee, budget, loss)
+    if base.method == "minimiser" and (options.epochs or options.batch or options.penalty):
+        base = sound_descent(run, parties, budget, loss)  # these belong to descent
     changes: dict[str, Any] = {
         "seed": options.seed,
         "alignment": AlignmentSpec(ids=IdRules(kind="integer"), rows_min=50),
