@@ -1,0 +1,156 @@
+"""Real processes for tests: the demo's files, started and ended one by one."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel
+
+from hdpvfl_mq.app.demo import Demo, free_port, write_demo
+from hdpvfl_mq.app.up import UpOptions, prepare_demo
+from hdpvfl_mq.privacy.ledger_store import Ledger
+from hdpvfl_mq.runtime.keys import write_secret
+from hdpvfl_mq.runtime.settings import dump, load
+from schemas.config import BrokerSettings, PartySettings
+from schemas.ids import COORDINATOR
+
+ROOT = Path(__file__).parents[2]
+WAIT_S = 120.0  # machines that run tests are busy
+
+
+def hdpvfl(*arguments: object, cwd: Path, wait_s: float = WAIT_S) -> subprocess.CompletedProcess:
+    """One command of the command line, to its end."""
+    return subprocess.run(
+        [sys.executable, "-m", "hdpvfl_mq.app.cli", *map(str, arguments)],
+        cwd=cwd,
+        capture_output=True,
+        text=True,
+        timeout=wait_s,
+        env=environment(),
+        check=False,
+    )
+
+
+def environment() -> dict[str, str]:
+    return {**os.environ, "PYTHONPATH": str(ROOT), "COLUMNS": "200"}
+
+
+def fields_of(model: BaseModel) -> dict[str, Any]:
+    """The fields of a model; `dict(model)` trips over settings that have a field called keys."""
+    return {name: getattr(model, name) for name in type(model).model_fields}
+
+
+def command_lines(words: str) -> list[int]:
+    """Processes whose command line has these words, this one aside."""
+    found = []
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            line = (folder / "cmdline").read_bytes().replace(b"\0", b" ").decode()
+        except OSError:
+            continue
+        if words in line and int(folder.name) != os.getpid():
+            found.append(int(folder.name))
+    return found
+
+
+def wait_for(found, what: str, wait_s: float = WAIT_S):
+    """Poll for something that must come."""
+    end = time.monotonic() + wait_s
+    while time.monotonic() < end:
+        if value := found():
+            return value
+        time.sleep(0.05)
+    raise AssertionError(f"{what} did not come within {wait_s} s")
+
+
+@dataclass
+class Processes:
+    """A demo on disk and its processes."""
+
+    folder: Path
+    demo: Demo
+    state: Path
+    children: dict[str, subprocess.Popen] = field(default_factory=dict)
+    prefix: dict[str, list[str]] = field(default_factory=dict)  # how a process is started
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return (COORDINATOR, *self.demo.parties)
+
+    def start(self, *names: str) -> None:
+        for name in names or self.names:
+            module = "broker" if name == COORDINATOR else "parties"
+            log = self.log(name).open("ab")
+            self.children[name] = subprocess.Popen(
+                [*self.prefix.get(name, []), sys.executable, "-m", module, self.settings(name)],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                cwd=self.folder,
+                env=environment(),
+            )
+            log.close()
+
+    def settings(self, name: str) -> str:
+        return str(self.demo.settings(name))
+
+    def log(self, name: str) -> Path:
+        return self.folder / f"{name}.log"
+
+    def said(self, name: str) -> str:
+        return self.log(name).read_text()
+
+    def end(self) -> dict[str, int]:
+        """Everybody's exit code."""
+        codes = {name: child.wait(WAIT_S) for name, child in self.children.items()}
+        assert set(codes.values()) == {0}, {n: (c, self.said(n)) for n, c in codes.items()}
+        return codes
+
+    def stop(self) -> None:
+        for child in self.children.values():
+            if child.poll() is None:
+                child.send_signal(signal.SIGKILL)
+                child.wait()
+
+    def change(self, name: str, **changes) -> None:
+        """Rewrite a process's settings file."""
+        schema = BrokerSettings if name == COORDINATOR else PartySettings
+        settings = load(schema, self.demo.settings(name))
+        self.demo.settings(name).write_text(dump(schema(**{**fields_of(settings), **changes})))
+
+    def entries(self, party: str) -> list:
+        ledger = Ledger.open(self.state / party / "ledger.db", party)
+        try:
+            return list(ledger.entries())
+        finally:
+            ledger.close_file()
+
+
+@contextmanager
+def processes(folder: Path, *, secrets: bool = False, **options) -> Iterator[Processes]:
+    """A demo written to a folder; whatever still runs at the end is killed."""
+    demo = prepare_demo(UpOptions(out=folder, run="test-run", **options))
+    state = folder / "state"
+    write_demo(demo, state=state, port=free_port())
+    if secrets:
+        fix_secrets(demo, state)
+    started = Processes(folder, demo, state)
+    try:
+        yield started
+    finally:
+        started.stop()
+
+
+def fix_secrets(demo: Demo, state: Path) -> None:
+    """The same secret seeds every time."""
+    for number, party in enumerate(demo.parties):
+        write_secret(state / party / "secrets" / "test-run.secret", bytes([number + 1]) * 48)
