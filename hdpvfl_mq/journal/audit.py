@@ -17,7 +17,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from hdpvfl_mq.errors import HdpvflError
 from hdpvfl_mq.journal import checks_chain, checks_privacy, checks_run
 from hdpvfl_mq.journal.checks_chain import CheckFailed
 from hdpvfl_mq.journal.evidence import Evidence
@@ -75,6 +74,7 @@ NOT_VERIFIABLE = (
     "'hdpvfl replay' inside the party, with its data and secret, shows that",
     "that declared preprocessing constants were not fitted on the rows",
     "that nothing left a machine by another way than these messages",
+    "that a party shows what it received after its last own message: nobody has witnessed it",
     "that all parties together did not rewrite history: they hold all signing keys",
 )
 
@@ -91,8 +91,9 @@ def _found(numbered: Numbered, evidence: Evidence) -> str:
         numbered.check(evidence)
     except CheckFailed as failed:
         return str(failed)
-    except HdpvflError as refused:
-        return f"cannot be checked: {refused}"
+    # Evidence may hold anything; whatever breaks a check is a finding, never a pass.
+    except Exception as broken:  # noqa: BLE001
+        return f"cannot be checked: {type(broken).__name__}: {broken}"
     return ""
 
 

@@ -157,7 +157,11 @@ def _acknowledged_as_sent(transcript: Transcript, envelopes: Sequence[Envelope])
 
 
 def both_ends_agree(evidence: Evidence) -> None:
-    """Check 5: sequences have no gap, and what one end received is what the other end sent."""
+    """Check 5: sequences have no gap, what one end received is what the other end sent, and an
+    answer names the envelope it answers.
+    """
+    for transcript in evidence.transcripts.values():
+        _answers_name_their_cause(transcript)
     sent = {p: _numbered(t, sent=True) for p, t in evidence.transcripts.items()}
     received = {p: _numbered(t, sent=False) for p, t in evidence.transcripts.items()}
     for party, streams in received.items():
@@ -177,6 +181,13 @@ def both_ends_agree(evidence: Evidence) -> None:
                     Place(peer, len(evidence.transcripts[peer].rows)),
                     f"{peer} acknowledged {acknowledged} envelopes of {party} and shows {taken}",
                 )
+
+
+def _answers_name_their_cause(transcript: Transcript) -> None:
+    causes = {e.place.index: e.digest for e in transcript.received()}
+    for envelope in transcript.sent():
+        if envelope.header.parent != causes.get(envelope.place.index, NO_PARENT):
+            raise CheckFailed(envelope.place, "answers another envelope than the one that came")
 
 
 def _numbered(transcript: Transcript, *, sent: bool) -> dict[PartyId, list[Envelope]]:

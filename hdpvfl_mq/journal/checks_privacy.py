@@ -185,7 +185,8 @@ def _reserve_fits(transcript: Transcript, noise: NoisePlan | None) -> None:
 
 def _same_reserve(evidence: Evidence, party: PartyId, entry: RunReserved) -> None:
     amounts = (entry.mu2_units, entry.tau_units)
-    for record in evidence.transcripts[party].records:
+    shown = evidence.transcripts.get(party)
+    for record in shown.records if shown else ():
         for effect in record.effects:
             if (
                 isinstance(effect, ReservedEffect)

@@ -1,0 +1,299 @@
+"""An independent verifier of a run's journals: standard library and PyNaCl, no code shared.
+
+    python verify_journal.py runs/RUN [MEMBERS.toml [LEDGERS]]
+
+The thirteen checks of `hdpvfl audit`, with sensitivities taken on trust (docs/audit.md). Exit code
+0: no alarm; 5: the evidence contradicts itself (checks 1 to 5); 1: it is whole, the run is wrong.
+"""
+
+# ruff: noqa: E401, I001, BLE001
+import hashlib, json, math, shutil, sqlite3, struct, sys, tempfile, tomllib
+from collections import defaultdict
+from pathlib import Path
+from nacl.signing import VerifyKey
+
+ZERO = bytes(32)
+# Who may send what to whom: a active, p passive, c coordinator.
+ROUTES = """ack apc apc, hello ap c, welcome c ap, run_offer c ap, run_accept ap c, run_refuse ap c,
+align_start c ap, align_block ap ap, aligned ap c, round_plan c ap, score_share p a, residual a p,
+round_report ap c, pause c ap, resume c ap, withdraw ap c, run_closed c ap, ledger_head ap apc,
+ledger_witness apc ap, score_request a p, score_reply p a"""
+ROUTES = {kind: ends for kind, *ends in (route.split() for route in ROUTES.split(","))}
+WIDTH = {"|i1": 1, "<i2": 2, "<i4": 4, "<i8": 8, "|u1": 1, "<f8": 8}
+FORMS = {0xCB: ">d", 0xCC: ">B", 0xCD: ">H", 0xCE: ">I", 0xCF: ">Q", 0xD0: ">b", 0xD1: ">h"}
+FORMS |= {0xD2: ">i", 0xD3: ">q", 0xC4: ">B", 0xC5: ">H", 0xC6: ">I", 0xD9: ">B", 0xDA: ">H"}
+FORMS |= {0xDB: ">I", 0xDC: ">H", 0xDD: ">I", 0xDE: ">H", 0xDF: ">I"}
+
+
+def sha(*parts):
+    return hashlib.sha256(b"".join(parts)).digest()
+
+
+def unpack(data, at=None):  # the one value of all bytes, or the value at a place and its end
+    if at is None:
+        value, end = unpack(data, 0)
+        if end != len(data):
+            raise ValueError("a frame that is too short or too long")
+        return value
+    code, at = data[at], at + 1
+    if code < 0x80 or code >= 0xE0:
+        return code - 256 * (code >= 0xE0), at
+    if code in (0xC0, 0xC2, 0xC3):
+        return {0xC0: None, 0xC2: False, 0xC3: True}[code], at
+    size = code & (31 if code >= 0xA0 else 15)  # of a short map, array or text
+    if code >= 0xC0:
+        size, at = struct.unpack_from(FORMS[code], data, at)[0], at + struct.calcsize(FORMS[code])
+    if 0xCB <= code <= 0xD3:
+        return size, at
+    if 0xA0 <= code <= 0xC6 or 0xD9 <= code <= 0xDB:
+        raw = data[at : at + size]
+        return (raw if code in (0xC4, 0xC5, 0xC6) else raw.decode()), at + size
+    items, pairs = [], code < 0x90 or code >= 0xDE
+    for _ in range(size * (1 + pairs)):
+        item, at = unpack(data, at)
+        items.append(item)
+    return (dict(zip(items[::2], items[1::2], strict=True)) if pairs else items), at
+
+
+def tree(leaves):  # RFC 9162, section 2.1.1
+    if len(leaves) < 2:
+        return sha(b"\0", leaves[0]) if leaves else sha()
+    half = 1 << (len(leaves) - 1).bit_length() - 1
+    return sha(b"\1", tree(leaves[:half]), tree(leaves[half:]))
+
+
+def affordable(budget, mu2_units):  # mu^2 in units of 2^-40: is that (epsilon, delta)-DP?
+    epsilon, mu = budget["epsilon"], math.sqrt(max(mu2_units, 1) * 2.0**-40)
+    above, below = (math.erfc((epsilon / mu + s * mu / 2) / math.sqrt(2)) / 2 for s in (-1, 1))
+    return (above - math.exp(epsilon) * below if below else above) <= budget["delta"]
+
+
+def query(path, statement):
+    with tempfile.TemporaryDirectory() as folder:  # the evidence itself is never opened
+        for file in path.parent.glob(f"{path.name}*"):
+            shutil.copyfile(file, Path(folder) / file.name)
+        return sqlite3.connect(Path(folder) / path.name).execute(statement).fetchall()
+
+
+class Envelope:
+    def __init__(self, party, index, sent, frames):
+        self.where, self.party, self.index = f"{party}, record {index}", party, index
+        self.sent, self.frames, self.header = sent, frames, unpack(frames[0])
+        signed = [x for f in (frames[0], *frames[2:]) for x in (len(f).to_bytes(8, "big"), f)]
+        self.digest = sha(b"hdpvfl-mq envelope 1\0", *signed)
+        self.sender, self.kind = self.header["sender"], self.header["kind"]
+        self.to, self.body = {d["party"]: d for d in self.header["to"]}, unpack(frames[2])
+        self.round, self.release = self.body.get("round"), self.body.get("release", {})
+        self.noise = (self.release.get("noise_std"), self.release.get("exponent"))
+
+
+class Run:
+    def __init__(self, folder, members=None, ledgers=None):
+        self.name, self.journals, self.meta, self.ledgers = folder.resolve().name, {}, {}, {}
+        self.keys, self.records, self.found, self.envelopes = {}, defaultdict(list), {}, []
+        for file in [members] if members else sorted((folder / "settings").glob("*.toml")):
+            table = tomllib.loads(file.read_text())
+            for m in [*table.get("members", []), *table.get("peers", [])]:
+                self.keys[m["party"]] = (m["role"], bytes.fromhex(m["verify_key"]))
+        for path in sorted(folder.glob("*/journal.db")):
+            party, ledger = path.parent.name, (ledgers or folder) / path.parent.name / "ledger.db"
+            self.journals[party] = query(path, "SELECT idx, record, digest FROM records ORDER BY 1")
+            self.meta[party] = dict(query(path, "SELECT key, value FROM meta"))
+            if ledger.exists():
+                self.ledgers[party] = query(ledger, "SELECT sequence, digest, body FROM entry")
+            for index, stored, _ in self.journals[party]:
+                self.parse(party, index, stored)
+        own_last = sorted(self.envelopes, key=lambda e: e.sent)
+        self.said = list({e.digest: e for e in own_last}.values())
+        offers = self.of("run_offer")
+        self.manifest = offers[0].body["manifest"] if offers else {}
+        # The manifest is the last field of its message: its bytes are the rest of the body.
+        self.manifest_digest = sha(*[o.frames[2].split(b"\xa8manifest", 1)[1] for o in offers[:1]])
+        self.rows = max((e.body["rows"] for e in self.of("aligned")), default=0)
+        self.descends = self.manifest.get("method", "descent") == "descent"
+        batch = self.manifest.get("batch_rows", 1) if self.descends else self.rows
+        r = -(-self.rows // max(1, min(batch, self.rows)))
+        self.sizes = [(i + 1) * self.rows // r - i * self.rows // r for i in range(r)]
+        self.rounds = r * self.manifest.get("epochs", 0)
+        self.releases = self.of("score_share", "residual")
+        self.sound = self.manifest.get("guarantee") == "sound"
+
+    def parse(self, party, index, stored):
+        try:
+            record = unpack(stored)
+            self.records[party].append(record)
+            steps = [(False, record["input"]), *((True, effect) for effect in record["effects"])]
+            both = [(sent, x["frames"]) for sent, x in steps if "frames" in x]
+            self.envelopes += [Envelope(party, index, *one) for one in both]
+        except Exception as broken:  # whatever cannot be read is a flaw
+            self.check(1, False, f"{party}, record {index}", f"cannot be read: {broken}")
+
+    def check(self, number, holds, where, text):
+        if not holds:
+            self.found.setdefault(number, f"{where}: {text}")
+
+    def of(self, *kinds):
+        return [e for e in self.said if e.kind in kinds and e.body.get("kind") == e.kind]
+
+    def noises(self, role):
+        return [e.noise for e in self.releases if self.keys[e.sender][0] == role]
+
+    def paid(self, party):
+        return sum(e.release["event"]["mu2_units"] for e in self.releases if e.sender == party)
+
+    def journals_hold(self):  # 1, 2 and the epochs of 3
+        spoken = {(e.party, e.index): e.header["epoch"] for e in self.envelopes if e.sent}
+        for party, rows in self.journals.items():
+            stamp, epoch, before = {"format": "1", "run": self.name, "party": party}, 0, ZERO
+            self.check(1, rows and self.meta[party] == stamp, party, "empty, or of another run")
+            records = {record["index"]: record for record in self.records[party]}
+            for at, (index, stored, digest) in enumerate(rows):
+                where, record = f"{party}, record {at}", records.get(at)
+                self.check(1, at == index and record, where, "is missing")
+                linked = sha(b"hdpvfl-mq record 1\0", stored) == digest
+                if record:
+                    linked &= record["previous"] == before
+                    epoch += record["input"]["kind"] == "started"
+                    own = {record["input"].get("epoch", epoch), spoken.get((party, at), epoch)}
+                    self.check(3, own == {epoch}, where, "epochs do not rise by 1")
+                self.check(2, linked, where, "digest or link does not hold")
+                before = digest
+
+    def envelopes_hold(self):  # 3 to 5
+        sent, received, causes, mine = defaultdict(list), defaultdict(list), {}, {}
+        for e in self.envelopes:
+            try:
+                VerifyKey(self.keys[e.sender][1]).verify(e.digest, e.frames[1])
+                good = e.sent == (e.sender == e.party) and e.header["run"] == self.name
+            except Exception:
+                good = False
+            self.check(3, good, e.where, f"is not the signed word of {e.sender} in this run")
+            for end in e.to if e.sent else [e.party]:
+                stream = sent[e.party, end] if e.sent else received[e.sender, end]
+                stream.append(e.frames)
+                self.check(5, e.to[end]["sequence"] == len(stream), e.where, "gap in a sequence")
+            mine |= {(e.party, to, d["sequence"]): e.digest for to, d in e.to.items() if e.sent}
+            causes.setdefault((e.party, e.index), ZERO if e.sent else e.digest)
+            cause = not e.sent or e.header["parent"] == causes[e.party, e.index]
+            self.check(5, cause, e.where, "answers another envelope")
+        for (peer, party), stream in received.items():
+            good = peer not in self.journals or stream == sent[peer, party][: len(stream)]
+            self.check(5, good, party, f"did not receive what {peer} sent")
+        for e in self.envelopes:
+            size, stated = e.header["size"], (e.header["head"], e.header["root"])
+            if e.sender in self.journals:
+                shown = [digest for _, _, digest in self.journals[e.sender]]
+                same = size <= len(shown) and size == (e.index if e.sent else size)
+                same = same and stated == ([ZERO, *shown][size], tree(shown[:size]))
+                self.check(4, same, e.where, f"{e.sender} signed another journal")
+            for party, d in e.to.items():
+                known = mine.get((party, e.sender, d["ack"])) if d["ack"] else ZERO
+                seen = party not in self.journals or d["seen"] == known
+                self.check(4, seen, e.where, f"{e.sender} saw what {party} does not show")
+
+    def messages_legal(self):  # 6 and 13
+        first = {}
+        for e in self.said:
+            mine, *theirs = (self.keys[p][0][0] for p in (e.sender, *e.to))
+            legal = mine in ROUTES[e.kind][0] and set(theirs) <= set(ROUTES[e.kind][1])
+            legal &= len(e.to) == len(e.header["to"]) and e.body["kind"] == e.kind
+            arrays = [x for part in (e.body, e.release) for x in part.values() if type(x) is dict]
+            sizes = [math.prod(x["shape"]) * WIDTH[x["dtype"]] for x in arrays if "dtype" in x]
+            legal &= sizes == [len(frame) for frame in e.frames[3:]]
+            self.check(6, legal, e.where, f"may not send such a {e.kind}")
+            if e.kind == "hello":
+                kept = tuple(v for k, v in e.body.items() if k not in ("epoch", "ledger"))
+                self.check(13, first.setdefault(e.sender, kept) == kept, e.where, "another seed")
+        self.check(13, len(set(first.values())) == len(first), "hello", "two share a seed")
+
+    def plan_followed(self):  # 7
+        m, plans, planned = self.manifest, self.of("round_plan"), 0
+        if not plans:
+            return
+        names = {m["active_party"]: "active", "coordinator": "coordinator"}
+        names |= dict.fromkeys(m["passive_parties"], "passive")
+        same = names == {p: role for p, (role, _) in self.keys.items()} and m["run"] == self.name
+        same &= all(e.body["manifest"] == m for e in self.of("run_offer"))
+        stated = {e.body["manifest_digest"] for e in self.of("run_accept")}
+        self.check(7, same and stated <= {self.manifest_digest}, "manifest", "members or run")
+        digest = plans[0].body["plan_digest"]
+        if self.noises("active") and self.noises("passive") and self.descends:
+            active, passive = self.noises("active")[0], self.noises("passive")[0]
+            clip = m["passive"]["received_clip"] * active[0] if self.sound else math.inf
+            parts = ((*active, self.rounds), (*passive, self.rounds), (self.rows, clip))
+            stated = [repr(part).encode() for part in parts]
+            digest = sha(b"hdpvfl-mq plan 1\0", self.manifest_digest, *stated)
+        for e in plans:
+            stated = (e.body["first"], e.body["plan_digest"])
+            self.check(7, stated == (planned, digest), e.where, "is not the manifest's plan")
+            planned = e.body["last"]
+        for e in self.of("aligned"):
+            stated = (e.body["rows"], e.body["rounds"], e.body["plan_digest"])
+            self.check(7, stated == (self.rows, self.rounds, digest), e.where, "another plan")
+        for e in self.releases:
+            count = e.release["tensor"]["shape"] == [self.sizes[e.round % len(self.sizes)]]
+            self.check(7, count and e.round < planned <= self.rounds, e.where, "not planned")
+
+    def releases_paid(self):  # 8 to 11
+        used = set()
+        for e in self.releases:
+            event, kind = e.release["event"], e.kind.removeprefix("score_")
+            self.check(8, (e.sender, e.round) not in used, e.where, "rows leave a second time")
+            used |= {(e.sender, e.round)}
+            noised = not self.sound if event["mechanism"] == "exact" else e.noise[0] > 0
+            noised &= e.noise == self.noises(self.keys[e.sender][0])[0]
+            self.check(9, noised, e.where, "another noise than before, or none")
+            named, stated = f"{self.name}/{e.sender}/{kind}/{e.round}", e.release["release_id"]
+            self.check(11, stated == named, e.where, f"is not named {named}")
+            pays = (event["release_id"], event["round"]) == (stated, e.round)
+            self.check(10, pays, e.where, "pays for another release")
+        for party in self.keys if self.sound else ():
+            self.check(9, affordable(self.manifest["budget"], self.paid(party)), party, "cost")
+
+    def caps_kept(self):  # 12 and the ledgers of 10
+        for party, records in self.records.items():
+            free, reserved, paid = 0, 0, self.paid(party)
+            for record in records:
+                free = record["input"].get("standing", {}).get("mu2_units_free", free)
+                effects = [x["mu2_units"] for x in record["effects"] if x["kind"] == "reserved"]
+                reserved = [reserved, *effects][-1]
+                self.check(12, max([0, *effects]) <= free, party, "reserves more than was free")
+            done = any((e.sender, e.round + 1) == (party, self.rounds) for e in self.releases)
+            self.check(12, paid == reserved if done else paid <= reserved, party, "reserve")
+        for party, entries in self.ledgers.items():
+            head, booked, caps, held = ZERO, defaultdict(dict), {}, {}
+            for at, (*stated, body) in enumerate(sorted(entries), start=1):
+                entry, head = json.loads(body), sha(head, at.to_bytes(8, "big"), body)
+                self.check(10, stated == [at, head], f"ledger of {party}", f"link {at} is broken")
+                name, run = entry["dataset"], booked[entry.get("run")]
+                if entry["kind"] == "spend":
+                    run[entry["event"]["release_id"]] = entry["event"]
+                caps[name] = entry.get("cap") or caps[name]
+                spent = sum(event["mu2_units"] for event in run.values())
+                if entry["kind"] in ("reserve", "close"):
+                    held[name, entry["run"]] = entry.get("mu2_units", spent)
+                total = sum(units for (owner, _), units in held.items() if owner == name)
+                self.check(12, affordable(caps[name], total), party, f"entry {at} is above the cap")
+            for event in (e.release["event"] for e in self.releases if e.sender == party):
+                good = booked[self.name].get(event["release_id"]) == event
+                self.check(10, good, f"ledger of {party}", f"books {event} otherwise")
+
+
+def verify(folder, members=None, ledgers=None):  # what each check found, by number
+    try:
+        run = Run(folder, members, ledgers)
+    except Exception as broken:
+        return {1: f"cannot be read: {broken}"}
+    steps = {1: run.journals_hold, 3: run.envelopes_hold, 6: run.messages_legal}
+    steps |= {7: run.plan_followed, 8: run.releases_paid, 12: run.caps_kept}
+    for number, step in steps.items():
+        try:
+            step()
+        except Exception as broken:  # whatever breaks a check is a finding
+            run.check(number, False, "cannot be checked", f"{type(broken).__name__} {broken}")
+    return dict(sorted(run.found.items()))
+
+
+if __name__ == "__main__":
+    print(json.dumps(result := verify(*map(Path, sys.argv[1:])), indent=1))
+    sys.exit(0 if not result else 5 if min(result) <= 5 else 1)

@@ -1,0 +1,220 @@
+"""Evidence for tests: from a simulated federation, forged with stolen keys, or left by cheats.
+
+A forger rewrites journals after the run; a cheat is a role that departs from the protocol while all
+its journals, signatures and roots stay consistent.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from nacl.signing import SigningKey
+
+from hdpvfl_mq.journal import chain
+from hdpvfl_mq.journal.evidence import Evidence, Key, StoredRecord, Transcript
+from hdpvfl_mq.journal.merkle import Tree
+from hdpvfl_mq.journal.store import _TABLES
+from hdpvfl_mq.machine import Effect, Input, Received, Reserve, Send
+from hdpvfl_mq.node import NO_LEDGER, Node
+from hdpvfl_mq.wire.codec import Frames, decode_header, encode_header
+from hdpvfl_mq.wire.signing import envelope_digest, sign
+from schemas.messages import Message
+from schemas.records import GENESIS, EnvelopeInput, SentEffect, StepRecord
+from tests.federation import Federation
+
+LEDGER_ROWS = "SELECT sequence, digest, release_id, body FROM entry ORDER BY sequence"
+
+
+def evidence_of(federation: Federation, *, only: Sequence[str] = (), ledgers: bool = True):
+    """What an auditor of this federation is given."""
+    names = only or tuple(federation.journals)
+    return Evidence(
+        federation.manifest.run,
+        {p: Key(federation.roles[p], bytes(k.verify_key)) for p, k in federation.keys.items()},
+        {
+            p: transcript(p, federation.manifest.run, federation.journals[p].records())
+            for p in names
+        },
+        {
+            p: tuple(federation.ledgers[p].execute(LEDGER_ROWS))
+            for p in names
+            if ledgers and p in federation.ledgers
+        },
+    )
+
+
+def transcript(party: str, run: str, rows) -> Transcript:
+    return Transcript(party, {"format": "1", "run": run, "party": party}, tuple(rows))
+
+
+def only(evidence: Evidence, *parties: str, ledgers: bool = False) -> Evidence:
+    """The same evidence with fewer journals shown."""
+    return Evidence(
+        evidence.run,
+        evidence.keys,
+        {p: evidence.transcripts[p] for p in parties},
+        {p: v for p, v in evidence.ledgers.items() if ledgers and p in parties},
+    )
+
+
+def with_rows(evidence: Evidence, party: str, rows) -> Evidence:
+    """The same evidence with one journal replaced."""
+    changed = replace(evidence.transcripts[party], rows=tuple(rows))
+    return Evidence(
+        evidence.run,
+        evidence.keys,
+        {**evidence.transcripts, party: changed},
+        evidence.ledgers,
+    )
+
+
+# -- the forger -------------------------------------------------------------------------------
+
+
+def relinked(records: Sequence[StepRecord], key: SigningKey | None = None) -> list[StoredRecord]:
+    """Rows whose chain holds; with the owner's key its envelopes state the new journal too."""
+    rows, head, tree = [], GENESIS, Tree()
+    for index, record in enumerate(records):
+        effects = tuple(
+            SentEffect(frames=restated(e.frames, head, tree, key))
+            if key is not None and isinstance(e, SentEffect)
+            else e
+            for e in record.effects
+        )
+        stored = chain.encode(
+            StepRecord(index=index, previous=head, input=record.input, effects=effects)
+        )
+        head = chain.link(stored)
+        tree.append(head)
+        rows.append((index, stored, head))
+    return rows
+
+
+def restated(frames: Frames, head: bytes, tree: Tree, key: SigningKey) -> Frames:
+    header = dict(decode_header(frames)) | {"head": head, "size": tree.size, "root": tree.root()}
+    return resigned((encode_header(type(decode_header(frames))(**header)), *frames[1:]), key)
+
+
+def resigned(frames: Frames, key: SigningKey) -> Frames:
+    signature = sign(key, envelope_digest(frames[0], frames[2], frames[3:]))
+    return (frames[0], signature, *frames[2:])
+
+
+def edited(record: StepRecord, **changes) -> StepRecord:
+    return StepRecord(**{**dict(record), **changes})
+
+
+def last_received(records: Sequence[StepRecord], sender: str) -> int:
+    """The index of the last record that came from a peer."""
+    return max(
+        record.index
+        for record in records
+        if isinstance(record.input, EnvelopeInput)
+        and decode_header(record.input.frames).sender == sender
+    )
+
+
+# -- the cheat --------------------------------------------------------------------------------
+
+
+@dataclass
+class Cheat:
+    """A role that says something else than it should, or hears something else than was said."""
+
+    role: Any
+    says: Callable[[Effect], Sequence[Effect]] = lambda effect: (effect,)
+    hears: Callable[[Message], Message] = lambda message: message
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.role, name)
+
+    def step(self, state: Any, given: Input):
+        if isinstance(given, Received):
+            given = Received(given.sender, self.hears(given.message))
+        state, effects = self.role.step(state, given)
+        return state, tuple(said for effect in effects for said in self.says(effect))
+
+
+class BlindBook:
+    """A ledger that books nothing and allows everything."""
+
+    def standing(self):
+        return replace_model(NO_LEDGER, mu2_units_free=2**60)
+
+    def reserve(self, reservation: Reserve) -> None: ...
+
+    def book(self, releases: Sequence[Any]) -> None: ...
+
+    def remember(self, party: str, head: Any) -> None: ...
+
+    def check_restored(self, party: str, head: Any) -> None: ...
+
+
+@dataclass
+class CheatingFederation(Federation):
+    """Parties with changed roles and no ledgers."""
+
+    cheats: dict[str, dict[str, Callable]] = field(default_factory=dict)
+
+    def node(self, party: str) -> Node:
+        node = super().node(party)
+        book = None if party == "coordinator" else BlindBook()
+        role = Cheat(node.role, **self.cheats.get(party, {}))
+        return Node(
+            role, node.identity, self.contacts(party), journal=self.journals[party], book=book
+        )
+
+
+def replace_model(model: Any, **changes) -> Any:
+    """A validated copy of a schema with other fields."""
+    return type(model)(**{**dict(model), **changes})
+
+
+def saying(kind: str, change: Callable[[Message], Message]) -> Callable[[Effect], Sequence[Effect]]:
+    """Change every message of a kind on its way out."""
+
+    def says(effect: Effect) -> Sequence[Effect]:
+        if isinstance(effect, Send) and effect.message.kind == kind:
+            return (Send(effect.to, change(effect.message)),)
+        return (effect,)
+
+    return says
+
+
+def hearing(kind: str, change: Callable[[Message], Message]) -> Callable[[Message], Message]:
+    """Change every message of a kind before the role sees it."""
+    return lambda message: change(message) if message.kind == kind else message
+
+
+# -- files ------------------------------------------------------------------------------------
+
+
+def write_run(evidence: Evidence, folder: Path) -> Path:
+    """The evidence as the files of a run; returns the run's folder."""
+    run = folder / evidence.run
+    for party, shown in evidence.transcripts.items():
+        (run / party).mkdir(parents=True)
+        database = sqlite3.connect(run / party / "journal.db")
+        database.executescript(_TABLES)
+        database.executemany("INSERT INTO meta VALUES (?, ?)", shown.meta.items())
+        database.executemany("INSERT INTO records VALUES (?, ?, ?)", shown.rows)
+        database.commit()
+        database.close()
+    for party, entries in evidence.ledgers.items():
+        database = sqlite3.connect(run / party / "ledger.db")
+        database.execute("CREATE TABLE entry (sequence INTEGER, digest, release_id TEXT, body)")
+        database.executemany("INSERT INTO entry VALUES (?, ?, ?, ?)", entries)
+        database.commit()
+        database.close()
+    (run / "settings").mkdir(parents=True)
+    (run / "settings" / "members.toml").write_text(
+        "".join(
+            f'[[members]]\nparty = "{p}"\nrole = "{k.role}"\nverify_key = "{k.verify_key.hex()}"\n'
+            for p, k in evidence.keys.items()
+        )
+    )
+    return run
