@@ -46,6 +46,13 @@ from schemas.messages import (
 )
 
 _NONE: MappingProxyType[Any, Any] = MappingProxyType({})
+WHY = {
+    "operator": "its operator asked for it",
+    "budget": "its privacy budget does not allow the run",
+    "rows": "the number of common rows, which is withheld, is outside alignment.rows_min..rows_max "
+    "or does not allow the plan",
+    "deadline": "it has waited too long",
+}
 
 
 @dataclass(frozen=True)
@@ -156,12 +163,19 @@ class Coordinator:
                     f"{party} and {self.parties[0]} normalise ids differently: compare "
                     "alignment.* and the id columns in their settings",
                 )
-        method = self.manifest.alignment.method
-        if method == "auto":
-            method = choose_method(accepted[p].set_size for p in self.parties)
         commitments = tuple(state.commitments[p] for p in self.parties)
-        start = AlignStart(method=method, commitments=commitments)
+        start = AlignStart(method=self._method(state), commitments=commitments)
         return replace(state, phase="aligning"), (Send(self.parties, start),)
+
+    def _method(self, state: State) -> Literal["ecdh", "oprf", "kept"]:
+        """How the common rows are found: not at all again where all keep the same alignment."""
+        wanted, accepted = self.manifest.alignment, state.accepted.values()
+        named = {accept.kept_alignment for accept in accepted}
+        if wanted.reuse and len(named) == 1 and None not in named:
+            return "kept"
+        if wanted.method != "auto":
+            return wanted.method
+        return choose_method(accept.set_size for accept in accepted)
 
     def refuse(self, state: State, given: Received) -> Step[State]:
         message: RunRefuse = given.message  # type: ignore[assignment]
@@ -256,7 +270,7 @@ class Coordinator:
 
     def withdraw(self, state: State, given: Received) -> Step[State]:
         message: Withdraw = given.message  # type: ignore[assignment]
-        return self.close(state, "withdrawn", f"{given.sender} withdrew ({message.reason})")
+        return self.close(state, "withdrawn", f"{given.sender} withdrew: {WHY[message.reason]}")
 
     def close(self, state: State, outcome: Any, reason: str) -> Step[State]:
         state = replace(state, phase="closed", outcome=outcome, reason=reason)

@@ -98,10 +98,11 @@ class RememberHead:
 
 @dataclass(frozen=True)
 class CheckLedger:
-    """Stop with IntegrityError if the own ledger is older than a head a peer has seen of it."""
+    """Stop with IntegrityError if the own ledger is older than a head a peer co-signed."""
 
     party: PartyId
     head: LedgerHead
+    signature: bytes
 
 
 @dataclass(frozen=True)

@@ -355,7 +355,7 @@ class Node:
             return False
         for order in done.ledger_orders:
             if isinstance(order, CheckLedger):
-                self._book.check_restored(order.party, order.head)
+                self._book.check_restored(order.party, order.head, order.signature)
             elif isinstance(order, RememberHead):
                 self._book.remember(order.party, order.head)
         for reservation in done.reservations:

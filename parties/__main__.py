@@ -16,6 +16,7 @@ from hdpvfl_mq.runtime.status import Status, Stopwatch
 from hdpvfl_mq.runtime.transport import DealerLink
 from parties.accounts import Accounts
 from parties.build import PartyFiles, build_node, load_possession, write_model
+from parties.keeping import Keeper
 from schemas.config import PartySettings
 
 
@@ -34,9 +35,12 @@ async def _run(settings: PartySettings) -> str:
     own = load_possession(settings, keys)
     node, accounts = build_node(settings, own, keys)
     link = DealerLink(settings.broker, keys, bytes.fromhex(settings.broker_curve_key))
-    status, watch = Status(PartyFiles(settings).run / "status.json"), Stopwatch()
+    files = PartyFiles(settings)
+    status, watch = Status(files.run / "status.json"), Stopwatch()
+    keeper = Keeper(files.alignments)
 
     def observe(node: Node) -> None:
+        keeper.see(node.state.alignment, is_agreed=node.state.planned > 0)
         watch.see(running=node.state.phase == "training" and not node.state.is_done)
         if status.due() or node.outcome is not None:
             fields = _fields(settings, node, accounts, link)
@@ -47,7 +51,7 @@ async def _run(settings: PartySettings) -> str:
     try:
         outcome = await runner.run()
         if outcome == "completed":
-            write_model(PartyFiles(settings).run / "model.json", own, node)
+            write_model(files.run / "model.json", own, node)
         accounts.close()
         observe(node)
     finally:

@@ -15,7 +15,14 @@ from hdpvfl_mq.privacy.calibration import mu_of
 from hdpvfl_mq.privacy.ledger_store import Ledger
 from schemas.config import PartyPolicy
 from schemas.ids import PartyId, RunId
-from schemas.privacy import MU2_UNIT_BITS, LedgerHead, Release, ReleaseBooked, RunReserved
+from schemas.privacy import (
+    MU2_UNIT_BITS,
+    Cosignature,
+    LedgerHead,
+    Release,
+    ReleaseBooked,
+    RunReserved,
+)
 from schemas.records import LedgerStanding, Remembered
 
 
@@ -49,9 +56,10 @@ class Accounts:
         """Keep the newest head of a peer's ledger, beyond this run."""
         self._ledger.remember(party, head)
 
-    def check_restored(self, party: PartyId, head: LedgerHead) -> None:
-        """Stop if this ledger is older than a head a peer has seen of it."""
+    def check_restored(self, party: PartyId, head: LedgerHead, signature: bytes) -> None:
+        """Stop if this ledger is older than a head a peer co-signed; else keep the signature."""
         self._ledger.check_restored({party: head})
+        self._ledger.record(Cosignature(peer=party, head=head, signature=signature))
 
     def reserve(self, reservation: Reserve) -> None:
         """Set aside what the run may cost; the same again changes nothing."""

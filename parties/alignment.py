@@ -22,15 +22,17 @@ from hdpvfl_mq.psi import Outgoing, Terms, open_session, order_digest, row_order
 from hdpvfl_mq.training import plan_training
 from hdpvfl_mq.wire.codec import model_digest
 from parties.possession import Training, id_profile
+from schemas.alignment import KeptAlignment
 from schemas.config import RunManifest
 from schemas.ids import COORDINATOR
 from schemas.messages import AlignBlock, Aligned, AlignStart, Withdraw
-from schemas.tensor import Tensor
+from schemas.tensor import MAX_TENSOR_BYTES, Tensor
 
 if TYPE_CHECKING:
     from parties.member import Member
 
 HELD_MAX = 1024  # blocks that may come before this party has started
+KEPT_MAX = MAX_TENSOR_BYTES // 8  # common rows of an alignment that is kept
 
 
 def align_start(party: Member, state: Any, given: Received) -> Step[Any]:
@@ -38,6 +40,8 @@ def align_start(party: Member, state: Any, given: Received) -> Step[Any]:
     message: AlignStart = given.message  # type: ignore[assignment]
     manifest = state.manifest
     assert manifest is not None
+    if message.method == "kept":
+        return _kept(party, replace(state, held=()))
     terms = Terms(
         method=message.method,
         active=manifest.active_party,
@@ -56,6 +60,17 @@ def align_start(party: Member, state: Any, given: Received) -> Step[Any]:
         state, more = align_block(party, state, waiting)
         effects = (*effects, *more)
     return state, effects
+
+
+def _kept(party: Member, state: Any) -> Step[Any]:
+    """All have named the alignment that this party keeps too: use it, exchange nothing."""
+    kept, bounds = party.own.kept_for(state.manifest), state.manifest.alignment
+    if kept is None:
+        raise PeerError("told to use a kept alignment, but this party has named none")
+    positions = kept.positions.array()
+    if not bounds.rows_min <= len(positions) <= bounds.rows_max:
+        return _withdrawn(state)
+    return _aligned(party, state, positions, kept.shared_key)
 
 
 def _joint_seed(party: Member, manifest: RunManifest, message: AlignStart) -> bytes:
@@ -81,7 +96,8 @@ def hold_block(party: Member, state: Any, given: Received) -> Step[Any]:
 def align_block(party: Member, state: Any, given: Received) -> Step[Any]:
     """One block of a peer."""
     message: AlignBlock = given.message  # type: ignore[assignment]
-    assert state.session is not None
+    if state.session is None:
+        raise PeerError("a block of entity resolution, which is over")
     outgoing = state.session.receive(
         given.sender,
         message.stage,
@@ -97,17 +113,26 @@ def _after(party: Member, state: Any, outgoing: tuple[Outgoing, ...]) -> Step[An
     effects: tuple[Effect, ...] = tuple(Send(o.to, _block_message(o)) for o in outgoing)
     session = state.session
     assert session is not None
+    if session.is_finished:  # no block follows: let go of its memory
+        state = replace(state, session=None, align_total=session.progress[1])
     if state.phase != "aligning" or (session.result is None and not session.withheld):
         return state, effects
     if session.withheld:
-        state = replace(state, reason="fewer common rows than the manifest's rows_min")
-        return state, (*effects, Send((COORDINATOR,), Withdraw(reason="rows")))
-    assert session.result is not None
-    state, more = _aligned(party, state, session.result)
+        state, more = _withdrawn(state)
+    else:
+        assert session.result is not None
+        state, more = _aligned(party, state, session.result, session.shared_key)
     return state, (*effects, *more)
 
 
-def _aligned(party: Member, state: Any, common: NDArray[np.intp]) -> Step[Any]:
+def _withdrawn(state: Any) -> Step[Any]:
+    reason = "the number of common rows is outside the manifest's rows_min..rows_max"
+    return replace(state, reason=reason), (Send((COORDINATOR,), Withdraw(reason="rows")),)
+
+
+def _aligned(
+    party: Member, state: Any, common: NDArray[np.integer[Any]], shared_key: bytes
+) -> Step[Any]:
     """Order the common rows, derive the plan, reserve its cost, tell the coordinator."""
     manifest = state.manifest
     assert manifest is not None
@@ -137,17 +162,33 @@ def _aligned(party: Member, state: Any, common: NDArray[np.intp]) -> Step[Any]:
         training=Training(plan, block, mechanism),
         w=start,
         w_sum=np.zeros_like(start),
+        alignment=_to_keep(party, manifest, common, shared_key),
     )
     state = party.prepare_training(state, rows)
     aligned = Aligned(
         rows=len(rows),
         rounds=plan.rounds,
         # Keyed by what the broker does not know, else it could test guessed sets of ids.
-        order_digest=order_digest((ids[i] for i in order), state.session.shared_key),
+        order_digest=order_digest((ids[i] for i in order), shared_key),
         plan_digest=plan.digest,
     )
     reserve = Reserve(spent.mu2_units, spent.tau_units, spent.exact > 0)
     return state, (reserve, Send((COORDINATOR,), aligned))
+
+
+def _to_keep(
+    party: Member, manifest: RunManifest, common: NDArray[np.integer[Any]], shared_key: bytes
+) -> KeptAlignment | None:
+    """What later runs on the same rows may use again; nothing if it is too large to keep."""
+    if common.size > KEPT_MAX:
+        return None
+    return KeptAlignment(
+        fingerprint=party.own.data.fingerprint,
+        parties=tuple(sorted((manifest.active_party, *manifest.passive_parties))),
+        id_profile_digest=id_profile(party.own.id_rules).digest(),
+        shared_key=shared_key,
+        positions=Tensor.smallest(common.astype(np.int64)),
+    )
 
 
 def _block_message(outgoing: Outgoing) -> AlignBlock:

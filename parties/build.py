@@ -25,6 +25,7 @@ from hdpvfl_mq.runtime.keys import Keys, read_secret, write_secret
 from hdpvfl_mq.runtime.profile import numeric_profile
 from hdpvfl_mq.runtime.settings import load
 from hdpvfl_mq.runtime.status import write_atomically
+from parties import keeping
 from parties.accounts import Accounts
 from parties.active import Active
 from parties.member import Member
@@ -57,6 +58,11 @@ class PartyFiles:
         return self.state / "ledger.db"
 
     @property
+    def alignments(self) -> Path:
+        """Common rows found in this and earlier runs."""
+        return self.state / "alignments"
+
+    @property
     def secret(self) -> Path:
         """Noise seed and salt of this run."""
         return self.state / "secrets" / f"{self.settings.run}.secret"
@@ -78,8 +84,10 @@ def load_possession(settings: PartySettings, keys: Keys) -> Possession:
         raise SettingsError("ids.columns must be the number of data.id_columns")
     policy = load(PartyPolicy, Path(settings.policy))
     data = prepare(TableFile(Path(settings.data.file)), settings.data, role=settings.role)
-    ids = normalise([column.tolist() for column in data.ids], id_profile(settings.ids))
-    secret, salt = run_secret(PartyFiles(settings).secret)
+    profile = id_profile(settings.ids)
+    ids = normalise([column.tolist() for column in data.ids], profile)
+    files = PartyFiles(settings)
+    secret, salt = run_secret(files.secret)
     return Possession(
         party=settings.party,
         role=settings.role,
@@ -91,7 +99,9 @@ def load_possession(settings: PartySettings, keys: Keys) -> Possession:
         secret=secret,
         salt=salt,
         signing_key=keys.signing,
+        verify_keys={p: contact.verify_key for p, contact in contacts(settings).items()},
         numeric_profile=numeric_profile(),
+        kept=keeping.usable(files.alignments, settings.run, data.fingerprint, profile.digest()),
     )
 
 

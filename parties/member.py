@@ -89,7 +89,8 @@ class Member:
             "round": state.round,
             "rounds": plan.rounds if plan else 0,
             "rows_common": plan.rows if plan else 0,
-            "align": state.session.progress if state.session else (0, 0),
+            "align": state.session.progress if state.session else (state.align_total,) * 2,
+            "align_kept": bool(state.alignment and not state.session and not state.align_total),
             "waiting_for": list(state.waiting_for),
             "outcome": state.outcome,
             "reason": state.reason,
@@ -123,6 +124,7 @@ class Member:
             id_profile_digest=id_profile(self.own.id_rules).digest(),
             set_size=len(self.own.ids.ids),
             columns=self.own.data.X.shape[1],
+            kept_alignment=kept.name if (kept := self.own.kept_for(manifest)) else None,
         )
         state = replace(state, phase="accepted", manifest=manifest, waiting_for=())
         return state, (*witness.remind(self, state), Send((COORDINATOR,), accept))
@@ -181,19 +183,18 @@ class Member:
             energies=plan.energies_after(state.round, state.energies, residual),
         )
         state = replace(state, is_done=plan.is_over(done, state.energies))
+        if state.is_done:
+            return state, (ReadLedger(),)  # the last report follows when peers have co-signed
         every = max(1, plan.manifest.rounds_ahead // 4)
-        if done % every and not state.is_done:
+        if done % every:
             return state, ()
-        report = Send((COORDINATOR,), self._report(state))
-        return state, (report, ReadLedger()) if state.is_done else (report,)
-
-    def _report(self, state: MemberState) -> RoundReport:
-        return RoundReport(rounds_done=state.round, last=state.is_done)
+        return state, (Send((COORDINATOR,), RoundReport(rounds_done=done, last=False)),)
 
     def pause(self, state: S, given: Received) -> Step[S]:
         message: Pause = given.message  # type: ignore[assignment]
         state = replace(state, waiting_for=message.waiting_for)
-        return state, (Send((COORDINATOR,), self._report(state)),)
+        report = RoundReport(rounds_done=state.round, last=False)
+        return state, (Send((COORDINATOR,), report),)
 
     def resume(self, state: S, given: Received) -> Step[S]:
         message: Resume = given.message  # type: ignore[assignment]
@@ -202,6 +203,8 @@ class Member:
             if party not in away:
                 away[party] = min(state.away_until[party], message.round)
         state = replace(state, waiting_for=(), away_until=MappingProxyType(away))
+        if state.is_done:
+            return state, witness.completion(self, state)
         return self.begin_training(state)
 
     # -- the end ------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ from types import MappingProxyType
 from typing import Literal
 
 import numpy as np
-from nacl.signing import SigningKey
+from nacl.signing import SigningKey, VerifyKey
 
 from hdpvfl_mq.data.preprocess import PreparedData
 from hdpvfl_mq.glm.block import ColumnBlock
@@ -22,6 +22,7 @@ from hdpvfl_mq.privacy.mechanism import Mechanism
 from hdpvfl_mq.psi import IdProfile, NormalisedIds, Session
 from hdpvfl_mq.training import TrainingPlan
 from hdpvfl_mq.unreleased import FloatVector
+from schemas.alignment import KeptAlignment
 from schemas.config import IdRules, PartyPolicy, RunManifest
 from schemas.ids import PartyId, RunId
 from schemas.privacy import Release
@@ -53,7 +54,15 @@ class Possession:
     secret: bytes = field(repr=False)  # 32 bytes for this run only
     salt: bytes = field(repr=False)
     signing_key: SigningKey = field(repr=False)  # Ed25519 draws nothing: signing is pure
+    verify_keys: Mapping[PartyId, VerifyKey] = field(repr=False)
     numeric_profile: str
+    kept: tuple[KeptAlignment, ...] = field(default=(), repr=False)  # of these rows and id rules
+
+    def kept_for(self, manifest: RunManifest) -> KeptAlignment | None:
+        """The alignment with exactly these parties that may be used again."""
+        names = tuple(sorted((manifest.active_party, *manifest.passive_parties)))
+        found = (kept for kept in self.kept if kept.parties == names)
+        return next(found, None) if manifest.alignment.reuse else None
 
     def derived(self, purpose: bytes) -> bytes:
         """A secret of its own for another purpose than noise."""
@@ -79,7 +88,8 @@ class MemberState:
     manifest: RunManifest | None = None
     session: Session | None = field(default=None, repr=False)
     held: tuple[Received, ...] = field(default=(), repr=False)
-    align_sent: int = 0
+    align_total: int = 0  # blocks of entity resolution, once the session is let go of
+    alignment: KeptAlignment | None = field(default=None, repr=False)
     training: Training | None = field(default=None, repr=False)
     planned: int = 0
     round: int = 0
@@ -92,6 +102,7 @@ class MemberState:
     w_count: int = 0
     energies: tuple[float, ...] = ()  # of the released residuals, by epoch; public
     is_done: bool = False
+    witnesses: frozenset[PartyId] = frozenset()  # peers that co-signed the final ledger head
     outcome: str = ""
     reason: str = ""
 

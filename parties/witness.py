@@ -13,8 +13,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from hdpvfl_mq.machine import CheckLedger, Effect, LedgerRead, Received, RememberHead, Send, Step
-from schemas.ids import PartyId
-from schemas.messages import LedgerNotice, LedgerWitness
+from hdpvfl_mq.wire.signing import verify
+from schemas.ids import COORDINATOR, PartyId
+from schemas.messages import LedgerNotice, LedgerWitness, RoundReport
 from schemas.privacy import LedgerHead
 
 if TYPE_CHECKING:
@@ -48,8 +49,7 @@ def _witness(party: Member, peer: PartyId, head: LedgerHead) -> LedgerWitness:
 
 def notify(party: Member, state: Any, given: LedgerRead) -> Step[Any]:
     """Everything is booked: tell the others where the ledger stands."""
-    manifest = state.manifest
-    peers = tuple(p for p in (manifest.active_party, *manifest.passive_parties) if p != party.name)
+    peers = tuple(p for p in _parties(state) if p != party.name)
     state = replace(state, standing=given.standing)
     return state, (Send(peers, LedgerNotice(head=given.standing.head)),)
 
@@ -62,6 +62,31 @@ def noticed(party: Member, state: Any, given: Received) -> Step[Any]:
 
 
 def witnessed(party: Member, state: Any, given: Received) -> Step[Any]:
-    """A peer remembers this party's ledger: it must be no older than that."""
+    """A peer remembers this party's ledger: it must be no older than that.
+
+    After the last round the run is over for this party once every peer that is there has
+    co-signed the final head.
+    """
     message: LedgerWitness = given.message  # type: ignore[assignment]
-    return state, (CheckLedger(given.sender, message.head),)
+    verify(
+        party.own.verify_keys[given.sender],
+        statement(party.name, message.head),
+        message.signature,
+    )
+    check = CheckLedger(given.sender, message.head, message.signature)
+    if not state.is_done or message.head != state.standing.head:
+        return state, (check,)
+    state = replace(state, witnesses=state.witnesses | {given.sender})
+    return state, (check, *completion(party, state))
+
+
+def completion(party: Member, state: Any) -> tuple[Effect, ...]:
+    """The last report, once all rounds are over and every peer that is there has co-signed."""
+    missing = {p for p in _parties(state) if not state.is_away(p)} - state.witnesses
+    if not state.is_done or not missing <= {party.name}:
+        return ()
+    return (Send((COORDINATOR,), RoundReport(rounds_done=state.round, last=True)),)
+
+
+def _parties(state: Any) -> tuple[PartyId, ...]:
+    return (state.manifest.active_party, *state.manifest.passive_parties)

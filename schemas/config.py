@@ -79,6 +79,7 @@ class AlignmentSpec(Closed):
     ids: IdRules = IdRules()
     rows_min: Annotated[int, Field(ge=1, le=10**9)] = 2
     rows_max: Annotated[int, Field(ge=1, le=10**9)] = 10**9
+    reuse: bool = True  # take the alignment all parties keep of the same rows, if they do
 
 
 class RunManifest(Closed):

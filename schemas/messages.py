@@ -60,6 +60,7 @@ class RunAccept(Closed):
     id_profile_digest: Digest
     set_size: Count
     columns: Count
+    kept_alignment: Digest | None = None  # name of one from an earlier run, if it may be used again
 
 
 class RunRefuse(Closed):
@@ -73,7 +74,7 @@ class AlignStart(Closed):
     """All have accepted: find the common entities."""
 
     kind: Literal["align_start"] = "align_start"
-    method: Literal["ecdh", "oprf"]
+    method: Literal["ecdh", "oprf", "kept"]  # kept: all have named the same, nothing is exchanged
     # The seed commitments of all hellos, active first: together they toss the public seed.
     commitments: Annotated[tuple[Digest, ...], Field(max_length=MAX_PASSIVES + 1)]
 

@@ -90,6 +90,7 @@ class Rehearsal:
             secret=self.secret(party, b"noise"),
             salt=self.secret(party, b"salt")[:16],
             signing_key=self.keys[party],
+            verify_keys={p: key.verify_key for p, key in self.keys.items()},
             numeric_profile="rehearsal",
             kept=self.kept.get(party, ()),
         )

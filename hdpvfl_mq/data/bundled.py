@@ -47,7 +47,7 @@ class SplitDataset:
             label_scale=(self.card.spread if real else self.card.unit) if has_label else 1.0,
             default=ColumnRule(centre="learn", scale="learn"),
             rules=tuple(
-                NamedColumn(name=name, categories="learn")
+                NamedColumn(name=name, categories="learn", unknown="zero")
                 for name in self.card.categorical
                 if name in table.names
             ),

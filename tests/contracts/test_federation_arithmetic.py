@@ -1,4 +1,4 @@
-"""The rounds of a real federation are the plain arithmetic, bit for bit, for every loss and penalty.
+"""The rounds of a real federation are the plain arithmetic, bit for bit, for all losses.
 
 Together with the comparison in tests/unit/glm (the same arithmetic, run to convergence, equals
 scikit-learn and statsmodels) this carries the equality over to the federation itself: roles,

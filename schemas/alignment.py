@@ -1,0 +1,34 @@
+"""An alignment a party keeps between runs: which of its rows are common, and the key all share.
+
+It owns the shape on disk; it knows no file. It is as private as the ids themselves and never leaves
+the party: only a hash of the shared key does, by which parties find out that they keep the same.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from schemas.base import Closed, Digest
+from schemas.ids import MAX_PASSIVES, PartyId
+from schemas.tensor import Tensor
+
+_DOMAIN = b"hdpvfl-mq alignment 1\x00"
+
+
+class KeptAlignment(Closed):
+    """What one entity resolution found, for the same rows, parties and id rules only."""
+
+    format: Literal[1] = 1
+    fingerprint: Digest  # of this party's prepared rows
+    parties: Annotated[tuple[PartyId, ...], Field(min_length=2, max_length=MAX_PASSIVES + 1)]
+    id_profile_digest: Digest
+    shared_key: Annotated[Digest, Field(repr=False)]  # all parties know it, the broker does not
+    positions: Annotated[Tensor, Field(repr=False)]  # among this party's distinct ids, ascending
+
+    @property
+    def name(self) -> bytes:
+        """32 bytes, equal at all parties that took part; they say nothing about any id."""
+        return hashlib.sha256(_DOMAIN + self.shared_key).digest()
