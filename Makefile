@@ -14,14 +14,18 @@ SEED ?= 0
 OUT ?= .
 option = $(if $($(1)),--$(2) $($(1)))
 
-.PHONY: help setup run-parties test check clean lock
+.PHONY: help setup run-parties test check bench reproduce soak audit-privacy test-slow lock clean
 
 help:
-	@echo "make run-parties   a federation of real processes on this machine trains a model"
-	@echo "                   DATASET=$(DATASET) PASSIVES=$(PASSIVES) EPSILON=$(EPSILON) DELTA=$(DELTA) GUARANTEE=$(GUARANTEE) SEED=$(SEED)"
-	@echo "                   EPOCHS= BATCH= LOSS= PENALTY= OUT=$(OUT) RESUME=last"
-	@echo "make test          all quick tests          make check   formatting, types, architecture"
-	@echo "make clean         remove what was made     make lock    choose versions anew"
+	@echo "make run-parties    a federation of real processes on this machine trains a model"
+	@echo "                    DATASET=$(DATASET) PASSIVES=$(PASSIVES) EPSILON=$(EPSILON) DELTA=$(DELTA) GUARANTEE=$(GUARANTEE) SEED=$(SEED)"
+	@echo "                    EPOCHS= BATCH= LOSS= PENALTY= OUT=$(OUT) RESUME=last"
+	@echo "make test           all quick tests            make check   formatting, types, architecture"
+	@echo "make bench          ratios to other systems, measured side by side (FULL=1 for the large ones)"
+	@echo "make reproduce      the paper's evaluation (QUICK=1: a few minutes)"
+	@echo "make audit-privacy  attack the guarantee and 13 planted bugs"
+	@echo "make soak           a thousand kills, every bit of a journal flipped    make test-slow   all slow tests"
+	@echo "make clean          remove what was made       make lock    choose versions anew"
 
 setup: $(READY)
 
@@ -38,7 +42,10 @@ run-parties: $(READY)
 	  $(call option,LOSS,loss) $(call option,PENALTY,penalty) $(call option,RESUME,resume)
 
 test: $(READY)
-	@$(BIN)/python -m pytest
+	@$(BIN)/python -m pytest -n 2 --dist loadgroup
+
+test-slow: $(READY)
+	@$(BIN)/python -m pytest -m slow
 
 check: $(READY)
 	@$(BIN)/ruff format --check .
@@ -46,7 +53,20 @@ check: $(READY)
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports
 
+bench: $(READY)
+	@$(BIN)/python scripts/bench.py $(if $(FULL),--full)
+
+reproduce: $(READY)
+	@$(BIN)/python -m scripts.reproduce $(if $(QUICK),--quick,--full) --out results
+
+audit-privacy: $(READY)
+	@$(BIN)/python scripts/audit_privacy.py
+
+soak: $(READY)
+	@$(BIN)/python scripts/soak.py
+
 lock: $(READY)
+	$(BIN)/python -m pip install --quiet uv
 	$(BIN)/uv pip compile pyproject.toml --extra dev --universal --generate-hashes --no-emit-index-url \
 	  --no-emit-find-links --no-header --no-annotate --upgrade -o requirements.lock
 
