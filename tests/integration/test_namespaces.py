@@ -1,0 +1,132 @@
+"""Broker and parties on hosts of their own: network namespaces with their own addresses.
+
+A switch of its own namespace connects them, so nothing of the machine's network is touched. The
+processes get their settings files and nothing else; a link that is cut for a while only delays.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from hdpvfl_mq.runtime.status import read
+from schemas.ids import COORDINATOR
+from tests.integration.processes import Processes, processes, wait_for
+
+PORT = 5555
+HOSTS = {COORDINATOR: 1, "active": 2, "passive-1": 3, "passive-2": 4}
+
+
+def ip(*arguments: str) -> None:
+    subprocess.run(["ip", *arguments], check=True, capture_output=True, timeout=20)
+
+
+class Network:
+    """One namespace a host, one for the switch; every name carries the pid of this test."""
+
+    def __init__(self) -> None:
+        self.tag = f"h{os.getpid()}"
+        self.switch = f"{self.tag}-switch"
+
+    def host(self, name: str) -> str:
+        return f"{self.tag}-{HOSTS[name]}"
+
+    def make(self) -> None:
+        ip("netns", "add", self.switch)
+        ip("-n", self.switch, "link", "add", "bridge", "type", "bridge")
+        ip("-n", self.switch, "link", "set", "bridge", "up")
+        for name, number in HOSTS.items():
+            host, port = self.host(name), f"port{number}"
+            ip("netns", "add", host)
+            ip("-n", self.switch, "link", "add", port, "type", "veth", "peer", "eth", "netns", host)
+            ip("-n", self.switch, "link", "set", port, "master", "bridge", "up")
+            ip("-n", host, "address", "add", f"{address(name)}/24", "dev", "eth")
+            ip("-n", host, "link", "set", "eth", "up")
+            ip("-n", host, "link", "set", "lo", "up")
+
+    def remove(self) -> None:
+        for name in (self.switch, *map(self.host, HOSTS)):
+            subprocess.run(["ip", "netns", "delete", name], capture_output=True, check=False)
+
+    def link(self, name: str, state: str) -> None:
+        """Cut (`down`) or mend (`up`) a host's cable at the switch."""
+        ip("-n", self.switch, "link", "set", f"port{HOSTS[name]}", state)
+
+
+def address(name: str) -> str:
+    return f"10.83.0.{HOSTS[name]}"
+
+
+@pytest.fixture
+def network() -> Iterator[Network]:
+    if shutil.which("ip") is None:
+        pytest.skip("network namespaces cannot be made: there is no ip command (iproute2)")
+    if os.geteuid() != 0:
+        pytest.skip("network namespaces cannot be made: this is not root")
+    network = Network()
+    try:
+        network.make()
+    except (subprocess.CalledProcessError, subprocess.TimeoutExpired) as broken:
+        network.remove()
+        words = (getattr(broken, "stderr", None) or b"").decode().strip()
+        pytest.skip(f"network namespaces cannot be made: {words or broken}")
+    yield network
+    network.remove()
+
+
+def spread(started: Processes, network: Network) -> None:
+    """Give every process its host and the broker's address; nothing else differs from the demo."""
+    for name in HOSTS:
+        started.prefix[name] = ["ip", "netns", "exec", network.host(name)]
+    endpoint = f"tcp://{address(COORDINATOR)}:{PORT}"
+    started.change(COORDINATOR, bind=endpoint)
+    for party in started.demo.parties:
+        started.change(party, broker=endpoint)
+
+
+def round_of(started: Processes) -> int:
+    return read(Path(started.demo.folder) / "active" / "status.json").get("round", 0)
+
+
+def assert_trained(started: Processes) -> None:
+    started.end()
+    for party in started.demo.parties:
+        model = json.loads((started.demo.folder / party / "model.json").read_text())
+        assert any(model["weights"])
+
+
+def test_four_hosts_train_a_model_with_their_settings_files_alone(network, tmp_path):
+    with processes(tmp_path) as started:
+        spread(started, network)
+        started.start()
+        assert_trained(started)
+
+
+@pytest.mark.parametrize(
+    "cut_s",
+    [
+        3.0,  # TCP mends this by itself
+        pytest.param(14.0, marks=pytest.mark.slow),  # heartbeats give up, connections are new
+    ],
+)
+@pytest.mark.parametrize("name", ["passive-1", pytest.param(COORDINATOR, marks=pytest.mark.slow)])
+def test_a_link_that_is_cut_for_a_while_only_delays(network, tmp_path, name, cut_s):
+    with processes(tmp_path, guarantee="none", epochs=500) as started:
+        spread(started, network)
+        started.start()
+        wait_for(lambda: round_of(started) > 20, "training")
+        network.link(name, "down")
+        time.sleep(1.0)
+        stuck = round_of(started)
+        time.sleep(cut_s - 1.0)
+        assert round_of(started) <= stuck + 5, "the link was not cut"
+        assert stuck < 500
+        network.link(name, "up")
+        assert_trained(started)
