@@ -87,6 +87,22 @@ def test_residual_is_the_derivative_of_the_loss(spec: LossSpec) -> None:
 
 
 @every_loss
+def test_curvature_is_the_derivative_of_the_clipped_residual(spec: LossSpec) -> None:
+    loss = family(spec)
+    low, high = max(loss.theta_range[0], -5.0), min(loss.theta_range[1], 5.0)
+    step = 1e-6
+    theta = np.linspace(low + 0.01, high - 0.01, 1003)
+    for y in labels(loss):
+        around = [loss.residual(theta + side * step, np.full_like(theta, y)) for side in (-1, 1)]
+        slope = (around[1] - around[0]) / (2 * step)
+        curvature = loss.curvature(theta, np.full_like(theta, y))
+        assert curvature.min() >= 0.0
+        assert curvature.max() * spec.weight_max <= loss.smoothness * (1 + 1e-12)
+        off = np.abs(slope - curvature) > 1e-4 * (1.0 + curvature)
+        assert off.sum() <= 2  # at a kink the slope is one-sided
+
+
+@every_loss
 def test_clipping_only_cuts_the_residual(spec: LossSpec) -> None:
     loss = family(spec)
     free = family(LossSpec(**{**dict(spec), "residual_clip": 1e12}))

@@ -1,7 +1,7 @@
 """Pairs of neighbouring one-round runs that are built to come close to a bound.
 
-It owns the constructions; each gives the public setting and the two releases of one run. `bugs` leave
-a limit out of the fit.
+It owns the constructions; each gives the public setting and the two releases of one run. `bugs`
+leave a limit out of the fit.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Many pairs of neighbouring one-round runs at once, to attack their closed-form bounds with.
 
 It owns a second writing of both fits, by projected gradient steps with momentum over a leading axis
-of runs, and a climber that pushes releases apart; it uses the product's losses, not its solvers. What a passive party receives is the adversary's choice.
+of runs, and a climber that pushes releases apart; it uses the product's losses, not its solvers.
+What a passive party receives is the adversary's choice.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Random, climbing and built adversaries against the bounds of the one-round method.
 
 No pair of neighbours exceeds them, built pairs come within a few per cent, and a bound that lacks
-any one of its terms, or a fit that lacks one of its limits, is exceeded.
+one of its terms, or a fit that lacks one of its limits, is exceeded. The one exception is the move
+of the intercept in the own row of logistic: no pair was found that needs it (docs/one-round.md).
 """
 
 from __future__ import annotations
