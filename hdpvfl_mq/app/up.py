@@ -20,6 +20,7 @@ from hdpvfl_mq.app.cluster import Cluster
 from hdpvfl_mq.app.demo import ACTIVE, Demo, check_port, free_port, passive_names, write_demo
 from hdpvfl_mq.data.bundled import load_dataset
 from hdpvfl_mq.errors import OperatorError, SettingsError
+from hdpvfl_mq.glm.families import FAMILIES
 from hdpvfl_mq.planner import recommend, sound_descent
 from hdpvfl_mq.runtime.settings import check, load
 from hdpvfl_mq.training import plan_training
@@ -110,7 +111,10 @@ def _loss(options: UpOptions, default: LossSpec) -> LossSpec:
         return default
     if options.loss not in get_args(LossName):
         raise SettingsError(f"loss = {options.loss!r}: choose {', '.join(get_args(LossName))}")
-    return LossSpec(name=options.loss)  # type: ignore[arg-type]
+    name: LossName = options.loss  # type: ignore[assignment]
+    if FAMILIES[name].task != FAMILIES[default.name].task:
+        return LossSpec(name=name)
+    return LossSpec(name=name, label_low=default.label_low, label_high=default.label_high)
 
 
 def _manifest(options: UpOptions, budget: Budget, run: str, loss: LossSpec) -> RunManifest:

@@ -28,9 +28,25 @@ _MEMBERS: tuple[type[Family], ...] = (
 )
 FAMILIES: Mapping[LossName, type[Family]] = MappingProxyType({m.name: m for m in _MEMBERS})
 
-__all__ = ["FAMILIES", "Family", "Task", "family"]
+# Wide enough for any label; their geometric middle, where gamma_canonical starts, is 1.
+_WIDEST: Mapping[Task, dict[str, float]] = MappingProxyType(
+    {
+        "binary": {},
+        "real": {"label_low": -1e9, "label_high": 1e9},
+        "count": {"label_high": 1e9},
+        "positive": {"label_low": 1e-9, "label_high": 1e9},
+    }
+)
+
+__all__ = ["FAMILIES", "Family", "Task", "family", "unclipped"]
 
 
 def family(spec: LossSpec) -> Family:
     """The loss a run declares."""
     return FAMILIES[spec.name](spec)
+
+
+def unclipped(spec: LossSpec) -> LossSpec:
+    """The same loss with labels and residuals as they are: for runs and figures without noise."""
+    widest = _WIDEST[FAMILIES[spec.name].task]
+    return LossSpec(**{**dict(spec), "residual_clip": 1e9, **widest})
