@@ -26,12 +26,16 @@ _REAL: tuple[LossName, ...] = ("least_squares", "huber", "normal")
 
 @dataclass(frozen=True)
 class SplitDataset:
-    """A data set cut in two: active has id, y and features, passive has id and features."""
+    """A data set cut in two: active has id, y and features, passive has id and features.
+
+    `positive` is the class a run is about, where there are more than two.
+    """
 
     name: str
     card: Card
     active: Table
     passive: Table
+    positive: str | None = None
 
     def settings(self, table: Table, loss: LossName) -> DataSettings:
         """Settings for the active table or any part of the passive one.
@@ -43,6 +47,8 @@ class SplitDataset:
         real = has_label and loss in _REAL
         return DataSettings(
             label_column="y" if has_label else None,
+            label_classes=self.card.classes or None if has_label else None,
+            label_positive=self.positive if has_label else None,
             label_centre=self.card.middle if real else 0.0,
             label_scale=(self.card.spread if real else self.card.unit) if has_label else 1.0,
             default=ColumnRule(centre="learn", scale="learn"),
