@@ -1,6 +1,6 @@
 """An independent verifier of a run's journals: standard library and PyNaCl, no code shared.
 
-    python verify_journal.py runs/RUN [MEMBERS.toml [LEDGERS]]
+    python verify_journal.py runs/RUN [LEDGERS [MEMBERS.toml]]
 
 The thirteen checks of `hdpvfl audit`, with sensitivities taken on trust (docs/audit.md). Exit code
 0: no alarm; 5: the evidence contradicts itself (checks 1 to 5); 1: it is whole, the run is wrong.
@@ -88,7 +88,7 @@ class Envelope:
 
 
 class Run:
-    def __init__(self, folder, members=None, ledgers=None):
+    def __init__(self, folder, ledgers=None, members=None):
         self.name, self.journals, self.meta, self.ledgers = folder.resolve().name, {}, {}, {}
         self.keys, self.records, self.found, self.envelopes = {}, defaultdict(list), {}, []
         for file in [members] if members else sorted((folder / "settings").glob("*.toml")):
@@ -279,9 +279,9 @@ class Run:
                 self.check(10, good, f"ledger of {party}", f"books {event} otherwise")
 
 
-def verify(folder, members=None, ledgers=None):  # what each check found, by number
+def verify(folder, ledgers=None, members=None):  # what each check found, by number
     try:
-        run = Run(folder, members, ledgers)
+        run = Run(folder, ledgers, members)
     except Exception as broken:
         return {1: f"cannot be read: {broken}"}
     steps = {1: run.journals_hold, 3: run.envelopes_hold, 6: run.messages_legal}

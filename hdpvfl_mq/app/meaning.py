@@ -1,0 +1,51 @@
+"""What a privacy cost lets somebody conclude, as numbers a person can picture.
+
+It owns the translation of mu and (epsilon, delta) into guesses and alarms; it knows no run.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from statistics import NormalDist
+
+FALSE_ALARMS = (0.001, 0.01, 0.05, 0.10)
+PRIORS = (0.001, 0.01, 0.10, 0.50, 0.90)
+_NORMAL = NormalDist()
+
+
+@dataclass(frozen=True)
+class Meaning:
+    """*Bound* on every attacker who sees all that left, whatever else he knows.
+
+    `guess` is the best share of right answers between two equally likely rows; `detections` pairs a
+    rate of false alarms with the best rate of hits; `posteriors` pairs a belief before with the
+    strongest belief after, which holds but for a share delta of the cases.
+    """
+
+    guess: float
+    detections: tuple[tuple[float, float], ...]
+    posteriors: tuple[tuple[float, float], ...]
+
+
+def meaning(mu: float, epsilon: float) -> Meaning:
+    """Read a mu-GDP cost; an infinite one bounds nothing."""
+    return Meaning(
+        guess=1.0 if math.isinf(mu) else _NORMAL.cdf(mu / 2.0),
+        detections=tuple((alarms, detection(mu, alarms)) for alarms in FALSE_ALARMS),
+        posteriors=tuple((prior, posterior(epsilon, prior)) for prior in PRIORS),
+    )
+
+
+def detection(mu: float, false_alarms: float) -> float:
+    """The most hits a test with this rate of false alarms can have: Phi(Phi^-1(alpha) + mu)."""
+    if math.isinf(mu):
+        return 1.0
+    return _NORMAL.cdf(_NORMAL.inv_cdf(false_alarms) + mu)
+
+
+def posterior(epsilon: float, prior: float) -> float:
+    """The strongest belief after, from a belief before: odds grow by at most exp(epsilon)."""
+    if epsilon > 500.0:
+        return 1.0
+    return prior * math.exp(epsilon) / (1.0 - prior + prior * math.exp(epsilon))
