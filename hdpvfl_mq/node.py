@@ -9,10 +9,9 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
-from hdpvfl_mq.errors import IntegrityError, PeerError
+from hdpvfl_mq.errors import PeerError
 from hdpvfl_mq.journal import chain
 from hdpvfl_mq.journal.merkle import Tree
 from hdpvfl_mq.machine import (
@@ -22,7 +21,6 @@ from hdpvfl_mq.machine import (
     Finish,
     Fired,
     Input,
-    LedgerOrder,
     LedgerRead,
     Ordered,
     ReadLedger,
@@ -33,6 +31,7 @@ from hdpvfl_mq.machine import (
     Send,
     Started,
 )
+from hdpvfl_mq.pending import Pending, event_input, ledger_effect, plain_input
 from hdpvfl_mq.ports import Book, Contact, Identity, RecordStore, Turn
 from hdpvfl_mq.wire.codec import Frames, decode_body, decode_header, encode_body, encode_header
 from hdpvfl_mq.wire.sequence import Inbox, Outbox
@@ -46,10 +45,8 @@ from schemas.records import (
     ArmedEffect,
     EnvelopeInput,
     FinishedEffect,
-    LedgerEffect,
     LedgerInput,
     LedgerStanding,
-    OperatorInput,
     RefusedEffect,
     ReservedEffect,
     SentEffect,
@@ -57,25 +54,11 @@ from schemas.records import (
     StepEffect,
     StepInput,
     StepRecord,
-    TimerInput,
 )
 
 NO_LEDGER = LedgerStanding(head=LedgerHead(sequence=0, digest=GENESIS), mu2_units_free=0)
 
 COPIES_NOTED_MAX = 1000  # copies one process records; a bad link makes many
-
-
-@dataclass
-class _Pending:
-    """Everything of a turn that is not on disk yet."""
-
-    records: list[tuple[int, bytes, bytes]] = field(default_factory=list)
-    refusals: list[tuple[str, bytes]] = field(default_factory=list)
-    reservations: list[Reserve] = field(default_factory=list)
-    releases: list[Release] = field(default_factory=list)
-    ledger_orders: list[LedgerOrder] = field(default_factory=list)
-    send: list[Frames] = field(default_factory=list)
-    arm: list[Arm] = field(default_factory=list)
 
 
 class Node:
@@ -108,7 +91,8 @@ class Node:
         self._armed: dict[str, Arm] = {}
         self._greeting: Frames | None = None
         self._copies_noted = 0
-        self._pending = _Pending()
+        self._is_ledger_due = False
+        self._pending = Pending()
 
     # -- life ---------------------------------------------------------------------------------
 
@@ -118,7 +102,7 @@ class Node:
             self.refold(record, stored)
         for party, sequence in self._journal.acks().items():
             self._outbox[party].acknowledge(sequence)
-        self._pending = _Pending()
+        self._pending = Pending()
         return self.steps
 
     def refold(self, record: StepRecord, stored: bytes) -> None:
@@ -127,7 +111,7 @@ class Node:
         self._step(given, record.input, parent)
         if self._pending.records[-1][1] != stored:
             raise chain.DivergenceError(record.index, stored, self._pending.records[-1][1])
-        self._pending = _Pending()
+        self._pending = Pending()
 
     def start(self) -> Turn:
         """Announce this process; to be called once, after `open`."""
@@ -145,7 +129,7 @@ class Node:
             except PeerError as refused:
                 self.refuse(frames, str(refused))
         for event in events:
-            self._step(event, _event_input(event), NO_PARENT)
+            self._step(event, event_input(event), NO_PARENT)
         for party in sorted(self._inbox):
             while (item := self._inbox[party].next()) is not None:
                 self._deliver(party, *item)
@@ -270,14 +254,8 @@ class Node:
                     return Received(header.sender, decode_body(header, frames)), parent
                 except PeerError as refused:
                     return refused, parent
-            case TimerInput(name=name):
-                return Fired(name), NO_PARENT
-            case OperatorInput(order=order):
-                return Ordered(order), NO_PARENT
-            case StartedInput():
-                return Started(recorded.epoch, recorded.standing), NO_PARENT
-            case LedgerInput(standing=standing):
-                return LedgerRead(standing), NO_PARENT
+            case _:
+                return plain_input(recorded), NO_PARENT
 
     # -- steps --------------------------------------------------------------------------------
 
@@ -286,6 +264,8 @@ class Node:
             self.epoch = given.epoch
         if isinstance(given, Fired):
             self._armed.pop(given.timer, None)
+        if isinstance(given, LedgerRead):
+            self._is_ledger_due = False
         try:
             if isinstance(given, PeerError):
                 raise given
@@ -326,56 +306,22 @@ class Node:
                 return ReservedEffect(mu2_units=mu2_units, tau_units=tau_units)
             case ReadLedger() | RememberHead() | CheckLedger():
                 self._pending.ledger_orders.append(effect)
-                return _ledger_effect(effect)
+                # Kept until it is done: a crash may come between the two steps.
+                self._is_ledger_due |= isinstance(effect, ReadLedger)
+                return ledger_effect(effect)
             case Finish(outcome=outcome):
                 self.outcome = outcome
                 return FinishedEffect(outcome=outcome)
 
     def _commit(self) -> Turn:
-        """Ledger first, journal second: a crash between them over-counts, never under-counts."""
-        done, self._pending = self._pending, _Pending()
-        is_read = self._settle(done)
-        if done.records or done.refusals:
-            acks = {party: box.acknowledged for party, box in self._outbox.items()}
-            self._journal.commit(done.records, acks, done.refusals)
+        """Put the turn on disk; if a step asked for the ledger, take that step too."""
+        done, self._pending = self._pending, Pending()
+        acks = {party: box.acknowledged for party, box in self._outbox.items()}
+        done.commit(self._book, self._journal, acks)
         turn = Turn(tuple(done.send), tuple(done.arm), self.outcome)
-        if not is_read or self._book is None:
+        if not self._is_ledger_due or self._book is None:
             return turn
         standing = self._book.standing()
         self._step(LedgerRead(standing), LedgerInput(standing=standing), NO_PARENT)
         more = self._commit()
         return Turn((*turn.send, *more.send), (*turn.arm, *more.arm), more.outcome)
-
-    def _settle(self, done: _Pending) -> bool:
-        """Everything the ledger must know before anything leaves; True if it is to be read."""
-        is_charged = done.releases or done.reservations or done.ledger_orders
-        if self._book is None:
-            if is_charged:
-                raise IntegrityError("a release without a ledger to book it in")
-            return False
-        for order in done.ledger_orders:
-            if isinstance(order, CheckLedger):
-                self._book.check_restored(order.party, order.head, order.signature)
-            elif isinstance(order, RememberHead):
-                self._book.remember(order.party, order.head)
-        for reservation in done.reservations:
-            self._book.reserve(reservation)
-        if done.releases:
-            self._book.book(done.releases)
-        return any(isinstance(order, ReadLedger) for order in done.ledger_orders)
-
-
-def _ledger_effect(order: LedgerOrder) -> LedgerEffect:
-    match order:
-        case ReadLedger():
-            return LedgerEffect(order="read")
-        case RememberHead(party=party, head=head):
-            return LedgerEffect(order="remember", party=party, head=head)
-        case CheckLedger(party=party, head=head):
-            return LedgerEffect(order="check", party=party, head=head)
-
-
-def _event_input(event: Fired | Ordered) -> StepInput:
-    if isinstance(event, Fired):
-        return TimerInput(name=event.timer)
-    return OperatorInput(order="withdraw")

@@ -86,7 +86,7 @@ def _settings(plan: TrainingPlan, side: str) -> dict[str, Any]:
             "received_clip": terms.received_clip,
         }
     part = manifest.active if side == "active" else manifest.passive
-    settings = {"weight_norm": part.weight_norm, "step_size": part.step_size}
+    settings: dict[str, Any] = {"weight_norm": part.weight_norm, "step_size": part.step_size}
     if side == "passive":
         settings["received_clip"] = _number(plan.received_clip)
     return settings
