@@ -64,14 +64,17 @@ class DataSettings(Closed):
 
     `file` is None where the table is handed over in memory; its suffix tells the format.
     `columns` None takes every column that has no other role. `rules` are exceptions from
-    `default`. `label_classes` lists the classes of a text label, the first becomes 0. `learned`
-    marks constants that an earlier preparation fitted to private rows.
+    `default`. `label_classes` lists the classes of a text label, the first becomes 0;
+    `label_positive` is the class that counts as 1 in this run, all others then count as 0. Classes
+    are declared, never read off the data. `on_disk` keeps the rows in files instead of memory.
+    `learned` marks constants that an earlier preparation fitted to private rows.
     """
 
     file: Annotated[str, Field(min_length=1, max_length=4096)] | None = None
     id_columns: Annotated[tuple[ColumnName, ...], Field(min_length=1, max_length=16)] = ("id",)
     label_column: ColumnName | None = None
     label_classes: _Categories | None = None
+    label_positive: _Category | None = None
     label_centre: _Number | _Learn = 0.0
     label_scale: Positive | _Learn = 1.0
     weight_column: ColumnName | None = None
@@ -79,6 +82,7 @@ class DataSettings(Closed):
     columns: _Columns | None = None
     default: ColumnRule = ColumnRule()
     rules: Annotated[tuple[NamedColumn, ...], Field(max_length=MAX_COLUMNS)] = ()
+    on_disk: bool = False
     learned: bool = False
 
     @model_validator(mode="after")
@@ -92,4 +96,6 @@ class DataSettings(Closed):
             raise ValueError("a column has two rules")
         if self.label_classes and (self.label_centre, self.label_scale) != (0.0, 1.0):
             raise ValueError("a label of classes takes no centre or scale")
+        if self.label_positive and self.label_positive not in (self.label_classes or ()):
+            raise ValueError("label_positive must be one of label_classes")
         return self

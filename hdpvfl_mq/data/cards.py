@@ -20,15 +20,17 @@ class Card:
     """One data set: its task, size and origin, and public constants for its label.
 
     `unit` divides a positive label; a loss for real labels takes (y - middle) / spread instead.
+    More than two `classes` are one run for each.
     """
 
-    task: Literal["binary", "count", "positive"]
+    task: Literal["binary", "classes", "count", "positive"]
     loss: LossSpec
     rows: int
     columns: tuple[int, int]
     origin: str
     licence: str
     categorical: tuple[str, ...] = ()
+    classes: tuple[str, ...] = ()
     unit: float = 1.0
     middle: float = 0.0
     spread: float = 1.0
@@ -79,6 +81,15 @@ CARDS: dict[str, Card] = {
             cut_adult,
             "13300a6e3ac77cfa71bd694da3090036d289e418e6b39488cb423ad3a90f3150",
         ),
+    ),
+    "wine": Card(
+        task="classes",
+        loss=LossSpec(name="logistic"),
+        rows=178,
+        columns=(5, 8),
+        origin="UCI wine recognition, in scikit-learn",
+        licence="CC BY 4.0",
+        classes=("class_0", "class_1", "class_2"),
     ),
     "dvisits": Card(
         task="count",

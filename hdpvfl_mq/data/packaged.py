@@ -39,6 +39,7 @@ MEPS_PASSIVE = ["vegood", "good", "fair", "poor", "priolist", "totchr"]
 RANDHIE_ACTIVE = ["physlm", "disea", "hlthg", "hlthf", "hlthp"]
 RANDHIE_PASSIVE = ["lncoins", "idp", "lpi", "fmde"]
 DIABETES_ACTIVE = ["age", "sex", "bmi", "bp"]
+WINE_ACTIVE = ["alcohol", "malic_acid", "ash", "alcalinity_of_ash", "magnesium"]
 DIABETES_PASSIVE = ["s1", "s2", "s3", "s4", "s5", "s6"]
 
 
@@ -49,6 +50,14 @@ def breast() -> Pair:
     columns = dict(zip(names, bunch.data.T, strict=True))
     worst = [name for name in names if name.startswith("worst_")]
     return _pair(columns, bunch.target, worst, [name for name in names if name not in worst])
+
+
+def wine() -> Pair:
+    """Three cultivars: five measurements active, eight passive."""
+    bunch = _module("sklearn.datasets").load_wine()
+    columns = dict(zip(bunch.feature_names, bunch.data.T, strict=True))
+    others = [name for name in bunch.feature_names if name not in WINE_ACTIVE]
+    return _pair(columns, bunch.target_names[bunch.target], WINE_ACTIVE, others)
 
 
 def diabetes() -> Pair:
@@ -74,6 +83,7 @@ def meps() -> Pair:
 
 PACKAGED: dict[str, Callable[[], Pair]] = {
     "breast": breast,
+    "wine": wine,
     "diabetes": diabetes,
     "randhie": randhie,
     "meps": meps,

@@ -101,7 +101,7 @@ def _encode_all(source: Source, settled: DataSettings, X: Matrix) -> PreparedDat
     return PreparedData(
         ids=tuple(np.concatenate(column) for column in zip(*(p.ids for p in parts), strict=True)),
         X=X,
-        y=_joined([part.y for part in parts]),
+        y=_of_this_run(_joined([part.y for part in parts]), settled),
         weights=_joined([part.weights for part in parts]),
         offset=_joined([part.offset for part in parts]),
         column_names=names,
@@ -134,6 +134,16 @@ def _label(chunk: Table, settings: DataSettings) -> NDArray[np.float64] | None:
     codes = np.array([index.get(cell, np.nan) for cell in cells.tolist()])
     refuse(chunk, name, np.isnan(codes), "the label is not in the declared list of classes")
     return codes
+
+
+def _of_this_run(
+    y: NDArray[np.float64] | None, settings: DataSettings
+) -> NDArray[np.float64] | None:
+    """One class against the rest. The fingerprint is that of the classes: the rows are the same."""
+    if y is None or settings.label_positive is None:
+        return y
+    assert settings.label_classes is not None
+    return np.where(y == settings.label_classes.index(settings.label_positive), 1.0, 0.0)
 
 
 def _encode(chunk: Table, rule: NamedColumn) -> NDArray[np.float64]:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from pydantic import ValidationError
 
 from hdpvfl_mq.data.preprocess import PreparedData, prepare, prepare_to_disk
 from hdpvfl_mq.data.readers import TableFile
@@ -210,3 +211,17 @@ def test_settings_come_from_toml() -> None:
     settings = DataSettings.model_validate_json(json.dumps(tomllib.loads(text)))
     assert settings.rules == (SEX,)
     assert settings.label_scale == 1000.0
+
+
+def test_one_class_against_the_rest_on_the_same_rows() -> None:
+    classes = ("f", "m", "x")
+    columns = {"label_column": "sex", "label_classes": classes, "columns": ("age",)}
+    whole = prepared(DataSettings(**columns), sex=["f", "x", "m", "x"])
+    runs = [
+        prepared(DataSettings(**columns, label_positive=name), sex=["f", "x", "m", "x"])
+        for name in classes
+    ]
+    assert [run.y.tolist() for run in runs] == [[1, 0, 0, 0], [0, 0, 1, 0], [0, 1, 0, 1]]
+    assert {run.fingerprint for run in runs} == {whole.fingerprint}  # entities resolved once
+    with pytest.raises(ValidationError, match="label_positive must be one of label_classes"):
+        DataSettings(**columns, label_positive="d")

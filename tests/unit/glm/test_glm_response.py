@@ -8,7 +8,7 @@ from sklearn.metrics import accuracy_score, d2_tweedie_score, r2_score, roc_auc_
 
 from hdpvfl_mq.errors import DataError, SettingsError
 from hdpvfl_mq.glm.families import family
-from hdpvfl_mq.glm.multiclass import decide, one_against_rest
+from hdpvfl_mq.glm.multiclass import decide
 from hdpvfl_mq.glm.quality import quality
 from hdpvfl_mq.glm.response import Response
 from hdpvfl_mq.unreleased import Unreleased
@@ -70,16 +70,9 @@ def test_an_offset_must_be_declared() -> None:
         Response(family(LossSpec(name="poisson")), np.array([1.0]), offset=np.array([0.1]))
 
 
-def test_one_against_rest_covers_every_class_once() -> None:
-    y = np.array([0.0, 2.0, 1.0, 2.0])
-    runs = [one_against_rest(y, 3, c) for c in range(3)]
-    assert np.array_equal(sum(runs), np.ones(4))
-    assert np.array_equal(decide(runs), y)
-    with pytest.raises(DataError, match="row 2, 4"):
-        one_against_rest(y, 2, 0)
-    for classes, positive in ((1, 0), (3, 3), (3, -1)):
-        with pytest.raises(SettingsError):
-            one_against_rest(y, classes, positive)
+def test_the_largest_score_decides_the_class() -> None:
+    scores = [np.array([1.0, -3.0, 0.0]), np.array([0.5, -2.0, 0.0]), np.array([-9.0, 0.0, -1.0])]
+    assert decide(scores).tolist() == [0, 2, 0]
     with pytest.raises(DataError, match="different numbers"):
         decide([np.zeros(2), np.zeros(3)])
 
