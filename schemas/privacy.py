@@ -93,7 +93,7 @@ class ReleaseBooked(Closed):
     digest: Digest
 
 
-class RunClosed(Closed):
+class RunSettled(Closed):
     """The run is over; its unspent reserve is free, what it spent stays spent."""
 
     kind: Literal["close"] = "close"
@@ -102,7 +102,7 @@ class RunClosed(Closed):
 
 
 LedgerEntry = Annotated[
-    CapFixed | RunReserved | ReleaseBooked | RunClosed, Field(discriminator="kind")
+    CapFixed | RunReserved | ReleaseBooked | RunSettled, Field(discriminator="kind")
 ]
 
 

@@ -27,11 +27,11 @@ from schemas.privacy import (
     LedgerEntry,
     LedgerHead,
     ReleaseBooked,
-    RunClosed,
     RunReserved,
+    RunSettled,
 )
 
-Entry = CapFixed | RunReserved | ReleaseBooked | RunClosed
+Entry = CapFixed | RunReserved | ReleaseBooked | RunSettled
 GENESIS = LedgerHead(sequence=0, digest=bytes(32))
 _ENTRY: TypeAdapter[Entry] = TypeAdapter(LedgerEntry)
 
@@ -81,7 +81,7 @@ class Books:
             )
         return entry.cap
 
-    def run_after(self, entry: RunReserved | ReleaseBooked | RunClosed) -> RunAccount:
+    def run_after(self, entry: RunReserved | ReleaseBooked | RunSettled) -> RunAccount:
         """Check an entry of a run and give the account it leads to."""
         if entry.dataset not in self.caps:
             raise RefusedError(f"fix a cap for {entry.dataset} before anything is reserved")
@@ -126,7 +126,7 @@ def already(books: Books, entry: Entry) -> bool:
     run = books.runs.get((entry.dataset, entry.run))
     if isinstance(entry, RunReserved):
         return run is not None and run.reserve == entry
-    return isinstance(entry, RunClosed) and run is not None and run.closed
+    return isinstance(entry, RunSettled) and run is not None and run.closed
 
 
 def encode(entry: Entry) -> bytes:

@@ -24,8 +24,8 @@ from schemas.privacy import (
     Cosignature,
     LedgerHead,
     ReleaseBooked,
-    RunClosed,
     RunReserved,
+    RunSettled,
 )
 
 _SCHEMA = (
@@ -118,7 +118,7 @@ class Ledger:
 
     def close_run(self, dataset: str, run: str) -> None:
         """End a run: its unspent reserve is free, it can release nothing more."""
-        self._append([RunClosed(dataset=dataset, run=run)])
+        self._append([RunSettled(dataset=dataset, run=run)])
 
     def record(self, cosignature: Cosignature) -> None:
         """Keep a peer's signature under one of this ledger's heads; the newest of each peer."""
