@@ -21,7 +21,7 @@ from hdpvfl_mq.privacy.noise import commitment
 from hdpvfl_mq.psi import Outgoing, Terms, open_session, order_digest, row_order
 from hdpvfl_mq.training import plan_training
 from hdpvfl_mq.wire.codec import model_digest
-from parties.possession import Training, id_profile
+from parties.possession import Possession, Training, id_profile
 from schemas.alignment import KeptAlignment
 from schemas.config import RunManifest
 from schemas.ids import COORDINATOR
@@ -154,7 +154,7 @@ def _aligned(
     )
     intercept = party.own.role == "active" and manifest.active.intercept
     scaled = manifest.guarantee != "none" or manifest.scale_rows
-    block = ColumnBlock.align(party.own.data.X, rows, intercept=intercept, scaled=scaled)
+    block = _block(party.own, rows, intercept=intercept, scaled=scaled)
     start = block.start_weights(plan.family.start_theta if intercept else 0.0)
     state = replace(
         state,
@@ -174,6 +174,14 @@ def _aligned(
     )
     reserve = Reserve(spent.mu2_units, spent.tau_units, spent.exact > 0)
     return state, (reserve, Send((COORDINATOR,), aligned))
+
+
+def _block(
+    own: Possession, rows: NDArray[np.int64], *, intercept: bool, scaled: bool
+) -> ColumnBlock:
+    X = own.data.X
+    out = own.room(ColumnBlock.shape(X, rows, intercept=intercept))
+    return ColumnBlock.align(X, rows, intercept=intercept, scaled=scaled, out=out)
 
 
 def _to_keep(

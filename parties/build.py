@@ -11,9 +11,10 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
 from nacl.signing import VerifyKey
 
-from hdpvfl_mq.data.preprocess import prepare
+from hdpvfl_mq.data.preprocess import PreparedData, prepare
 from hdpvfl_mq.data.readers import TableFile
 from hdpvfl_mq.errors import SettingsError
 from hdpvfl_mq.journal.store import Journal
@@ -31,6 +32,7 @@ from parties.active import Active
 from parties.member import Member
 from parties.passive import Passive
 from parties.possession import Possession, id_profile
+from parties.room import DiskRoom
 from schemas.config import PartyPolicy, PartySettings
 
 SECRET_BYTES, SALT_BYTES = 32, 16
@@ -83,10 +85,11 @@ def load_possession(settings: PartySettings, keys: Keys) -> Possession:
     if len(settings.data.id_columns) != settings.ids.columns:
         raise SettingsError("ids.columns must be the number of data.id_columns")
     policy = load(PartyPolicy, Path(settings.policy))
-    data = prepare(TableFile(Path(settings.data.file)), settings.data, role=settings.role)
+    files, source = PartyFiles(settings), TableFile(Path(settings.data.file))
+    room = DiskRoom(files.state / "rows") if settings.data.on_disk else None
+    data = room.prepared(source, settings) if room else _in_memory(source, settings)
     profile = id_profile(settings.ids)
     ids = normalise([column.tolist() for column in data.ids], profile)
-    files = PartyFiles(settings)
     secret, salt = run_secret(files.secret)
     return Possession(
         party=settings.party,
@@ -102,7 +105,12 @@ def load_possession(settings: PartySettings, keys: Keys) -> Possession:
         verify_keys={p: contact.verify_key for p, contact in contacts(settings).items()},
         numeric_profile=numeric_profile(),
         kept=keeping.usable(files.alignments, settings.run, data.fingerprint, profile.digest()),
+        room=room or np.empty,
     )
+
+
+def _in_memory(source: TableFile, settings: PartySettings) -> PreparedData:
+    return prepare(source, settings.data, role=settings.role)
 
 
 def make_role(own: Possession) -> Member:

@@ -7,7 +7,7 @@ written to; a refused move leaves the state as it was.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Literal
@@ -16,7 +16,7 @@ import numpy as np
 from nacl.signing import SigningKey, VerifyKey
 
 from hdpvfl_mq.data.preprocess import PreparedData
-from hdpvfl_mq.glm.block import ColumnBlock
+from hdpvfl_mq.glm.block import ColumnBlock, Matrix
 from hdpvfl_mq.machine import Received
 from hdpvfl_mq.privacy.mechanism import Mechanism
 from hdpvfl_mq.psi import IdProfile, NormalisedIds, Session
@@ -57,6 +57,8 @@ class Possession:
     verify_keys: Mapping[PartyId, VerifyKey] = field(repr=False)
     numeric_profile: str
     kept: tuple[KeptAlignment, ...] = field(default=(), repr=False)  # of these rows and id rules
+    # Gives the array the aligned rows are written into, in memory or mapped from disk.
+    room: Callable[[tuple[int, int]], Matrix] = field(default=np.empty, repr=False)
 
     def kept_for(self, manifest: RunManifest) -> KeptAlignment | None:
         """The alignment with exactly these parties that may be used again."""
