@@ -69,7 +69,7 @@ def round_ratio(ratio: float) -> float:
     return math.ldexp(math.ceil(math.ldexp(mantissa, _RATIO_BITS)), exponent - _RATIO_BITS)
 
 
-@lru_cache(maxsize=32)
+@lru_cache(maxsize=128)
 def ladder(ratio: float) -> Ladder:
     """Build the sampler of N(0, ratio^2) rounded to the integers; `ratio` is noise_std / grid.
 

@@ -55,14 +55,14 @@ class AliasTable:
         return drawn
 
 
-@lru_cache(maxsize=32)
+@lru_cache(maxsize=128)
 def rounded_gaussian(std: float) -> AliasTable:
     """Table of N(0, std^2) rounded to the nearest integer."""
     cells = _cells_by_series if std >= _SERIES_FROM else _cells_by_erfc
     return _table(std, cells)
 
 
-@lru_cache(maxsize=32)
+@lru_cache(maxsize=128)
 def discrete_gaussian(std: float) -> AliasTable:
     """Table of the law on the integers with weights exp(-j^2 / (2 std^2))."""
     return _table(std, _cells_discrete)
