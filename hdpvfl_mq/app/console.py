@@ -118,8 +118,13 @@ def closing(console: Console, summary: dict[str, Any], files: dict[str, str]) ->
     )
     console.print(f"guarantee: {summary['guarantee_label']}", style="dim", highlight=False)
     console.print(_parties_table(summary))
-    console.print(_test_table(summary["test"]))
-    console.print(f"test scores: {summary['test']['evaluation']}", style="dim", highlight=False)
+    scores_and_files(console, summary["test"], files)
+
+
+def scores_and_files(console: Console, test: dict[str, Any], files: dict[str, str]) -> None:
+    """The last lines of every closing."""
+    console.print(_test_table(test))
+    console.print(f"test scores: {test['evaluation']}", style="dim", highlight=False)
     for name, path in files.items():
         console.print(f"{name:9} {path}", highlight=False, soft_wrap=True)
 

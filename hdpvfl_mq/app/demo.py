@@ -50,6 +50,11 @@ class Demo:
         """Active first."""
         return (self.manifest.active_party, *self.manifest.passive_parties)
 
+    @property
+    def summary(self) -> Path:
+        """Written when the run has completed."""
+        return self.folder / "summary.json"
+
     def settings(self, name: str) -> Path:
         """A process's settings file."""
         return self.folder / "settings" / f"{name}.toml"

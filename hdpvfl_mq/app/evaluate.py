@@ -68,16 +68,27 @@ def compare(
     test: dict[str, Any],
 ) -> dict[str, Any]:
     """Quality of the joint model, of the active party alone, and of all data in one place."""
+    found = thetas(family, models, train, test)
+    joint = quality(family, found.pop("joint"), test["y"])
+    return {**joint, **{n: quality(family, theta, test["y"]) for n, theta in found.items()}}
+
+
+def thetas(
+    family: Family,
+    models: Mapping[str, dict[str, Any]],
+    train: dict[str, Any],
+    test: dict[str, Any],
+) -> dict[str, NDArray[Any]]:
+    """Scores of the test rows: `joint`, `active_alone`, `central`."""
     active = next(party for party, model in models.items() if model["role"] == "active")
-    result: dict[str, Any] = quality(family, score(models, test["features"]), test["y"])
+    found = {"joint": score(models, test["features"])}
     for name, parties in (("active_alone", [active]), ("central", list(models))):
         fitted = [
             np.hstack([_plain(models[p], part["features"][p]) for p in parties])
             for part in (train, test)
         ]
-        theta = reference_theta(family, fitted[0], train["y"], fitted[1])
-        result[name] = quality(family, theta, test["y"])
-    return result
+        found[name] = reference_theta(family, fitted[0], train["y"], fitted[1])
+    return found
 
 
 def _plain(model: dict[str, Any], X: Matrix) -> Matrix:

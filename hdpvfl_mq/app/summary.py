@@ -55,7 +55,7 @@ GUARANTEE_LABELS = {
 
 def write(demo: Demo, summary: dict[str, Any]) -> Path:
     """Write the file and point runs/latest at its folder."""
-    path = demo.folder / "summary.json"
+    path = demo.summary
     write_atomically(path, json.dumps(summary, indent=2) + "\n")
     latest = demo.folder.parent / "latest"
     if latest.is_symlink() or not latest.exists():
@@ -64,15 +64,20 @@ def write(demo: Demo, summary: dict[str, Any]) -> Path:
     return path
 
 
-def _test(demo: Demo) -> dict[str, Any]:
+def evaluation_inputs(demo: Demo) -> tuple[Any, ...]:
+    """What `evaluate` takes: family, models, train and test rows of a completed run."""
     models = {p: json.loads((demo.folder / p / "model.json").read_text()) for p in demo.parties}
     train, test = (
         evaluate.prepared(models, {p: demo.rows(p, part) for p in demo.parties})
         for part in ("train", "test")
     )
     # Against the labels as they are, so that figures of all guarantees can be compared.
-    result = evaluate.compare(family(unclipped(demo.manifest.loss)), models, train, test)
-    return {"rows": len(test["y"]), **result}
+    return family(unclipped(demo.manifest.loss)), models, train, test
+
+
+def _test(demo: Demo) -> dict[str, Any]:
+    inputs = evaluation_inputs(demo)
+    return {"rows": len(inputs[-1]["y"]), **evaluate.compare(*inputs)}
 
 
 def _party(demo: Demo, party: str, status: dict[str, Any]) -> dict[str, Any]:

@@ -15,10 +15,11 @@ from typing import Any, get_args
 from rich.console import Console
 
 from hdpvfl_mq.app import console as shown
-from hdpvfl_mq.app import summary
+from hdpvfl_mq.app import multiclass, summary
 from hdpvfl_mq.app.cluster import Cluster
 from hdpvfl_mq.app.demo import ACTIVE, Demo, check_port, free_port, passive_names, write_demo
 from hdpvfl_mq.data.bundled import load_dataset
+from hdpvfl_mq.data.cards import Card
 from hdpvfl_mq.errors import OperatorError, SettingsError
 from hdpvfl_mq.glm.families import FAMILIES
 from hdpvfl_mq.planner import recommend, sound_descent
@@ -52,10 +53,13 @@ def start(options: UpOptions, console: Console, *, as_json: bool = False) -> dic
     """Prepare and run a new federation."""
     if options.port is not None:
         check_port(options.port)
-    demo = prepare_demo(options)
-    state = options.out / "state"
-    write_demo(demo, state=state.absolute(), port=options.port or free_port())
-    return _run(demo, state, console, as_json=as_json)
+    demo, state = prepare_demo(options), options.out / "state"
+    port = options.port or free_port()
+    if demo.dataset.card.classes:
+        multiclass.write_demos(demo, state=state.absolute(), port=port)
+    else:
+        write_demo(demo, state=state.absolute(), port=port)
+    return _run(demo, state, Console(quiet=True) if as_json else console)
 
 
 def resume(run: str, options: UpOptions, console: Console, *, as_json: bool) -> dict[str, Any]:
@@ -65,10 +69,13 @@ def resume(run: str, options: UpOptions, console: Console, *, as_json: bool) -> 
     folder = (runs / name).absolute()
     if not (folder / "settings" / "manifest.toml").exists():
         raise SettingsError(f"there is no run {name!r} in {runs}; start without --resume")
+    name_of_data = (folder / "settings" / "dataset").read_text()
+    dataset = load_dataset(name_of_data, folder=data_folder(), cache=options.out / "state" / "data")
+    for name_of_class in dataset.card.classes:  # the run of a class goes on with the whole
+        folder = folder.with_name(folder.name.removesuffix(f"-{name_of_class}"))
     manifest = load(RunManifest, folder / "settings" / "manifest.toml")
-    dataset = (folder / "settings" / "dataset").read_text()
-    demo = Demo(folder, manifest, load_dataset(dataset, folder=data_folder()), manifest.seed)
-    return _run(demo, options.out / "state", console, as_json=as_json)
+    demo = Demo(folder, manifest, dataset, manifest.seed)
+    return _run(demo, options.out / "state", Console(quiet=True) if as_json else console)
 
 
 def last_run(runs: Path) -> str:
@@ -98,7 +105,7 @@ def prepare_demo(options: UpOptions) -> Demo:
     folder = (options.out / "runs" / run).absolute()
     if folder.exists():
         raise OperatorError(f"{folder} exists; choose another run name, or use --resume {run}")
-    manifest = _manifest(options, budget, run, _loss(options, dataset.card.loss))
+    manifest = _manifest(options, budget, run, _loss(options, dataset.card))
     plan_training(manifest, max(2, dataset.card.rows // 2))  # refuse bad step sizes here
     demo = Demo(folder, manifest, dataset, options.seed)
     demo.settings("dataset").parent.mkdir(parents=True, exist_ok=True)
@@ -106,13 +113,16 @@ def prepare_demo(options: UpOptions) -> Demo:
     return demo
 
 
-def _loss(options: UpOptions, default: LossSpec) -> LossSpec:
+def _loss(options: UpOptions, card: Card) -> LossSpec:
+    default = card.loss
     if options.loss is None or options.loss == default.name:
         return default
     if options.loss not in get_args(LossName):
         raise SettingsError(f"loss = {options.loss!r}: choose {', '.join(get_args(LossName))}")
     name: LossName = options.loss  # type: ignore[assignment]
     if FAMILIES[name].task != FAMILIES[default.name].task:
+        if card.classes:
+            raise SettingsError(f"loss = {name!r} is not for classes: choose logistic")
         return LossSpec(name=name)
     return LossSpec(name=name, label_low=default.label_low, label_high=default.label_high)
 
@@ -145,33 +155,39 @@ def _manifest(options: UpOptions, budget: Budget, run: str, loss: LossSpec) -> R
     return check(RunManifest, merged, "options")
 
 
-def _run(demo: Demo, state: Path, console: Console, *, as_json: bool) -> dict[str, Any]:
+def _run(demo: Demo, state: Path, console: Console) -> dict[str, Any]:
+    if demo.dataset.card.classes:
+        return multiclass.run(demo, state, console, _train)
+    result = _train(demo, state, console)
+    shown.closing(console, result, _files(demo, state))
+    return result
+
+
+def _train(demo: Demo, state: Path, console: Console) -> dict[str, Any]:
+    """One federation from its processes' start to its summary."""
     began = time.monotonic()
-    if not as_json:
-        console.print(
-            f"{demo.manifest.run}: broker, {ACTIVE} and "
-            f"{len(demo.manifest.passive_parties)} passive parties, one process each",
-            highlight=False,
-        )
+    console.print(
+        f"{demo.manifest.run}: broker, {ACTIVE} and "
+        f"{len(demo.manifest.passive_parties)} passive parties, one process each",
+        highlight=False,
+    )
     cluster = Cluster(demo)
-    with shown.Watcher(Console(quiet=True) if as_json else console, ACTIVE) as watcher:
+    with shown.Watcher(console, ACTIVE) as watcher:
         cluster.run(watcher.show)
     statuses = cluster.statuses()
     for party in demo.parties:
         statuses[party]["ledger"] = str((state / party / "ledger.db").absolute())
     result = summary.build(demo, statuses, time.monotonic() - began)
-    path = summary.write(demo, result)
-    if not as_json:
-        shown.closing(console, result, _files(demo, state, path))
+    summary.write(demo, result)
     return result
 
 
-def _files(demo: Demo, state: Path, summary_path: Path) -> dict[str, str]:
+def _files(demo: Demo, state: Path) -> dict[str, str]:
     def near(path: Path) -> str:
         return os.path.relpath(path)
 
     return {
-        "summary": near(summary_path),
+        "summary": near(demo.summary),
         "journals": near(demo.folder) + "/<party>/journal.db",
         "models": near(demo.folder) + "/<party>/model.json",
         "ledgers": near(state) + "/<party>/ledger.db",
