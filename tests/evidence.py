@@ -17,7 +17,7 @@ from nacl.signing import SigningKey
 from hdpvfl_mq.journal import chain
 from hdpvfl_mq.journal.evidence import Evidence, Key, StoredRecord, Transcript
 from hdpvfl_mq.journal.merkle import Tree
-from hdpvfl_mq.journal.store import _TABLES
+from hdpvfl_mq.journal.store import TABLES
 from hdpvfl_mq.machine import Effect, Input, Received, Reserve, Send
 from hdpvfl_mq.node import NO_LEDGER, Node
 from hdpvfl_mq.wire.codec import Frames, decode_header, encode_header
@@ -199,7 +199,8 @@ def write_run(evidence: Evidence, folder: Path) -> Path:
     for party, shown in evidence.transcripts.items():
         (run / party).mkdir(parents=True)
         database = sqlite3.connect(run / party / "journal.db")
-        database.executescript(_TABLES)
+        for statement in TABLES:
+            database.execute(statement)
         database.executemany("INSERT INTO meta VALUES (?, ?)", shown.meta.items())
         database.executemany("INSERT INTO records VALUES (?, ?, ?)", shown.rows)
         database.commit()

@@ -15,14 +15,14 @@ from hdpvfl_mq.errors import IntegrityError, OperatorError
 from schemas.records import JOURNAL_FORMAT
 
 REFUSALS_MAX = 10_000
-_TABLES = """
-CREATE TABLE IF NOT EXISTS meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) STRICT;
-CREATE TABLE IF NOT EXISTS records (
-    idx INTEGER PRIMARY KEY, record BLOB NOT NULL, digest BLOB NOT NULL) STRICT;
-CREATE TABLE IF NOT EXISTS acks (party TEXT PRIMARY KEY, sequence INTEGER NOT NULL) STRICT;
-CREATE TABLE IF NOT EXISTS refusals (
-    idx INTEGER PRIMARY KEY, reason TEXT NOT NULL, digest BLOB NOT NULL) STRICT;
-"""
+TABLES = (
+    "CREATE TABLE IF NOT EXISTS meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) STRICT",
+    "CREATE TABLE IF NOT EXISTS records ("
+    "idx INTEGER PRIMARY KEY, record BLOB NOT NULL, digest BLOB NOT NULL) STRICT",
+    "CREATE TABLE IF NOT EXISTS acks (party TEXT PRIMARY KEY, sequence INTEGER NOT NULL) STRICT",
+    "CREATE TABLE IF NOT EXISTS refusals ("
+    "idx INTEGER PRIMARY KEY, reason TEXT NOT NULL, digest BLOB NOT NULL) STRICT",
+)
 
 
 def open_database(path: Path | str) -> sqlite3.Connection:
@@ -55,8 +55,12 @@ class Journal:
         self.path = path
         self._connection = open_database(path)
         with self._guard():
-            self._connection.executescript(_TABLES)
+            # In one transaction: a crash in here must not leave half a stamp.
+            self._connection.execute("BEGIN IMMEDIATE")
+            for statement in TABLES:
+                self._connection.execute(statement)
             self._stamp({"format": str(JOURNAL_FORMAT), "run": run, "party": party})
+            self._connection.execute("COMMIT")
 
     def _stamp(self, expected: Mapping[str, str]) -> None:
         found = dict(self._connection.execute("SELECT key, value FROM meta"))

@@ -204,8 +204,9 @@ def unroutable() -> Evidence:
 
 
 def cheating_until_stuck(**cheats) -> Evidence:
-    """A cheat the others refuse, so that the run may never end; the journals up to then."""
-    federation = CheatingFederation(manifest(**SMALL), tables(ROWS), cheats=cheats)
+    """A cheat the others refuse, so that the run ends by its deadline; the journals up to then."""
+    brief = manifest(**SMALL, deadline_s=20.0)
+    federation = CheatingFederation(brief, tables(ROWS), cheats=cheats)
     with suppress(HdpvflError):  # however it ended, the journals are what is looked at
         federation.simulate()
     return evidence_of(federation, ledgers=False)

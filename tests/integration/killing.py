@@ -1,0 +1,188 @@
+"""Real processes that are killed and started again, and what must be the same afterwards.
+
+Processes are forked from this one, which has everything imported: a restart then costs what the
+program does at a start, not what the interpreter does. Sockets, files and signals are real.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import shutil
+import signal
+import sys
+import time
+from collections import Counter
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from broker.__main__ import main as broker_main
+from hdpvfl_mq.app.audit_command import AuditOptions, gather
+from hdpvfl_mq.journal.audit import audit, exit_code
+from hdpvfl_mq.journal.evidence import Evidence
+from hdpvfl_mq.runtime import status
+from parties.__main__ import main as party_main
+from schemas.ids import COORDINATOR
+from tests.integration.processes import Processes, processes
+
+END_S = 120.0
+OPTIONS = {"passives": 1, "epochs": 12, "batch": 24}
+
+
+@dataclass
+class Forks:
+    """The processes of one run."""
+
+    real: Processes
+    pids: dict[str, int] = field(default_factory=dict)
+    codes: dict[str, int] = field(default_factory=dict)
+
+    def start(self, *names: str) -> None:
+        for name in names or self.real.names:
+            sys.stdout.flush()
+            pid = os.fork()
+            if pid == 0:
+                self._become(name)
+            self.pids[name] = pid
+
+    def _become(self, name: str) -> None:
+        code = 70
+        try:
+            log = os.open(self.real.log(name), os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+            os.dup2(log, 1)
+            os.dup2(log, 2)
+            main = broker_main if name == COORDINATOR else party_main
+            code = main(Path(self.real.settings(name)))
+        finally:
+            os._exit(code)
+
+    def kill(self, name: str) -> None:
+        os.kill(self.pids[name], signal.SIGKILL)
+        os.waitpid(self.pids.pop(name), 0)
+
+    def reap(self) -> bool:
+        """Collect who has ended; whether everybody has."""
+        for name, pid in list(self.pids.items()):
+            done, code = os.waitpid(pid, os.WNOHANG)
+            if done:
+                del self.pids[name]
+                self.codes[name] = os.waitstatus_to_exitcode(code)
+                assert self.codes[name] == 0, (name, self.real.said(name))
+        return not self.pids
+
+    def wait(self) -> None:
+        end = time.monotonic() + END_S
+        while not self.reap():
+            assert time.monotonic() < end, {n: self.real.said(n)[-300:] for n in self.pids}
+            time.sleep(0.02)
+
+    def stop(self) -> None:
+        for name in list(self.pids):
+            self.kill(name)
+
+    def round(self) -> int:
+        """How far the active party says it is."""
+        fields = status.read(self.real.demo.folder / self.real.demo.parties[0] / "status.json")
+        return int(fields.get("round", 0))
+
+
+@dataclass(frozen=True)
+class Result:
+    """What must not depend on any kill."""
+
+    weights: dict[str, list[float]]
+    ledgers: dict[str, list]
+    evidence: Evidence
+
+
+def result_of(real: Processes) -> Result:
+    folder = real.demo.folder
+    return Result(
+        {
+            p: json.loads((folder / p / "model.json").read_text())["weights"]
+            for p in real.demo.parties
+        },
+        {p: real.entries(p) for p in real.demo.parties},
+        gather(AuditOptions(folder, ledgers=real.state)),
+    )
+
+
+def undisturbed(folder: Path, **options) -> Result:
+    with processes(folder, secrets=True, **{**OPTIONS, **options}) as real:
+        forks = Forks(real)
+        try:
+            forks.start()
+            forks.wait()
+        finally:
+            forks.stop()
+        return result_of(real)
+
+
+def disturbed(
+    folder: Path, kills: int, dice: random.Random, pause_s: float = 0.3, **options
+) -> tuple[Result, Counter, list[float]]:
+    """One run with up to `kills` kills: result, kills by process, seconds to the next round."""
+    killed: Counter = Counter()
+    waits: list[float] = []
+    with processes(folder, secrets=True, **{**OPTIONS, **options}) as real:
+        forks = Forks(real)
+        try:
+            forks.start()
+            while killed.total() < kills and not forks.reap():
+                time.sleep(dice.uniform(0.0, 2 * pause_s))
+                forks.reap()
+                alive = sorted(forks.pids)
+                if not alive:
+                    break
+                name = dice.choice(alive)
+                forks.kill(name)
+                killed[name] += 1
+                forks.start(name)
+                if killed.total() % 5 == 0 and forks.round():
+                    waits += _next_round(forks)
+            forks.wait()
+        finally:
+            forks.stop()
+        return result_of(real), killed, waits
+
+
+def _next_round(forks: Forks) -> list[float]:
+    began, before = time.monotonic(), forks.round()
+    while time.monotonic() - began < 30.0:
+        if forks.reap() or len(forks.pids) < len(forks.real.names):
+            return []  # the run ended in the meantime
+        if forks.round() > before:
+            return [time.monotonic() - began]
+        time.sleep(0.01)
+    raise AssertionError("no round within 30 s of a restart")
+
+
+def assert_same(found: Result, expected: Result) -> None:
+    assert found.weights == expected.weights
+    assert found.ledgers == expected.ledgers
+    payloads: dict[str, set[bytes]] = {}
+    for envelope in found.evidence.envelopes:
+        release = getattr(envelope.message, "release", None)
+        if release is not None:
+            payloads.setdefault(release.release_id, set()).add(release.tensor.data)
+    assert all(len(sent) == 1 for sent in payloads.values())
+    verdicts = audit(found.evidence)
+    assert exit_code(verdicts) == 0, [v for v in verdicts if not v.passed]
+
+
+def campaign(folder: Path, kills: int, seed: int) -> tuple[Counter, list[float], int]:
+    """Runs until that many processes were killed; kills by process, waits, number of runs."""
+    dice = random.Random(seed)
+    expected = undisturbed(folder / "calm")
+    killed: Counter = Counter()
+    waits, runs = [], 0
+    while killed.total() < kills:
+        runs += 1
+        here = folder / f"run-{runs}"
+        found, more, slow = disturbed(here, kills - killed.total(), dice)
+        assert_same(found, expected)
+        killed += more
+        waits += slow
+        shutil.rmtree(here)
+    return killed, waits, runs

@@ -1,0 +1,175 @@
+"""Power loss at any write: what was acknowledged is there, with FULL; with NORMAL it is not."""
+
+from __future__ import annotations
+
+import hashlib
+import random
+import sqlite3
+
+import pytest
+
+from hdpvfl_mq.errors import OperatorError
+from hdpvfl_mq.journal import chain, store
+from hdpvfl_mq.privacy.ledger_store import Ledger
+from schemas.privacy import Budget, ReleaseBooked, RunReserved, SpendEvent
+from schemas.records import GENESIS, StepRecord, TimerInput
+from tests.unit.journal.power import Connection, Disk, PowerFailure
+
+# A connection that is thrown away while the machine is off complains about the disk.
+pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+CRASHES, CRASHES_ALL = 200, 2000
+SPENDS = 6
+
+
+def release(number: int) -> ReleaseBooked:
+    event = SpendEvent(
+        release_id=f"run/shop/share/{number}",
+        round=number,
+        mechanism="lattice_gaussian",
+        mu2_units=10,
+        tau_units=1,
+    )
+    digest = hashlib.sha256(bytes([number])).digest()
+    return ReleaseBooked(dataset="people", run="run", event=event, digest=digest)
+
+
+def prepared() -> Disk:
+    """A disk with a ledger that has a cap and a reserve, safely."""
+    disk = Disk()
+    ledger = Ledger(Connection(disk, "ledger"), "shop")
+    ledger.fix_cap("people", Budget(epsilon=5.0, delta=0.01))
+    ledger.reserve(
+        RunReserved(
+            dataset="people", run="run", mu2_units=1000, tau_units=100, exact=False, fingerprint=""
+        )
+    )
+    ledger.close_file()
+    for file in disk.files.values():
+        file.safe, file.pending = file.content(), []
+    return disk
+
+
+def book_until_failure(disk: Disk, synchronous: str) -> list[int]:
+    """Book one release after the other; the numbers whose booking returned."""
+    acknowledged = []
+    try:
+        ledger = Ledger(Connection(disk, "ledger", synchronous), "shop")
+        for number in range(SPENDS):
+            ledger.book([release(number)])
+            acknowledged.append(number)
+    except (PowerFailure, OperatorError):
+        pass
+    return acknowledged
+
+
+def copy(disk: Disk, fails_at: int = 0) -> Disk:
+    return Disk({n: type(f)(bytearray(f.safe)) for n, f in disk.files.items()}, fails_at)
+
+
+def lost_spends(crashes: int, synchronous: str) -> int:
+    """How many acknowledged spends are gone after that many power failures."""
+    dice, start = random.Random(7), prepared()
+    whole = copy(start)
+    assert book_until_failure(whole, synchronous) == list(range(SPENDS))
+    lost = 0
+    for _ in range(crashes):
+        disk = copy(start, fails_at=dice.randint(1, whole.operations + 1))
+        acknowledged = book_until_failure(disk, synchronous)
+        ledger = Ledger(Connection(disk.after_failure(dice), "ledger"), "shop")
+        ledger.verify()
+        stored = {e.event.round for _, e in ledger.entries() if isinstance(e, ReleaseBooked)}
+        assert stored == set(range(len(stored)))  # none without those before it
+        lost += len(set(acknowledged) - stored)
+        ledger.book([release(number) for number in range(SPENDS)])  # and it goes on
+    return lost
+
+
+def test_no_acknowledged_spend_is_lost_with_full():
+    assert lost_spends(CRASHES, "FULL") == 0
+
+
+def test_the_same_test_fails_with_normal():
+    assert lost_spends(CRASHES, "NORMAL") > 0
+
+
+@pytest.mark.slow
+def test_no_acknowledged_spend_is_lost_in_2000_crashes():
+    assert lost_spends(CRASHES_ALL, "FULL") == 0
+
+
+def records(count: int):
+    rows, head = [], GENESIS
+    for index in range(count):
+        stored = chain.encode(
+            StepRecord(index=index, previous=head, input=TimerInput(name="t"), effects=())
+        )
+        head = chain.link(stored)
+        rows.append((index, stored, head))
+    return rows
+
+
+def journal_on(disk: Disk, monkeypatch) -> store.Journal:
+    monkeypatch.setattr(sqlite3, "connect", lambda path, **_: Connection(disk, path))
+    return store.Journal("journal", run="run", party="shop")
+
+
+def commit_until_failure(disk: Disk, monkeypatch) -> int:
+    done = 0
+    try:
+        journal = journal_on(disk, monkeypatch)
+        for row in records(SPENDS):
+            journal.commit([row], {"bank": row[0]}, [])
+            done += 1
+    except (PowerFailure, OperatorError):
+        pass
+    return done
+
+
+def test_a_committed_step_is_there_after_power_loss(monkeypatch):
+    dice, whole = random.Random(8), Disk()
+    assert commit_until_failure(whole, monkeypatch) == SPENDS
+    for _ in range(CRASHES):
+        disk = Disk(fails_at=dice.randint(1, whole.operations + 1))
+        done = commit_until_failure(disk, monkeypatch)
+        again = journal_on(disk.after_failure(dice), monkeypatch)
+        assert len(list(chain.walk(again.records()))) >= done
+
+
+def test_a_full_disk_at_any_write_stops_the_ledger_and_loses_nothing():
+    start = prepared()
+    whole = copy(start)
+    book_until_failure(whole, "FULL")
+    for fails_at in range(1, whole.operations + 1):
+        disk = copy(start, fails_at)
+        disk.full = True
+        acknowledged = book_until_failure(disk, "FULL")
+        disk.fails_at = 0  # room again, after a restart
+        ledger = Ledger(Connection(disk, "ledger"), "shop")
+        stored = {e.event.round for _, e in ledger.entries() if isinstance(e, ReleaseBooked)}
+        assert set(acknowledged) <= stored, fails_at
+
+
+def test_after_a_full_disk_a_ledger_books_nothing_more():
+    start = prepared()
+    whole = copy(start)
+    book_until_failure(whole, "FULL")
+    disk = copy(start)
+    ledger = Ledger(Connection(disk, "ledger"), "shop")
+    disk.full, disk.fails_at = True, disk.operations + 1
+    with pytest.raises(OperatorError, match="nothing may be sent"):
+        ledger.book([release(0)])
+    disk.fails_at = 0
+    with pytest.raises(OperatorError, match="failed before"):
+        ledger.book([release(1)])
+
+
+def test_a_full_disk_at_any_write_stops_the_journal_with_the_reason(monkeypatch):
+    whole = Disk()
+    commit_until_failure(whole, monkeypatch)
+    for fails_at in range(1, whole.operations + 1):
+        disk = Disk(fails_at=fails_at)
+        disk.full = True
+        done = commit_until_failure(disk, monkeypatch)
+        disk.fails_at = 0
+        again = journal_on(disk, monkeypatch)
+        assert len(list(chain.walk(again.records()))) >= done, fails_at
