@@ -1,0 +1,152 @@
+"""Regenerate every figure and table of the evaluation: `python -m scripts.reproduce --quick`.
+
+It owns the order of the parts and the processes they run in; results go into a folder as CSV, PNG
+and one Markdown page. Parts can be run one at a time: the page is made from all tables that exist.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterable
+from concurrent.futures import ProcessPoolExecutor
+from functools import partial
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # before numpy is imported
+
+from scripts.reproduction import attacks, figures, page, questions, tables, timing
+from scripts.reproduction.grid import FULL, QUICK, TINY, Grid
+
+GRIDS = {"full": FULL, "quick": QUICK, "tiny": TINY}
+LIBRARIES = ("numpy", "scikit-learn", "scipy", "pyzmq", "matplotlib", "phe", "gmpy2", "tenseal")
+Rows = list[dict[str, Any]]
+Task = Callable[[], Rows]
+
+
+def together(tasks: Iterable[Task], jobs: int) -> Rows:
+    """Rows of all tasks, each in a process of its own if there are several jobs."""
+    tasks = list(tasks)
+    if jobs == 1:
+        return [row for task in tasks for row in task()]
+    rows: Rows = []
+    with ProcessPoolExecutor(jobs) as pool:
+        for number, future in enumerate([pool.submit(task) for task in tasks], start=1):
+            rows += future.result()
+            print(f"\r  {number} of {len(tasks)}", end="", flush=True)
+    print()
+    return rows
+
+
+def part_tasks(part: str, grid: Grid, out: Path) -> list[Task]:
+    """What a part consists of; long tasks first."""
+    by_data: dict[str, tuple[Any, Iterable[int]]] = {
+        "q1": (questions.q1, (*grid.splits, *grid.fresh_splits)),
+        "steps": (questions.step_sizes, grid.splits[:3]),
+        "variants": (questions.variants, grid.variant_splits),
+    }
+    by_split: dict[str, tuple[Any, Iterable[int]]] = {
+        "q2": (questions.q2, grid.splits),
+        "tuned": (questions.tuned, grid.tuned_splits),
+    }
+    if part in by_data:
+        ask, seeds = by_data[part]
+        return [partial(ask, grid, d, s) for d in grid.datasets[::-1] for s in seeds]
+    if part in by_split:
+        ask, seeds = by_split[part]
+        return [partial(ask, grid, s) for s in seeds]
+    if part == "attacks":
+        runs = [partial(attacks.transcripts, grid, d, 0) for d in grid.attack_datasets[::-1]]
+        return [*runs, *(partial(attacks.game, grid, e) for e in grid.attack_epsilons)]
+    return [partial(timing.encrypted, grid) if part == "he" else partial(timing.q3, grid, out)]
+
+
+PARTS = ("q3", "he", "q1", "q2", "steps", "tuned", "attacks", "variants")
+
+
+def run(grid: Grid, parts: Iterable[str], out: Path, *, jobs: int, command: str) -> None:
+    """Run parts, write their tables, and make figures and page from all there are."""
+    out.mkdir(parents=True, exist_ok=True)
+    for part in parts:
+        began = time.monotonic()
+        print(f"{part} ...", flush=True)
+        # Clocks run alone: two timed federations would disturb each other.
+        alone = part in ("q3", "he")
+        rows = together(part_tasks(part, grid, out), 1 if alone else jobs)
+        tables.write(out / f"{part}.csv", rows)
+        seconds = time.monotonic() - began
+        _note(out, part, {"command": command, "seconds": round(seconds, 1), "jobs": jobs})
+        print(f"{part}: {len(rows)} rows in {seconds:.0f} s", flush=True)
+    make_page(out)
+
+
+def make_page(out: Path) -> None:
+    """Figures and page from the tables in the folder."""
+    found = {part: tables.read(out / f"{part}.csv") for part in PARTS}
+    drawn = figures.draw_all(found, out)
+    notes = json.loads((out / "notes.json").read_text())
+    (out / "README.md").write_text(page.compose(found, drawn, notes))
+    print(f"page: {out / 'README.md'}", flush=True)
+
+
+def _note(out: Path, part: str, facts: dict[str, Any]) -> None:
+    """When, how long and with what a part was run."""
+    path = out / "notes.json"
+    notes = json.loads(path.read_text()) if path.exists() else {"parts": {}}
+    load = f"{os.getloadavg()[1]:.1f}" if hasattr(os, "getloadavg") else "unknown"
+    notes["parts"][part] = {**facts, "load_5_min": load, "date": time.strftime("%Y-%m-%d")}
+    notes["machine"] = f"{os.cpu_count()} cores, {platform.system()} {platform.machine()}"
+    notes["parts"][part]["commit"] = _commit()
+    notes["versions"] = {"python": platform.python_version(), **_versions()}
+    path.write_text(json.dumps(notes, indent=1) + "\n")
+
+
+def _commit() -> str:
+    """The state of the sources, where git knows it."""
+    try:
+        asked = ["git", "rev-parse", "--short", "HEAD"]
+        return subprocess.run(asked, capture_output=True, text=True, check=True).stdout.strip()
+    except (OSError, subprocess.CalledProcessError):
+        return "unknown"
+
+
+def _versions() -> dict[str, str]:
+    found = {}
+    for name in ("hdpvfl-mq", *LIBRARIES):
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:
+            found[name] = "not installed"
+    return found
+
+
+def main() -> int:
+    """Parse the command line and run."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    size = parser.add_mutually_exclusive_group()
+    for name in GRIDS:
+        size.add_argument(f"--{name}", dest="size", action="store_const", const=name)
+    parser.add_argument("--parts", default=",".join(PARTS), help="some of " + ", ".join(PARTS))
+    parser.add_argument("--page", action="store_true", help="only figures and page, from the CSVs")
+    parser.add_argument("--out", type=Path, default=Path("results"))
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
+    chosen = parser.parse_args()
+    if chosen.page:
+        make_page(chosen.out)
+        return 0
+    name = chosen.size or "full"
+    command = f"python -m scripts.reproduce --{name}"
+    wanted = [part for part in PARTS if part in chosen.parts.split(",")]
+    run(GRIDS[name], wanted, chosen.out, jobs=chosen.jobs, command=command)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,1 @@
+"""The paper's evaluation, run again with production roles; `python -m scripts.reproduce`."""

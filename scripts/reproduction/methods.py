@@ -1,0 +1,191 @@
+"""Every method that is compared: scikit-learn's, and VFL through production roles.
+
+It owns how a split and a manifest become a fitted model and its quality; there is no second
+implementation of VFL here: `Rehearsal` runs the parties, `evaluate.score` the joint model.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from sklearn.linear_model import LogisticRegression
+
+from hdpvfl_mq.app.evaluate import score
+from hdpvfl_mq.app.rehearsal import Rehearsal
+from hdpvfl_mq.errors import HdpvflError
+from hdpvfl_mq.glm.families import family
+from hdpvfl_mq.glm.quality import quality
+from hdpvfl_mq.planner import recommend
+from hdpvfl_mq.privacy.plan import NoisePlan
+from hdpvfl_mq.runtime.simulation import Simulation
+from hdpvfl_mq.training import TrainingPlan, plan_training
+from schemas.config import AlignmentSpec, Guarantee, IdRules, RunManifest
+from schemas.model import LossSpec
+from schemas.privacy import Budget
+from scripts.reproduction.data import ACTIVE, PARTIES, PASSIVE, Split
+
+LOSS = LossSpec(name="logistic")
+# The paper leaves eta open. 0.1 is small enough for its own Lemma 2 to hold over a run on Breast
+# (docs/privacy.md); the page shows other values.
+STEP_SIZE = 0.1
+PUBLISHED, SOUND = "HDP-VFL as published", "HDP-VFL sound"
+NON_PRIVATE = "VFL without privacy"
+NON_PRIVATE_PAPER = "VFL without privacy, settings of the paper"
+ALONE, CENTRAL = "active alone", "central"
+MAJORITY = "majority class"
+ALONE_STANDARDISED, CENTRAL_STANDARDISED = f"{ALONE}, not row-scaled", f"{CENTRAL}, not row-scaled"
+
+
+# Alignments of the rows used last.
+_KEPT: dict[tuple[bytes, ...], dict[str, Any]] = {}
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """A finished run: its quality on the test rows, and what it cost."""
+
+    accuracy: float
+    auc: float
+    plan: TrainingPlan
+    seconds: float
+    rehearsal: Rehearsal
+    simulation: Simulation
+
+    def row(self) -> dict[str, Any]:
+        """What a table keeps of it; mu is what the releases really cost."""
+        return {
+            "accuracy": self.accuracy,
+            "auc": self.auc,
+            "mu_active": real_mu(self.plan.active_noise),
+            "mu_passive": real_mu(self.plan.passive_noise),
+            "seconds": self.seconds,
+        }
+
+
+def real_mu(noise: NoisePlan) -> float:
+    """What a side's releases cost, also where the ledger calls it infinite."""
+    return noise.sensitivity / noise.noise_std if noise.noise_std > 0.0 else float("inf")
+
+
+def manifest(
+    guarantee: Guarantee, *, epsilon: float = 1.0, delta: float = 1e-2, **changes: Any
+) -> RunManifest:
+    """The planner's recommendation for one active and one passive party, with named changes."""
+    budget = Budget(epsilon=epsilon, delta=delta)
+    base = recommend("reproduction", (ACTIVE, (PASSIVE,)), guarantee, budget, LOSS)
+    alignment = AlignmentSpec(ids=IdRules(kind="integer"), rows_min=10)
+    merged = base.model_dump() | {"alignment": alignment.model_dump()}
+    for name, value in changes.items():
+        merged[name] = {**merged[name], **value} if isinstance(value, dict) else value
+    return RunManifest.model_validate(merged)
+
+
+def published(
+    epsilon: float,
+    delta: float = 1e-2,
+    *,
+    epochs: int = 10,
+    k: float = 1.0,
+    step_size: float = STEP_SIZE,
+) -> RunManifest:
+    """The settings of the paper's experiments; only e and k vary in them."""
+    side = {"weight_norm": k, "step_size": step_size}
+    return manifest("paper", epsilon=epsilon, delta=delta, epochs=epochs, active=side, passive=side)
+
+
+def published_without_noise(step_size: float = STEP_SIZE) -> RunManifest:
+    """The same settings and no noise: what the ball, the steps and the epochs alone allow."""
+    paper = published(1.0, step_size=step_size)
+    kept = ("epochs", "batch_rows", "penalty", "active", "passive")
+    return manifest("none", **{name: paper.model_dump()[name] for name in kept})
+
+
+def sound_descent(epsilon: float, *, epochs: int = 5) -> RunManifest:
+    """Sound descent with long steps, averaging and local steps: the best of the first trials."""
+    beta, strength = family(LOSS).smoothness, 1e-4
+    return manifest(
+        "sound",
+        epsilon=epsilon,
+        method="descent",
+        minimiser=None,
+        epochs=epochs,
+        batch_rows=10**9,
+        average_from=0.5,
+        penalty={"strength": strength},
+        active={"step_size": 1.98 / (beta + strength), "weight_norm": 10.0, "local_steps": 3},
+        passive={"step_size": 5.0 / beta, "weight_norm": 2.0, "received_clip": 1.0},
+    )
+
+
+def fit(split: Split, plan: RunManifest, *, noise_seed: int = 0) -> Fitted:
+    """Run a federation on a split and score its test rows."""
+    name = f"{split.dataset}/{split.seed}/{noise_seed}/{plan.guarantee}/{plan.budget}"
+    seeded = RunManifest.model_validate({**plan.model_dump(), "seed": split.seed})
+    began = time.perf_counter()
+    rehearsal = Rehearsal(seeded, split.train, secret=name.encode()[:64])
+    rehearsal.kept = _KEPT.get(_rows_of(split), {})
+    simulation = rehearsal.simulate()
+    if set(rehearsal.outcomes.values()) != {"completed"}:
+        raise HdpvflError(f"the run {name} ended otherwise: {rehearsal.outcomes}")
+    seconds = time.perf_counter() - began
+    _keep(split, simulation)
+    theta = score(_models(rehearsal, simulation), split.test)
+    found = quality(family(LOSS), theta, split.y_test)
+    rows = len(split.y_train)
+    return Fitted(
+        found["accuracy"],
+        found["auc"],
+        plan_training(seeded, rows),
+        seconds,
+        rehearsal,
+        simulation,
+    )
+
+
+def _rows_of(split: Split) -> tuple[bytes, ...]:
+    return tuple(data.fingerprint for data in split.train.values())
+
+
+def _keep(split: Split, simulation: Simulation) -> None:
+    """Runs on the same rows use the alignment of the first, as they would in production."""
+    if _rows_of(split) not in _KEPT:
+        nodes: dict[str, Any] = dict(simulation.nodes)
+        _KEPT.clear()
+        _KEPT[_rows_of(split)] = {p: (nodes[p].state.alignment,) for p in PARTIES}
+
+
+def _models(rehearsal: Rehearsal, simulation: Simulation) -> dict[str, dict[str, Any]]:
+    """What every party would write into model.json, as far as scoring reads it."""
+    weights = rehearsal.weights(simulation)
+    nodes: dict[str, Any] = dict(simulation.nodes)
+    return {
+        party: {
+            "role": rehearsal.roles[party],
+            "weights": weights[party].tolist(),
+            "scale_rows": rehearsal.manifest.scale_rows,
+            "manifest": json.loads(rehearsal.manifest.model_dump_json()),
+            **nodes[party].role.model_extras(nodes[party].state),
+        }
+        for party in rehearsal.parties
+    }
+
+
+def references(split: Split) -> dict[str, dict[str, float]]:
+    """Quality of what needs no federation: the majority class, one party, all data in one place."""
+    majority = max(np.mean(split.y_test > 0), np.mean(split.y_test == 0))
+    found = {MAJORITY: {"accuracy": float(majority), "auc": 0.5}}
+    for name, parties, scaled in (
+        (ALONE, (ACTIVE,), True),
+        (ALONE_STANDARDISED, (ACTIVE,), False),
+        (CENTRAL, PARTIES, True),
+        (CENTRAL_STANDARDISED, PARTIES, False),
+    ):
+        train, test = split.features(parties, scaled=scaled)
+        model = LogisticRegression(C=1.0, max_iter=3000).fit(train, split.y_train)
+        theta = np.asarray(model.decision_function(test))
+        found[name] = quality(family(LOSS), theta, split.y_test)
+    return found

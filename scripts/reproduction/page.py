@@ -1,0 +1,454 @@
+"""The page of results: tables and figures in words, every number from a CSV.
+
+It owns the text; what is said about the paper quotes the issue's wording of its claims.
+"""
+
+# ruff: noqa: E501 - lines of prose
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from hdpvfl_mq.privacy.calibration import epsilon_of
+from scripts.reproduction import methods, questions, targets, timing
+from scripts.reproduction.grid import DATASETS, DELTA
+from scripts.reproduction.tables import Row, chosen, markdown, mean, spread, values
+
+Tables = dict[str, list[dict[str, Any]]]
+
+
+def compose(found: Tables, drawn: Sequence[str], notes: dict[str, Any]) -> str:
+    """The whole page."""
+    sections: Iterable[Callable[[], str]] = (
+        lambda: _head(notes),
+        lambda: _targets(found["q1"]),
+        lambda: _q1(found["q1"], drawn),
+        lambda: _real_cost(found["q1"]),
+        lambda: _q2(found, drawn),
+        lambda: _q3(found, drawn),
+        lambda: _differences(found),
+        lambda: _attacks(found["attacks"], drawn),
+        lambda: _variants(found["variants"]),
+        _limits,
+    )
+    return "\n\n".join(text for make in sections if (text := make())) + "\n"
+
+
+def _head(notes: dict[str, Any]) -> str:
+    parts = notes["parts"]
+    total = sum(part["seconds"] for part in parts.values())
+    commands = ", ".join(f"`{c}`" for c in dict.fromkeys(p["command"] for p in parts.values()))
+    libraries = ", ".join(f"{name} {number}" for name, number in notes["versions"].items())
+    rows = [
+        (name, f"{p['seconds']:.0f}", p["jobs"], p["load_5_min"], p["date"], p["commit"])
+        for name, p in parts.items()
+    ]
+    table = markdown(
+        ("part", "seconds", "processes", "load of the machine", "date", "commit"), rows
+    )
+    return f"""# The evaluation of the paper, run again
+
+{commands}; {notes["machine"]}; {total / 60:.0f} minutes in all. {libraries}.
+
+All VFL runs with or without noise are whole federations of production roles (`Rehearsal`: entity
+resolution, signatures, journals, ledgers), two parties, the paper's vertical split. Rows are sorted
+by id and split 80/20 at random, unstratified, by numpy's generator with seeds 0 to 9; constants of
+preprocessing come from the training rows (so every epsilon here is conditional on them), Adult's
+categories are one-hot, then every party scales its rows to norm at most 1. References are
+scikit-learn's logistic regression, C = 1, on the same row-scaled columns unless it says otherwise.
+Cells are accuracy / AUC, means over the splits.
+
+{table}"""
+
+
+def _targets(q1: Sequence[Row]) -> str:
+    verdicts = targets.all_verdicts(q1, values(chosen(q1, method=methods.SOUND), "epsilon"))
+    if not verdicts:
+        return ""
+    rows = [
+        (
+            v.dataset,
+            v.target,
+            f"{v.asked:.4f}",
+            v.splits,
+            f"{v.found:.4f}",
+            f"{v.epsilon:g}",
+            "met" if v.met else "**not met**",
+        )
+        for v in sorted(verdicts, key=lambda v: (DATASETS.index(v.dataset), v.target, v.splits))
+    ]
+    asked = [v for v in verdicts if "not row-scaled" not in v.target]
+    further = [v for v in verdicts if "not row-scaled" in v.target]
+    table = markdown(("data", "target", "at least", "splits", "found", "at epsilon", ""), rows)
+    return f"""## What was to be reached
+
+Sound mode as the planner recommends it, delta = {DELTA:g}, means over the splits. {_count(asked)} of
+the targets are met. The lines "not row-scaled" were not asked for: they compare with what the active
+party could do alone outside the protocol, on standardised columns without the row scaling that any
+bound needs ({_count(further)}). "At every epsilon" shows the epsilon that comes out lowest.
+
+The constants of the method were chosen on other splits of the same three data sets. Splits 0-9 and
+10-19 are therefore both new draws, neither is new data.
+
+{table}"""
+
+
+def _count(verdicts: Sequence[targets.Verdict]) -> str:
+    return f"{sum(v.met for v in verdicts)} of {len(verdicts)}"
+
+
+def _pair(rows: Sequence[Row]) -> str:
+    if not rows:
+        return ""
+    return f"{mean(rows, 'accuracy'):.3f} / {mean(rows, 'auc'):.3f}"
+
+
+def _q1(q1: Sequence[Row], drawn: Sequence[str]) -> str:
+    if not q1:
+        return ""
+    text = ["## Q1: privacy against accuracy", _references(q1)]
+    for delta in values(q1, "delta"):
+        text.append(f"### delta = {delta:g}")
+        text += [f"![]({name})" for name in drawn if name.endswith(f"delta_{delta:g}.png")]
+        epsilons = values(chosen(q1, delta=delta), "epsilon")
+        lines = []
+        for dataset in values(q1, "dataset"):
+            for method, splits, name in (
+                (methods.PUBLISHED, range(10), "as published"),
+                (methods.SOUND, range(10), "sound"),
+                (methods.SOUND, range(10, 20), "sound, splits 10-19"),
+            ):
+                rows = chosen(q1, dataset=dataset, method=method, delta=delta, split=splits)
+                if rows:
+                    cells = [_pair(chosen(rows, epsilon=e)) for e in epsilons]
+                    lines.append((dataset, name, *cells))
+        text.append(markdown(("data", "HDP-VFL", *(f"{e:g}" for e in epsilons)), lines))
+    return "\n\n".join(text)
+
+
+def _references(q1: Sequence[Row]) -> str:
+    names = [m for m in dict.fromkeys(r["method"] for r in q1) if not _noised(m)]
+    lines = []
+    for name in names:
+        cells = [_spread(chosen(q1, dataset=d, method=name, split=range(10))) for d in DATASETS]
+        lines.append((name, *cells))
+    return (
+        "Without noise (accuracy and its standard deviation over splits 0-9 / AUC):\n\n"
+        + markdown(("method", *DATASETS), lines)
+        + """
+
+"VFL without privacy" is the same roles with exact values, 200 full-batch epochs. With the settings of
+the paper (e = 10, b = 3200, lambda = 0.001, k = 1, eta = 0.1) it is held back by the ball and the few
+steps, so the published method cannot do better than that line however large epsilon is. HE-VFL is
+computed without the cipher, which changes weights by less than 1e-6 (below)."""
+    )
+
+
+def _noised(method: str) -> bool:
+    return method in (methods.PUBLISHED, methods.SOUND)
+
+
+def _spread(rows: Sequence[Row]) -> str:
+    if not rows:
+        return ""
+    accuracy, auc = mean(rows, "accuracy"), mean(rows, "auc")
+    return f"{accuracy:.3f} ({spread(rows, 'accuracy'):.3f}) / {auc:.3f}"
+
+
+def _real_cost(q1: Sequence[Row]) -> str:
+    rows = chosen(q1, method=methods.PUBLISHED, delta=DELTA)
+    if not rows:
+        return ""
+    lines = []
+    for dataset in values(rows, "dataset"):
+        for epsilon in values(rows, "epsilon"):
+            here = chosen(rows, dataset=dataset, epsilon=epsilon)
+            cells = []
+            for side in ("mu_active", "mu_passive"):
+                mu = mean(here, side)
+                cells += [f"{mu:.3g}", f"{epsilon_of(mu, DELTA):.3g}"]
+            if epsilon in (0.1, 1.0, 10.0):
+                lines.append((dataset, f"{epsilon:g}", *cells))
+    header = ("data", "named epsilon", "mu, active", "epsilon", "mu, passive", "epsilon")
+    return f"""### What the published noise really costs
+
+The ledger books a published run under sound bounds (docs/privacy.md): the passive party does not clip
+what it receives, so its weights may differ by 2k. Real epsilon at delta = {DELTA:g}:
+
+{markdown(header, lines)}"""
+
+
+def _q2(found: Tables, drawn: Sequence[str]) -> str:
+    text = []
+    if q2 := found["q2"]:
+        epsilons = values(q2, "epsilon")
+        pairs = sorted({(r["epochs"], r["k"]) for r in q2})
+        lines = [
+            (f"{e:g}", f"{k:g}", *(_spread(chosen(q2, epochs=e, k=k, epsilon=x)) for x in epsilons))
+            for e, k in pairs
+        ]
+        text += ["## Q2: the hyper-parameters, Breast, as published", "![](q2.png)"]
+        text.append(markdown(("e", "k", *(f"{e:g}" for e in epsilons)), lines))
+    if steps := found["steps"]:
+        epsilons = values(steps, "epsilon")
+        lines = [
+            (d, f"{eta:g}", *(_pair(_step(steps, d, eta, e)) for e in epsilons))
+            for d in values(steps, "dataset")
+            for eta in values(steps, "step_size")
+        ]
+        head = ("data", "eta", *("no noise" if math.isinf(e) else f"{e:g}" for e in epsilons))
+        text.append(f"""### The step size, which the paper leaves open
+
+We take eta = {methods.STEP_SIZE:g} for both sides: with it Lemma 2 happens to hold over a whole run on
+Breast, with 0.5 and more it is exceeded (docs/privacy.md). Other values, at epsilon:
+
+{markdown(head, lines)}""")
+    if tuned := found["tuned"]:
+        text.append(_tuned(tuned))
+    return "\n\n".join(text)
+
+
+def _step(rows: Sequence[Row], dataset: str, eta: float, epsilon: float) -> list[Row]:
+    return chosen(rows, dataset=dataset, step_size=eta, epsilon=epsilon)
+
+
+def _tuned(tuned: Sequence[Row]) -> str:
+    lines = []
+    for epsilon in values(tuned, "epsilon"):
+        for charged, name in ((0.0, "not charged (as the paper)"), (1.0, "charged")):
+            rows = chosen(tuned, epsilon=epsilon, charged=charged)
+            picked = ", ".join(f"{r['epochs']:g}/{r['k']:g}" for r in rows)
+            lines.append((f"{epsilon:g}", name, _spread(rows), picked))
+    runs = int(tuned[0]["runs"])
+    return f"""### e and k by cross-validation
+
+Breast, 5 folds, e in {{5, 10, 15}}, k in {{0.1, 0.5, 1}}: a row takes part in {runs} runs. Charged means
+that all of them together have the noise of one run at epsilon, so each has epsilon / sqrt({runs}). The
+validation accuracies that choose are exact even then, so the second line is still too kind.
+
+{markdown(("epsilon", "cross-validation", "accuracy (sd) / AUC", "chosen e/k by split"), lines)}"""
+
+
+def _q3(found: Tables, drawn: Sequence[str]) -> str:
+    q3, he = found["q3"], found["he"]
+    text = []
+    if q3:
+        text += ["## Q3: time", "![](q3.png)", _ratios(q3)]
+    if he:
+        text.append(_encrypted(he, q3))
+    return "\n\n".join(text)
+
+
+def _ratio(q3: Sequence[Row], method: str, **where: Any) -> tuple[float, float, float]:
+    """Median over the repetitions of the ratio to non-private VFL in the same one, and extremes."""
+    ratios = []
+    for repetition in values(q3, "repetition"):
+        rows = chosen(q3, repetition=repetition, **where)
+        base = mean(chosen(rows, method=methods.NON_PRIVATE), "seconds")
+        ratios.append(mean(chosen(rows, method=method), "seconds") / base)
+    ratios.sort()
+    return ratios[len(ratios) // 2], ratios[0], ratios[-1]
+
+
+def _ratios(q3: Sequence[Row]) -> str:
+    lines = []
+    for part, by in (("epochs", "epochs"), ("rows", "rows")):
+        for point in values(chosen(q3, part=part), by):
+            where = {"part": part, by: point}
+            base = mean(chosen(q3, method=methods.NON_PRIVATE, **where), "seconds")
+            cells = []
+            for method in (methods.PUBLISHED, timing.SOUND_DESCENT, methods.SOUND):
+                if chosen(q3, method=method, **where):
+                    middle, low, high = _ratio(q3, method, **where)
+                    cells.append(f"{middle:.2f} ({low:.2f}-{high:.2f})")
+                else:
+                    cells.append("")
+            size = chosen(q3, **where)[0]
+            name = (f"{size['rows']:,.0f}", f"{size['epochs']:g}")
+            lines.append((*name, f"{1000 * base:.0f} ms", *cells))
+    header = (
+        "rows",
+        "epochs",
+        methods.NON_PRIVATE,
+        "as published",
+        "sound, descent",
+        "sound, recommended",
+    )
+    return f"""Broker, active and passive party are processes that talk over encrypted sockets on this machine;
+{timing.COLUMNS[0]} + {timing.COLUMNS[1]} columns of made-up rows, b = {timing.BATCH_ROWS}. Seconds are those of the training
+phase; methods follow each other within a repetition, and the ratio is the median over repetitions with
+the smallest and largest. Epochs come from the clock of one long run. Epsilon is {timing.EPSILON:g}; noise takes the
+same time at every epsilon. The recommended method has one round whatever the epochs.
+
+{markdown(header, lines)}"""
+
+
+def _encrypted(he: Sequence[Row], q3: Sequence[Row]) -> str:
+    base = mean(chosen(q3, part="rows", method=methods.NON_PRIVATE, rows=10_000.0), "seconds")
+    lines = []
+    for row in he:
+        if row.get("missing"):
+            lines.append((row["cipher"], row["missing"], "", "", "", ""))
+            continue
+        scaled = row["seconds_10000_rows"]
+        lines.append(
+            (
+                row["cipher"],
+                f"{row['rows']:,.0f}",
+                f"{row['seconds']:.1f} s",
+                f"{scaled:,.0f} s",
+                f"{scaled / base:,.0f}" if base > 0.0 else "",
+                f"{row['bytes_10000_rows'] / 1e6:.0f} MB",
+                f"{row['largest_difference']:.0e}",
+            )
+        )
+    header = (
+        "cipher",
+        "rows measured",
+        "one epoch",
+        "scaled to 10,000 rows",
+        "ratio to VFL without privacy",
+        "bytes",
+        "difference of the weights",
+    )
+    return f"""### HE-VFL
+
+After Hardy et al. (2017): Taylor polynomial of the loss, arbiter with the key, masked gradients; Paillier
+with `phe` and gmpy2, CKKS with `tenseal` (`pip install -r requirements-he.txt`). Measured in one process
+without sockets on the rows shown, one epoch, and scaled in proportion to the rows; it is the time of one
+core for all parties.
+
+{markdown(header, lines)}"""
+
+
+def _differences(found: Tables) -> str:
+    q1, q2, q3, he = found["q1"], found["q2"], found["q3"], found["he"]
+    text = ["## Where this differs from the paper's text"]
+    if q2:
+        cells = {e: chosen(q2, epochs=e, k=1.0, epsilon=1.0) for e in (5.0, 10.0, 15.0)}
+        shown = ", ".join(f"{_spread(rows)} at e = {e:g}" for e, rows in cells.items() if rows)
+        text.append(f"""**"0.9 to about 0.6 when e goes from 5 to 15 at epsilon 1" (Breast).** Here: {shown}. The published Delta
+grows like sqrt(e), so each release has {math.sqrt(3):.2f} times the noise at e = 15 as at 5, but there are three times as
+many and gradients average them: the noise of the sum of steps grows with e, its signal too. A drop to 0.6
+needs a larger step: see the table of step sizes.""")
+    if q1:
+        text.append(_half(q1))
+    if q3 and he:
+        text.append(_slower(q3, he))
+    return "\n\n".join(text) if len(text) > 1 else ""
+
+
+def _half(q1: Sequence[Row]) -> str:
+    lines = []
+    for dataset in values(q1, "dataset"):
+        rows = chosen(q1, dataset=dataset, split=range(10))
+        lossless = mean(chosen(rows, method=methods.NON_PRIVATE), "accuracy")
+        cells = []
+        for epsilon in (0.001, 0.01, 0.1):
+            here = chosen(rows, method=methods.PUBLISHED, delta=DELTA, epsilon=epsilon)
+            cells.append(
+                f"{_spread(here)}, {mean(here, 'accuracy') / lossless:.0%}" if here else ""
+            )
+        lines.append((dataset, f"{lossless:.3f}", *cells))
+    table = markdown(("data", "lossless", "0.001", "0.01", "0.1"), lines)
+    return f"""**"Half the lossless accuracy below 0.1."** As published, with the share of the lossless accuracy:
+
+{table}
+
+With two classes half the lossless accuracy is a coin. Where noise drowns everything the sign of a score is
+one, but not the share of a class: the spread over splits is then as large as the data set's imbalance
+allows, and the mean is near one half only where both classes are as likely to be predicted."""
+
+
+def _slower(q3: Sequence[Row], he: Sequence[Row]) -> str:
+    base = mean(chosen(q3, part="rows", method=methods.NON_PRIVATE, rows=10_000.0), "seconds")
+    paillier = [r for r in he if not r.get("missing") and "Paillier" in r["cipher"]]
+    shown = f"{paillier[0]['seconds_10000_rows'] / base:,.0f} times" if paillier else "not measured"
+    return f""""**2 to 3 times slower" for HE.** Here Paillier takes {shown} the time of VFL without privacy for an epoch of
+10,000 rows ({1000 * base:.0f} ms). The reason is the denominator: a round takes milliseconds here, and an encryption of one
+number with a 2048-bit key some ten. A ratio of 2 to 3 needs a framework that spends about as long on scheduling
+and messages as on ciphers; we could not see the paper's own seconds."""
+
+
+def _attacks(rows: Sequence[Row], drawn: Sequence[str]) -> str:
+    if not rows:
+        return ""
+    lines = []
+    for row in rows:
+        reached = f"{row['auc']:.3f} ± {row['auc_error']:.3f}"
+        before = f"{row['auc_before']:.3f}" if row.get("auc_before") not in ("", None) else "0.500"
+        tpr, bound = row.get("tpr"), row.get("tpr_bound")
+        few = f"{tpr:.3f} / {bound:.3f}" if bound not in ("", None) else ""
+        lines.append(
+            (
+                row["attack"] + (f" ({row['target']})" if row.get("target") else ""),
+                row["dataset"],
+                row["method"],
+                f"{row['epsilon']:g}" if row["epsilon"] != "" else "",
+                f"{row['mu']:.3g}" if not math.isinf(row["mu"]) else "infinite",
+                before,
+                reached,
+                f"{row['auc_bound']:.3f}",
+                few,
+            )
+        )
+    header = (
+        "attack",
+        "data",
+        "run",
+        "epsilon",
+        "mu",
+        "AUC before",
+        "AUC reached",
+        "AUC at most",
+        "true positives at 1 % false: reached / at most",
+    )
+    games = [r for r in rows if r["attack"] == "one label"]
+    played = "; ".join(
+        f"epsilon = {r['epsilon']:g}: mu {r['mu_reached']:.3f} of {r['mu']:.3f}" for r in games
+    )
+    return f"""## Attacks on the transcript
+
+Run on releases decoded from the journals of real runs. *labels*: a passive party takes the sign of the residuals
+(the direct label inference of the literature on VFL); *features*: the active party fits a sensitive attribute to its
+own columns and all scores it saw, knowing the attribute of a quarter of the rows (feature inference after Luo et al.
+2021); "before" is the same attacker without the scores. *one label*: the game of the definition, everything known
+but one label, the best test there is. The bound is that of the run's real mu; errors are one standard error.
+
+![](attacks.png)
+
+{markdown(header, lines)}
+
+How much of the promised mu the game reaches (largest of twenty rows): {played}. It stays below because
+the bound allows for the worst row and data, not these. The audit of the privacy layer (`scripts/audit_privacy.py`) attacks
+constructed worst cases and thirteen planted bugs."""
+
+
+def _variants(rows: Sequence[Row]) -> str:
+    if not rows:
+        return ""
+    columns = [(d, e) for d in values(rows, "dataset") for e in values(rows, "epsilon")]
+    lines = []
+    for name in questions.VARIANTS:
+        here = chosen(rows, variant=name)
+        if here:
+            lines.append((name, *(_pair(chosen(here, dataset=d, epsilon=e)) for d, e in columns)))
+    splits = len(values(rows, "split"))
+    return f"""## What was tried and did not help
+
+The sound method with other constants and as descent, same roles, {splits} splits (a difference below 0.003 of accuracy
+is noise on Credit and Adult, below 0.01 on Breast). One rule has to serve all data sets and budgets; no change is better
+everywhere.
+
+{markdown(("sound method", *(f"{d}, {e:g}" for d, e in columns)), lines)}"""
+
+
+def _limits() -> str:
+    return """## Limits
+
+- Two parties; one noise seed per split in Q1. The splits overlap, so standard deviations are not those of new data.
+- Constants of preprocessing are fitted to the training rows and not charged, in all methods.
+- The paper's full text was not at hand: its claims are taken from the issue, its figures were not compared point by point.
+- Adult's vertical split (6 numeric, 8 categorical columns) is assumed from the column counts.
+- HE-VFL has no sockets and its accuracy comes from the same protocol without the cipher."""
