@@ -10,7 +10,7 @@ import math
 from collections.abc import Sequence
 
 WIDTH, HEIGHT = 640, 260
-LEFT, RIGHT, TOP, BOTTOM = 64, 16, 16, 44
+LEFT, RIGHT, TOP, BOTTOM = 64, 16, 30, 44
 TICKS = 5
 Point = tuple[float, float]
 
@@ -68,7 +68,7 @@ def line_chart(
     middle = (LEFT + WIDTH - RIGHT) / 2
     parts.append(f'<text class="x" x="{middle}" y="{HEIGHT - 6}">{html.escape(x_title)}</text>')
     parts.append(
-        f'<text class="title" x="{LEFT}" y="{TOP - 4}">{html.escape(y_title)}</text></svg>'
+        f'<text class="title" x="{LEFT}" y="{TOP - 16}">{html.escape(y_title)}</text></svg>'
     )
     return "".join(parts)
 

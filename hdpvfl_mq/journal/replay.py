@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
+from pydantic import BaseModel
 
 from hdpvfl_mq.errors import PeerError
 from hdpvfl_mq.journal import chain
@@ -123,7 +124,7 @@ def _open(part: StepInput | StepEffect) -> dict[str, Any]:
 
 
 def _compare(path: str, old: Any, new: Any) -> Iterator[tuple[str, Any, Any]]:
-    if hasattr(old, "model_fields") and type(old) is type(new) and not isinstance(old, Tensor):
+    if isinstance(old, BaseModel) and type(old) is type(new) and not isinstance(old, Tensor):
         old, new = dict(old), dict(new)
     if isinstance(old, dict) and isinstance(new, dict):
         for key in [*old, *(k for k in new if k not in old)]:

@@ -18,7 +18,7 @@ import apsw
 _NAMES = count()
 
 
-class PowerFailure(apsw.IOError):  # noqa: N818
+class PowerFailure(apsw.IOError):
     """The machine is off."""
 
 
