@@ -101,6 +101,11 @@ def _add_up(commands: Any) -> None:
     add("--port", type=int, help="the broker's port (default: a free one)")
     add("--run", help="name of the run (default: data set and time)")
     add(
+        "--resolve-again",
+        action="store_true",
+        help="find the common rows anew although all parties keep them from an earlier run",
+    )
+    add(
         "--resume",
         nargs="?",
         const="last",

@@ -16,6 +16,7 @@ from rich.table import Table as RichTable
 from schemas.ids import COORDINATOR
 
 Statuses = Mapping[str, dict[str, Any]]
+LONG_RESOLUTION = 16  # blocks from which on a progress is shown
 
 
 class Watcher:
@@ -25,13 +26,14 @@ class Watcher:
         self._console, self._active = console, active
         self._told: set[str] = set()
         self._bar = Progress(
-            TextColumn("training"),
+            TextColumn("{task.description}"),
             BarColumn(bar_width=24),
             MofNCompleteColumn(),
             TextColumn("{task.fields[note]}"),
             console=console,
             transient=True,
         )
+        self._blocks = self._bar.add_task("resolving", total=None, visible=False, note="blocks")
         self._task = self._bar.add_task("training", total=None, visible=False, note="")
 
     def __enter__(self) -> Watcher:
@@ -48,13 +50,25 @@ class Watcher:
             self._say(f"joined     {party}")
         active = statuses.get(self._active, {})
         if active.get("phase") in ("aligning", "aligned", "training", "closed"):
-            self._say("resolving  common entities, without showing ids")
-        if active.get("rows_common"):
-            self._say(f"resolved   {active['rows_common']:,} common rows")
+            self._show_blocks(active)
         waiting = active.get("waiting_for") or ()
         if waiting and active.get("phase") == "training":
             self._say(f"waiting    for {', '.join(waiting)}")
         self._show_rounds(statuses, active)
+
+    def _show_blocks(self, active: dict[str, Any]) -> None:
+        """How far entity resolution is: a bar on a terminal, elsewhere a line for each quarter."""
+        kept, rows = active.get("align_kept"), active.get("rows_common")
+        if not kept:
+            self._say("resolving  common entities, without showing ids")
+        done, total = active.get("align") or (0, 0)
+        is_long = active.get("phase") == "aligning" and total >= LONG_RESOLUTION
+        self._bar.update(self._blocks, total=total, completed=done, visible=is_long)
+        if is_long and not self._console.is_terminal and (quarter := 4 * done // total):
+            self._say(f"resolving  {25 * quarter} % of {total} blocks")
+        if rows:
+            note = ", kept from an earlier run (--resolve-again finds them anew)" if kept else ""
+            self._say(f"resolved   {rows:,} common rows{note}")
 
     def _show_rounds(self, statuses: Statuses, active: dict[str, Any]) -> None:
         rounds, done = active.get("rounds", 0), active.get("round", 0)

@@ -47,6 +47,7 @@ class UpOptions:
     out: Path = Path()
     port: int | None = None
     run: str | None = None
+    resolve_again: bool = False
 
 
 def start(options: UpOptions, console: Console, *, as_json: bool = False) -> dict[str, Any]:
@@ -135,7 +136,9 @@ def _manifest(options: UpOptions, budget: Budget, run: str, loss: LossSpec) -> R
         base = sound_descent(run, parties, budget, loss)  # these belong to descent
     changes: dict[str, Any] = {
         "seed": options.seed,
-        "alignment": AlignmentSpec(ids=IdRules(kind="integer"), rows_min=50),
+        "alignment": AlignmentSpec(
+            ids=IdRules(kind="integer"), rows_min=50, reuse=not options.resolve_again
+        ),
     }
     if options.epochs is not None:
         changes["epochs"] = options.epochs
