@@ -49,9 +49,10 @@ class Forks:
     def _become(self, name: str) -> None:
         code = 70
         try:
-            log = os.open(self.real.log(name), os.O_WRONLY | os.O_CREAT | os.O_APPEND)
-            os.dup2(log, 1)
-            os.dup2(log, 2)
+            log = self.real.log(name).open("a", buffering=1)
+            os.dup2(log.fileno(), 1)
+            os.dup2(log.fileno(), 2)
+            sys.stdout = sys.stderr = log
             main = broker_main if name == COORDINATOR else party_main
             code = main(Path(self.real.settings(name)))
         finally:
