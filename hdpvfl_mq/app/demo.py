@@ -15,7 +15,7 @@ from pathlib import Path
 from hdpvfl_mq.data.bundled import SplitDataset
 from hdpvfl_mq.data.splits import deal, held_out
 from hdpvfl_mq.data.tables import Table
-from hdpvfl_mq.errors import OperatorError
+from hdpvfl_mq.errors import OperatorError, SettingsError
 from hdpvfl_mq.runtime.keys import Keys, load_keys, make_keys
 from hdpvfl_mq.runtime.settings import dump
 from schemas.base import Closed
@@ -79,6 +79,8 @@ def free_port() -> int:
 
 def check_port(port: int) -> None:
     """Refuse a port in use before anything is started."""
+    if not 0 < port < 2**16:
+        raise SettingsError(f"port = {port}: choose a port between 1 and 65535")
     with socket.socket() as probe:
         try:
             probe.bind(("127.0.0.1", port))
@@ -98,6 +100,7 @@ def write_demo(demo: Demo, *, state: Path, port: int) -> None:
     keys = {p: _keys(demo.folder / "keys" / p) for p in (*tables, COORDINATOR)}
     write = _writer(demo)
     write("manifest", demo.manifest)
+    demo.settings("manifest").with_name("dataset").write_text(demo.dataset.name)
     write("policy", _policy(demo))
     write(COORDINATOR, _broker_settings(demo, keys, state, port))
     for party, table in tables.items():

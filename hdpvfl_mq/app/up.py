@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, get_args
 
+from pydantic import ValidationError
 from rich.console import Console
 
 from hdpvfl_mq.app import console as shown
@@ -23,9 +24,10 @@ from hdpvfl_mq.data.cards import Card
 from hdpvfl_mq.errors import OperatorError, SettingsError
 from hdpvfl_mq.glm.families import FAMILIES
 from hdpvfl_mq.planner import recommend, sound_descent
-from hdpvfl_mq.runtime.settings import check, load
+from hdpvfl_mq.runtime.settings import check, explain, load
 from hdpvfl_mq.training import plan_training
 from schemas.config import AlignmentSpec, Guarantee, IdRules, RunManifest
+from schemas.ids import MAX_PASSIVES
 from schemas.model import LossName, LossSpec, PenaltyName, PenaltySpec
 from schemas.privacy import Budget
 
@@ -102,16 +104,22 @@ def prepare_demo(options: UpOptions) -> Demo:
     budget = check(Budget, {"epsilon": options.epsilon, "delta": options.delta}, "options")
     cache = options.out / "state" / "data"
     dataset = load_dataset(options.dataset, folder=data_folder(), cache=cache)
+    columns = min(MAX_PASSIVES, dataset.card.columns[1])
+    if not 1 <= options.passives <= columns:
+        raise SettingsError(
+            f"passives = {options.passives}: the columns of {options.dataset} can be dealt to "
+            f"1 to {columns} passive parties; choose a number of these"
+        )
     run = options.run or f"{options.dataset}-{datetime.datetime.now():%Y%m%d-%H%M%S-%f}"
     folder = (options.out / "runs" / run).absolute()
     if folder.exists():
         raise OperatorError(f"{folder} exists; choose another run name, or use --resume {run}")
-    manifest = _manifest(options, budget, run, _loss(options, dataset.card))
+    try:
+        manifest = _manifest(options, budget, run, _loss(options, dataset.card))
+    except ValidationError as wrong:
+        raise SettingsError(f"options: {explain(wrong)}") from None
     plan_training(manifest, max(2, dataset.card.rows // 2))  # refuse bad step sizes here
-    demo = Demo(folder, manifest, dataset, options.seed)
-    demo.settings("dataset").parent.mkdir(parents=True, exist_ok=True)
-    (folder / "settings" / "dataset").write_text(options.dataset)
-    return demo
+    return Demo(folder, manifest, dataset, options.seed)
 
 
 def _loss(options: UpOptions, card: Card) -> LossSpec:

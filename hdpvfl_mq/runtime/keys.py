@@ -37,13 +37,21 @@ class Keys:
 
 
 def write_secret(path: Path, secret: bytes) -> None:
-    """Write a secret once, for its owner only; an existing file is never replaced."""
+    """Write a secret once, for its owner only; an existing file is never replaced.
+
+    The file appears whole or not at all: a process killed while writing leaves no half secret.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
-    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    with os.fdopen(handle, "w") as file:
-        file.write(secret.hex() + "\n")
-        file.flush()
-        os.fsync(file.fileno())
+    aside = path.with_name(f"{path.name}.{os.getpid()}.new")
+    handle = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    try:
+        with os.fdopen(handle, "w") as file:
+            file.write(secret.hex() + "\n")
+            file.flush()
+            os.fsync(file.fileno())
+        os.link(aside, path)  # fails where the file exists, unlike a rename
+    finally:
+        aside.unlink()
 
 
 def read_secret(path: Path, size: int) -> bytes:
