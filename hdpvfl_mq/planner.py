@@ -6,25 +6,15 @@ rule is one for all data sets; docs/results says what it reaches.
 
 from __future__ import annotations
 
+from dataclasses import asdict
+
 from hdpvfl_mq.glm.families import family, unclipped
+from hdpvfl_mq.glm.minimiser import MinimiserRule
 from schemas.config import ActiveSide, Guarantee, MinimiserSpec, PassiveSide, RunManifest
-from schemas.model import LossName, LossSpec, PenaltySpec
+from schemas.model import LossSpec, PenaltySpec
 from schemas.privacy import Budget
 
 NORM_UNBOUNDED = 1e6
-# Usual curvature of a loss around its optimum, a public fact of the loss (docs/one-round.md).
-CURVATURE: dict[LossName, float] = {
-    "logistic": 0.125,
-    "bernoulli": 0.125,
-    "least_squares": 2.0,
-    "normal": 1.0,
-    "huber": 1.0,
-    "squared_hinge": 1.0,
-    "poisson": 1.0,
-    "gamma": 1.0,
-}
-
-
 Parties = tuple[str, tuple[str, ...]]  # the active party and the passive ones
 
 
@@ -73,7 +63,7 @@ def _one_round(loss: LossSpec, budget: Budget) -> dict[str, object]:
         "guarantee": "sound",
         "budget": budget,
         "method": "minimiser",
-        "minimiser": MinimiserSpec(curvature=CURVATURE[loss.name] / loss.dispersion),
+        "minimiser": MinimiserSpec(**asdict(MinimiserRule.recommended(family(loss)))),
         "epochs": 1,
     }
 

@@ -53,6 +53,7 @@ class MinimiserSpec(Closed):
     received_clip: Positive = 2.0  # C = L + this many noise_std of the active party
     shrink: NonNegative = 3.0
     prior_share: Fraction = 0.1
+    weight_variance: Positive = 1.0  # what passive weights are expected to be
 
 
 class EarlyStopSpec(Closed):

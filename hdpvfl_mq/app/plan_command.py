@@ -100,9 +100,11 @@ def _analytic(classical: float, budget: Budget) -> float:
 
 def _verdict(plan: TrainingPlan) -> dict[str, Any]:
     """Whether this will learn: the share of a passive party's signal that the noise leaves."""
-    if plan.terms is None:
+    spec = plan.manifest.minimiser
+    if plan.terms is None or spec is None:
         return {"signal_kept": None, "text": "no forecast for descent; rehearse it on public data"}
-    kept = plan.terms.prior_variance * len(plan.manifest.passive_parties)
+    passives = len(plan.manifest.passive_parties)
+    kept = plan.terms.prior_variance * passives / spec.weight_variance
     if kept >= LEARNS:
         text = "learns: most of what the passive parties know reaches the model"
     elif kept >= LEARNS_SOME:
