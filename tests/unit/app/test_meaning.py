@@ -1,0 +1,49 @@
+"""What a cost allows to conclude, against the definitions and by playing the best attacker."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from hdpvfl_mq.app.meaning import detection, meaning, posterior
+from hdpvfl_mq.privacy.calibration import delta_of, mu_of
+
+
+def test_no_cost_is_a_coin_toss():
+    nothing = meaning(0.0, 0.0)
+    assert nothing.guess == 0.5
+    assert all(hits == pytest.approx(alarms) for alarms, hits in nothing.detections)
+    assert all(after == pytest.approx(before) for before, after in nothing.posteriors)
+
+
+def test_an_infinite_cost_bounds_nothing():
+    everything = meaning(math.inf, math.inf)
+    assert everything.guess == 1.0
+    assert all(hits == 1.0 for _, hits in everything.detections)
+    assert all(after == 1.0 for _, after in everything.posteriors)
+
+
+def test_the_best_attacker_reaches_the_bound_and_no_more():
+    """A Gaussian shifted by mu, the worst pair of neighbours, told apart by its likelihood."""
+    mu, dice = mu_of(1.0, 0.01), np.random.default_rng(5)
+    without, with_ = dice.normal(size=400_000), dice.normal(size=400_000) + mu
+    right = ((without < mu / 2).mean() + (with_ > mu / 2).mean()) / 2
+    assert right == pytest.approx(meaning(mu, 1.0).guess, abs=0.003)
+    threshold = np.quantile(without, 0.95)
+    assert (with_ > threshold).mean() == pytest.approx(detection(mu, 0.05), abs=0.004)
+
+
+def test_detection_agrees_with_epsilon_and_delta():
+    """Hits <= exp(epsilon) alarms + delta for every epsilon, and equality is reached somewhere."""
+    mu = 1.3
+    for alarms in (0.001, 0.05, 0.3):
+        bounds = [math.exp(e) * alarms + delta_of(e, mu) for e in np.linspace(0.001, 12.0, 400)]
+        assert detection(mu, alarms) <= min(bounds) + 1e-9
+        assert detection(mu, alarms) == pytest.approx(min(bounds), rel=0.01)
+
+
+def test_odds_grow_by_at_most_exp_epsilon():
+    after = posterior(1.0, 0.1)
+    assert after / (1 - after) == pytest.approx(math.e * 0.1 / 0.9)
