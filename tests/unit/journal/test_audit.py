@@ -12,13 +12,19 @@ import pytest
 
 from hdpvfl_mq.journal.audit import CHECKS, audit, exit_code
 from hdpvfl_mq.runtime.simulation import Faults
+from schemas.config import AlignmentSpec, EarlyStopSpec, IdRules
+from schemas.privacy import Budget
 from tests.evidence import evidence_of, write_run
-from tests.federation import Federation, manifest, tables
-from tests.unit.journal.cases import CASES, honest
+from tests.federation import Federation, manifest, policy, tables
+from tests.unit.journal.cases import CASES
+from tests.unit.journal.honest import honest
 
 SCRIPT = Path(__file__).parents[3] / "scripts" / "verify_journal.py"
 PLAIN = {"guarantee": "none", "budget": None}
 UNKIND = Faults(loss=0.1, copies=0.1, delay_s=0.05, crashes=2, crash_window_s=1.0)
+AWAY = {"absent_after_s": 2.0, "rounds_ahead": 4}
+GONE = Faults(delay_s=0.05, absences=(("shop", 1.2, 4.0),))
+FEW = AlignmentSpec(ids=IdRules(kind="integer"), rows_min=119)
 
 
 def independent(evidence, folder: Path) -> dict[int, str]:
@@ -72,3 +78,24 @@ def test_100_honest_runs_raise_no_alarm(block, tmp_path):
         assert failed(audit(evidence)) == set(), f"seed {seed}"
         if seed % 5 == 0:
             assert independent(evidence, tmp_path / str(seed)) == {}, f"seed {seed}"
+
+
+ENDINGS = {
+    "left out": ({"epochs": 12, "absence": "nothing", **AWAY}, {}, GONE),
+    "last block": ({"epochs": 12, "absence": "last", **AWAY}, {}, GONE),
+    "early stop": ({"early_stop": EarlyStopSpec(patience=1, tolerance=0.5)}, {}, None),
+    "refused": ({}, {"shop": policy(run_epsilon_max=0.5)}, None),
+    "over the cap": ({}, {"shop": policy(lifetime=Budget(epsilon=0.9, delta=0.01))}, None),
+    "deadline": ({"deadline_s": 3.0}, {}, Faults(delay_s=0.2)),
+    "too few rows": ({"alignment": FEW}, {}, None),
+}
+
+
+@pytest.mark.parametrize("name", ENDINGS)
+def test_honest_runs_with_other_endings_raise_no_alarm(name, tmp_path):
+    changes, policies, faults = ENDINGS[name]
+    federation = Federation(manifest(**changes), policies=policies)
+    federation.simulate(faults=faults)
+    evidence = evidence_of(federation)
+    assert failed(audit(evidence)) == set()
+    assert independent(evidence, tmp_path) == {}

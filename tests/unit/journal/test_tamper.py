@@ -15,7 +15,7 @@ from hdpvfl_mq.journal.evidence import Evidence, Transcript
 from hdpvfl_mq.journal.reader import read_transcript
 from tests.evidence import evidence_of, only, relinked, with_rows, write_run
 from tests.federation import Federation, manifest, tables
-from tests.unit.journal.cases import honest
+from tests.unit.journal.honest import honest
 
 FLIPS, FILE_FLIPS = 20_000, 150
 
