@@ -40,7 +40,7 @@ IN_WORDS = {
 
 @dataclass(frozen=True)
 class Outflow:
-    """All messages of one kind to the same receivers."""
+    """All messages of one kind."""
 
     what: str
     receivers: str
@@ -117,20 +117,17 @@ def _release(envelope: Envelope) -> Release | None:
 
 
 def _outflows(sent: list[Envelope]) -> tuple[Outflow, ...]:
-    groups: dict[tuple[str, tuple[PartyId, ...]], list[Envelope]] = {}
+    groups: dict[str, list[Envelope]] = {}
     for envelope in sent:
-        receivers = tuple(sorted(d.party for d in envelope.header.to))
-        groups.setdefault((envelope.header.kind, receivers), []).append(envelope)
-    return tuple(
-        _outflow(kind, receivers, envelopes) for (kind, receivers), envelopes in groups.items()
-    )
+        groups.setdefault(envelope.header.kind, []).append(envelope)
+    return tuple(_outflow(kind, envelopes) for kind, envelopes in groups.items())
 
 
-def _outflow(kind: str, receivers: tuple[PartyId, ...], envelopes: list[Envelope]) -> Outflow:
+def _outflow(kind: str, envelopes: list[Envelope]) -> Outflow:
     releases = [release for e in envelopes if (release := _release(e)) is not None]
     return Outflow(
         what=IN_WORDS.get(kind, kind.replace("_", " ")),
-        receivers=", ".join(receivers),
+        receivers=", ".join(sorted({d.party for e in envelopes for d in e.header.to})),
         messages=len(envelopes),
         values=sum(release.tensor.shape[0] for release in releases),
         bytes=sum(len(frame) for e in envelopes for frame in e.frames),
