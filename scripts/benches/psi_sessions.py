@@ -1,7 +1,8 @@
 """Time and memory of entity resolution, one process a party. Owns the measuring; tests nothing.
 
 `measure("oprf", parties=2, ids=1_000_000)` returns wall and processor seconds, the largest peak
-memory of a party and the bytes sent. Run as a program: psi_bench.py METHOD PARTIES IDS
+memory of a party and the bytes sent. Run as a program:
+`python -m scripts.benches.psi_sessions METHOD PARTIES IDS`.
 """
 
 from __future__ import annotations

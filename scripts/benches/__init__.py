@@ -1,0 +1,1 @@
+"""The parts of `scripts/bench.py`: what is compared with what, measured side by side."""

@@ -1,0 +1,28 @@
+"""Several parties in one process, each with its own socket, journal and ledger.
+
+    python -m scripts.benches.hosted SETTINGS...
+
+Owns nothing but the loop: what runs is the production party. A machine with two cores gains nothing
+from 64 interpreters, and their start would drown what is to be measured.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from pathlib import Path
+
+from hdpvfl_mq.runtime.profile import pin_threads
+from hdpvfl_mq.runtime.settings import load
+from parties.__main__ import _run
+from schemas.config import PartySettings
+
+
+async def _all(paths: list[Path]) -> list[str]:
+    return await asyncio.gather(*(_run(load(PartySettings, path)) for path in paths))
+
+
+if __name__ == "__main__":
+    _threads = pin_threads()
+    outcomes = asyncio.run(_all([Path(each) for each in sys.argv[1:]]))
+    sys.exit(0 if set(outcomes) == {"completed"} else 1)

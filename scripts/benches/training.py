@@ -1,0 +1,106 @@
+"""Training the demo against scikit-learn on the same rows, and a replay against the run.
+
+Owns the comparison; `hdpvfl up` and `hdpvfl replay` run as a person would run them.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import roc_auc_score
+
+from hdpvfl_mq.app import evaluate
+from hdpvfl_mq.glm.block import scale_rows
+from scripts.benches.row import Row, times
+
+PASSIVES = 2
+STRENGTH = 1e-4  # the planner's penalty without privacy
+
+
+def _hdpvfl(folder: Path, *arguments: str) -> tuple[dict[str, Any], float, float]:
+    """A command's JSON, its wall time and the processor time of all its processes."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    began = time.perf_counter()
+    done = subprocess.run(
+        [sys.executable, "-m", "hdpvfl_mq.app.cli", *arguments, "--json"],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        check=True,
+        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])},
+    )
+    wall_s = time.perf_counter() - began
+    now = resource.getrusage(resource.RUSAGE_CHILDREN)
+    cpu_s = now.ru_utime + now.ru_stime - used.ru_utime - used.ru_stime
+    return json.loads(done.stdout.splitlines()[-1]), wall_s, cpu_s
+
+
+def training(dataset: str) -> list[Row]:
+    """The federation without privacy, the default with it, scikit-learn in one process."""
+    rows = []
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        for guarantee in ("none", "sound"):
+            up = ("up", "--dataset", dataset, "--passives", str(PASSIVES), "--guarantee", guarantee)
+            summary, wall_s, cpu_s = _hdpvfl(folder, *up)
+            run = folder / "runs" / summary["run"]
+            peer_s, peer_auc = _central(run)
+            trained_s = json.loads((run / "active" / "status.json").read_text())["training_s"]
+            rows += [
+                Row(
+                    f"training {dataset}, {guarantee}, {summary['rounds']} rounds",
+                    f"{trained_s:.3f} s, auc {summary['test']['auc']:.3f}",
+                    f"scikit-learn {peer_s:.4f} s, auc {peer_auc:.3f}",
+                    times(trained_s, peer_s),
+                ),
+                Row(
+                    "  with start, entity resolution and report",
+                    f"{wall_s:.1f} s, {cpu_s:.1f} s CPU",
+                    f"scikit-learn {peer_s:.4f} s",
+                    times(wall_s, peer_s),
+                    times(cpu_s, peer_s),
+                ),
+            ]
+            rows.append(_replay(folder, run, trained_s))
+    return rows
+
+
+def _central(run: Path) -> tuple[float, float]:
+    """Seconds of scikit-learn on the same rows, scaled as the parties scale them; its test AUC."""
+    models = {p.parent.name: json.loads(p.read_text()) for p in run.glob("*/model.json")}
+    parts = {}
+    for part in ("train", "test"):
+        files = {party: run / "data" / f"{party}_{part}.csv" for party in models}
+        found = evaluate.prepared(models, files)
+        scaled = [scale_rows(found["features"][party]) for party in sorted(models)]
+        parts[part] = (np.hstack(scaled), found["y"])
+    X, y = parts["train"]
+    model = LogisticRegression(C=1.0 / (STRENGTH * len(y)), max_iter=1000)
+    taken = []
+    for _ in range(5):
+        began = time.perf_counter()
+        model.fit(X, y)
+        taken.append(time.perf_counter() - began)
+    X, y = parts["test"]
+    return float(np.median(taken)), float(roc_auc_score(y, model.decision_function(X)))
+
+
+def _replay(folder: Path, run: Path, trained_s: float) -> Row:
+    result, wall_s, _ = _hdpvfl(folder, "replay", str(run), "--party", "active")
+    took = result["seconds"]
+    return Row(
+        f"  replay of the active party, {result['steps']} steps",
+        f"{took:.3f} s folding and reading, {wall_s:.1f} s with start",
+        f"training {trained_s:.3f} s",
+        times(took, trained_s),
+    )
