@@ -16,7 +16,7 @@ from nacl.signing import VerifyKey
 
 from hdpvfl_mq.data.preprocess import PreparedData, prepare
 from hdpvfl_mq.data.readers import TableFile
-from hdpvfl_mq.errors import SettingsError
+from hdpvfl_mq.errors import DataError, SettingsError
 from hdpvfl_mq.journal.store import Journal
 from hdpvfl_mq.node import Node
 from hdpvfl_mq.ports import Contact, Identity
@@ -80,6 +80,13 @@ def run_secret(path: Path) -> tuple[bytes, bytes]:
 
 def load_possession(settings: PartySettings, keys: Keys) -> Possession:
     """Read policy, data and ids; DataError or SettingsError before anything is opened."""
+    try:
+        return _possession(settings, keys)
+    except DataError as wrong:
+        raise DataError(f"{settings.party}, {settings.data.file}: {wrong}") from None
+
+
+def _possession(settings: PartySettings, keys: Keys) -> Possession:
     if settings.data.file is None:
         raise SettingsError("data.file: name the file with this party's rows")
     if len(settings.data.id_columns) != settings.ids.columns:

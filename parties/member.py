@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from hdpvfl_mq.errors import DataError, PeerError, RefusedError, SettingsError
 from hdpvfl_mq.glm.families import family
+from hdpvfl_mq.glm.response import Response
 from hdpvfl_mq.machine import (
     Finish,
     Input,
@@ -135,11 +136,15 @@ class Member:
             plan_training(manifest, max(1, len(self.own.ids.ids)))
         except (RefusedError, SettingsError) as refused:
             return f"the privacy argument refuses these settings: {refused}", ""
-        if self.own.data.y is not None:
-            try:
-                family(manifest.loss).check_labels(self.own.data.y)
-            except DataError as wrong:
-                return "its labels do not fit the loss (its own console says more)", str(wrong)
+        data, settings = self.own.data, self.own.data.settings
+        if data.y is None:
+            return None
+        try:
+            Response(family(manifest.loss), data.y, weights=data.weights, offset=data.offset)
+        except (DataError, SettingsError) as wrong:
+            columns = (settings.label_column, settings.weight_column, settings.offset_column)
+            names = ", ".join(f"column {name!r}" for name in columns if name)
+            return "its labels do not fit the loss (its own console says more)", f"{names}: {wrong}"
         return None
 
     def _refuse(self, state: S, rule: str, detail: str) -> Step[S]:
@@ -215,7 +220,7 @@ class Member:
             state,
             phase="closed",
             outcome=message.outcome,
-            reason=message.reason or state.reason,
+            reason=state.reason or message.reason,  # an own reason names columns and rows
             waiting_for=(),
         )
         return state, (Finish(message.outcome),)

@@ -85,10 +85,14 @@ class Federation(Rehearsal):
         data = {
             p: prepare(
                 self.tables[p],
-                DataSettings(label_column="y" if p == active else None),
+                self.settings(p),
                 role="active" if p == active else "passive",
             )
             for p in parties
         }
         allowed = {p: policy() for p in parties} | self.policies
         super().__init__(self.manifest, data, policies=allowed)
+
+    def settings(self, party: str) -> DataSettings:
+        """How a party's table is read."""
+        return DataSettings(label_column="y" if party == self.manifest.active_party else None)

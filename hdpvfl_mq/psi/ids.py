@@ -1,8 +1,8 @@
 """Identifiers as bytes. Owns the one normal form of an id; knows nothing of matching or peers.
 
 Two parties find a common id only if both write it down alike, so the rules are a named profile
-whose digest is compared before any work. Row numbers count from 0; no error text ever shows a
-value.
+whose digest is compared before any work. Errors count columns and rows from 1, the header apart, as
+all errors about data do, and never show a value.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def normalise(columns: Sequence[Sequence[object]], profile: IdProfile) -> Normal
     if len({len(column) for column in columns}) != 1:
         raise DataError("the id columns have different lengths")
     canonical = [
-        _canonical_column(column, number, profile) for number, column in enumerate(columns)
+        _canonical_column(column, number, profile) for number, column in enumerate(columns, start=1)
     ]
     ids, rows, empty, repeated = _distinct(canonical)
     if empty and profile.empties == "error":
@@ -116,7 +116,7 @@ def _canonical_column(column: Sequence[object], number: int, profile: IdProfile)
             if len(result[-1]) > MAX_ID_BYTES:
                 raise _UnusableError(f"is longer than {MAX_ID_BYTES} bytes")
         except _UnusableError as why:
-            raise DataError(f"id column {number}, row {row}: the value {why}") from None
+            raise DataError(f"id column {number}, row {row + 1}: the value {why}") from None
     return result
 
 
@@ -165,6 +165,6 @@ def _prefixed(part: bytes) -> bytes:
 
 
 def _rows_text(rows: Sequence[int]) -> str:
-    shown = ", ".join(str(row) for row in rows[:_ROWS_SHOWN])
+    shown = ", ".join(str(row + 1) for row in rows[:_ROWS_SHOWN])
     more = f" and {len(rows) - _ROWS_SHOWN} more" if len(rows) > _ROWS_SHOWN else ""
     return f"rows {shown}{more}"

@@ -82,21 +82,21 @@ def test_unusable_values_are_refused_by_place_and_not_shown(
     value: object, profile: IdProfile
 ) -> None:
     good: object = "1" if profile.kind == "text" else 1
-    with pytest.raises(DataError, match="id column 1, row 2") as refusal:
+    with pytest.raises(DataError, match="id column 2, row 3") as refusal:
         normalise([["1", "2", "3"], [good, good, value]], replace(profile, columns=2))
     assert "secret" not in str(refusal.value)
     assert "31337" not in str(refusal.value)
 
 
 def test_float_column_is_named_as_such() -> None:
-    with pytest.raises(DataError, match=r"column 0, row 0: .* float"):
+    with pytest.raises(DataError, match=r"column 1, row 1: .* float"):
         normalise([np.array([3.0, 4.0])], INTEGER)
 
 
 @pytest.mark.parametrize("missing", [None, "", "   ", float("nan")])
 def test_empty_ids_are_refused_or_dropped(missing: object) -> None:
     columns = [["a", missing, "b", missing]]
-    with pytest.raises(DataError, match="rows 1, 3"):
+    with pytest.raises(DataError, match="rows 2, 4"):
         normalise(columns, TEXT)
     kept = normalise(columns, replace(TEXT, empties="drop"))
     assert (kept.ids, kept.rows.tolist(), kept.dropped_empty) == ([b"a", b"b"], [0, 2], 2)
@@ -109,14 +109,14 @@ def test_a_missing_part_makes_the_id_empty() -> None:
 
 def test_repeated_ids_are_refused_or_the_first_is_kept() -> None:
     columns = [["a", "b", "a ", "a"]]
-    with pytest.raises(DataError, match="rows 2, 3"):
+    with pytest.raises(DataError, match="rows 3, 4"):
         normalise(columns, TEXT)
     kept = normalise(columns, replace(TEXT, duplicates="first"))
     assert (kept.rows.tolist(), kept.dropped_duplicates) == ([0, 1], 2)
 
 
 def test_only_the_first_rows_are_listed() -> None:
-    with pytest.raises(DataError, match="rows 1, 2, 3, 4, 5 and 94 more"):
+    with pytest.raises(DataError, match="rows 2, 3, 4, 5, 6 and 94 more"):
         normalise([["same"] * 100], TEXT)
 
 
