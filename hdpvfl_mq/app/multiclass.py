@@ -50,6 +50,8 @@ def write_demos(demo: Demo, *, state: Path, port: int) -> None:
     for one in class_demos(demo).values():
         write_demo(one, state=state, port=port)
         (one.folder / "settings" / "dataset").write_text(demo.dataset.name)
+    demo.settings("manifest").parent.mkdir(parents=True, exist_ok=True)
+    demo.settings("manifest").with_name("dataset").write_text(demo.dataset.name)
     # Last, so that the newest manifest, which --resume looks for, is that of the whole.
     demo.settings("manifest").write_text(dump(demo.manifest))
 

@@ -44,7 +44,8 @@ def run_process(
     except HdpvflError as stop:
         if settings is not None:
             failed(settings, str(stop))
-        print(f"{path}: {stop}", file=sys.stderr)
+        text = str(stop)
+        print(text if text.startswith(str(path)) else f"{path}: {text}", file=sys.stderr)
         return stop.exit_code
 
 
