@@ -78,5 +78,5 @@ def _nested(value: Any) -> bool:
 
 
 def _value(value: Any) -> str:
-    # JSON's strings, numbers, booleans and flat lists are TOML's too.
-    return json.dumps(value, ensure_ascii=False)
+    # JSON's strings, numbers, booleans and flat lists are TOML's too, but for one character.
+    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
