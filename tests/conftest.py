@@ -1,10 +1,15 @@
-"""Makes `tests.federation` and the sources importable however pytest is started."""
+"""Makes `tests.federation` and the sources importable however pytest is started.
+
+It also prints the comparison with the reference libraries (tests/unit/glm) as one table at the end.
+The hook lives here because a controller of parallel workers reads no conftest further down.
+"""
 
 from __future__ import annotations
 
 import os
 import sys
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).parent.parent
 if str(ROOT) not in sys.path:
@@ -12,3 +17,22 @@ if str(ROOT) not in sys.path:
 
 # Bit-identical results are promised for one BLAS thread; processes the tests start inherit this.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
+HEADER = (
+    f"{'loss':<16}{'penalty':<13}{'data':<10}{'reference':<28}"
+    f"{'weights':<10}{'predictions':<13}objective"
+)
+
+
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    lines = sorted(
+        f"{value}{'' if outcome == 'passed' else '   FAILED'}"
+        for outcome in ("passed", "failed")
+        for report in terminalreporter.stats.get(outcome, [])
+        for name, value in getattr(report, "user_properties", [])
+        if name == "reference" and report.when == "call"
+    )
+    if lines:
+        terminalreporter.section("relative difference from the reference libraries")
+        for line in [HEADER, *lines]:
+            terminalreporter.write_line(line)
