@@ -13,7 +13,8 @@ from hdpvfl_mq.errors import PeerError
 
 MAX_ITEMS = 4096
 MAX_DEPTH = 16
-_PLAIN = (str, bytes, int, float, type(None))  # bool is an int
+_LEAVES = {str, bytes, int, float, bool, type(None)}
+_PLAIN = _LEAVES | {dict, tuple}
 
 
 def pack(value: Any) -> bytes:
@@ -40,7 +41,7 @@ def unpack(data: bytes, *, max_bytes: int) -> Any:
             max_array_len=MAX_ITEMS,
             max_map_len=MAX_ITEMS,
         )
-        _check_plain(value, MAX_DEPTH)
+        _check_plain(value)
         canonical = pack(value) == data
     # msgpack raises its own, ValueError, TypeError, UnicodeError, RecursionError, OverflowError...
     except Exception as broken:  # noqa: BLE001
@@ -50,14 +51,21 @@ def unpack(data: bytes, *, max_bytes: int) -> Any:
     return value
 
 
-def _check_plain(value: Any, left: int) -> None:
-    if left == 0:
+def _check_plain(value: Any) -> None:
+    """Level by level, so that a header to many parties costs few steps of the interpreter."""
+    level = [value]
+    for _ in range(MAX_DEPTH):
+        kinds = set(map(type, level))
+        if kinds <= _LEAVES:
+            return
+        if not kinds <= _PLAIN:  # msgpack reads time stamps past the extension hook
+            raise TypeError("not a plain value")
+        deeper: list[Any] = []
+        for item in level:
+            if type(item) is dict:
+                deeper += item.values()
+            elif type(item) is tuple:
+                deeper += item
+        level = deeper
+    if level:
         raise ValueError("nested too deeply")
-    if isinstance(value, dict):
-        for item in value.values():
-            _check_plain(item, left - 1)
-    elif isinstance(value, tuple):
-        for item in value:
-            _check_plain(item, left - 1)
-    elif not isinstance(value, _PLAIN):  # msgpack reads time stamps past the extension hook
-        raise TypeError("not a plain value")
