@@ -14,6 +14,7 @@ from hdpvfl_mq.ports import Turn
 
 ACK_DELAY_S = 0.02  # most acknowledgements ride on an answer; the rest wait this long
 RESEND_S = 0.5
+RESEND_BYTES_PER_S = 2e6  # bulk gets this much longer: its receiver works before it acknowledges
 RESEND_MAX_S = 5.0
 GREET_S = 5.0  # after this long without a word, say hello again: the broker may have forgotten
 
@@ -36,6 +37,7 @@ class Pacing:
     acknowledge_at: float | None = None
     resend_at: float | None = None
     resend_s: float = RESEND_S
+    bulk_s: float = 0.0
     acknowledged: int = 0
     greet_at: float | None = None
 
@@ -51,7 +53,10 @@ class Pacing:
         if not node.has_unacknowledged:
             self.resend_at = None
         elif node.acknowledged > self.acknowledged or self.resend_at is None or turn.send:
-            self.resend_s = RESEND_S
+            if turn.send:
+                size = sum(len(frame) for frames in turn.send for frame in frames)
+                self.bulk_s = size / RESEND_BYTES_PER_S
+            self.resend_s = min(RESEND_MAX_S, RESEND_S + self.bulk_s)
             self.resend_at = now + self.resend_s
         self.acknowledged = node.acknowledged
 
