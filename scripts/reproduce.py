@@ -54,6 +54,7 @@ def part_tasks(part: str, grid: Grid, out: Path) -> list[Task]:
     }
     by_split: dict[str, tuple[Any, Iterable[int]]] = {
         "q2": (questions.q2, grid.splits),
+        "q2steps": (questions.epochs_and_steps, grid.splits),
         "tuned": (questions.tuned, grid.tuned_splits),
     }
     if part in by_data:
@@ -68,7 +69,7 @@ def part_tasks(part: str, grid: Grid, out: Path) -> list[Task]:
     return [partial(timing.encrypted, grid) if part == "he" else partial(timing.q3, grid, out)]
 
 
-PARTS = ("q3", "he", "q1", "q2", "steps", "tuned", "attacks", "variants")
+PARTS = ("q3", "he", "q1", "q2", "q2steps", "steps", "tuned", "attacks", "variants")
 
 
 def run(grid: Grid, parts: Iterable[str], out: Path, *, jobs: int, command: str) -> None:

@@ -102,9 +102,9 @@ def _q3(q3: Sequence[Row], path: Path) -> None:
     for axis, part, by in ((axes[0], "epochs", "epochs"), (axes[1], "rows", "rows")):
         rows = chosen(q3, part=part)
         for method in dict.fromkeys(row["method"] for row in rows):
-            _curve(axis, chosen(rows, method=method), "seconds", method, by=by)
+            _curve(axis, chosen(rows, method=method), "computing", method, by=by)
         axis.set(xlabel=by, ylim=(0, None))
-    axes[0].set_ylabel("seconds of training")
+    axes[0].set_ylabel("training: seconds of computing, both parties")
     axes[0].set_title("10,000 rows")
     axes[1].set_title("one epoch")
     axes[1].legend(fontsize=6)

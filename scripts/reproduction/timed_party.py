@@ -1,7 +1,7 @@
 """One party's production process with a clock: when each round began and ended.
 
 It owns the timestamps only: `python -m parties` with its runner's turns timed. The clock is the
-machine's monotonic one, so that processes can be compared.
+machine's monotonic one, so that processes can be compared; computing time is the process's own.
 """
 
 from __future__ import annotations
@@ -15,19 +15,22 @@ from typing import Any
 import parties.__main__ as party
 from hdpvfl_mq.runtime.runner import Runner
 
-STAMPS: list[tuple[float, float, str, int]] = []  # before and after a turn, phase, rounds done
+# Clock before and after a turn, computing time before and after it, phase, rounds done.
+STAMPS: list[tuple[float, float, float, float, str, int]] = []
 
 
 class TimedRunner(Runner):
     """Notes every turn that changes phase or round."""
 
-    async def _turn(self, arrivals: list[tuple[bytes, ...]], now: float) -> None:
+    async def _turn(self, arrivals: list[tuple[bytes, ...]], at: float) -> None:
         state: Any = self._node.state
-        before, was = time.monotonic(), (state.phase, state.round)
-        await super()._turn(arrivals, now)
+        was = (state.phase, state.round)
+        before, computed = time.monotonic(), time.process_time()
+        await super()._turn(arrivals, at)
         state = self._node.state
         if (state.phase, state.round) != was:
-            STAMPS.append((before, time.monotonic(), state.phase, state.round))
+            now, done = time.monotonic(), time.process_time()
+            STAMPS.append((before, now, computed, done, state.phase, state.round))
 
 
 def main(settings: Path) -> int:

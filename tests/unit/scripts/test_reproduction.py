@@ -130,9 +130,12 @@ def test_encrypted_and_plain_training_agree():
 
 
 def test_rounds_end_when_the_last_party_ends_them():
-    active = [(0.0, 1.0, "training", 1), (1.5, 2.0, "training", 2)]
-    passive = [(0.5, 1.4, "training", 1), (2.0, 2.5, "training", 2)]
-    assert timing.ends([active, passive]) == [1.4, 2.5]
+    active = [(0.0, 1.0, 5.0, 5.5, "training", 1), (1.5, 2.0, 5.5, 6.0, "training", 2)]
+    passive = [(0.5, 1.4, 7.0, 7.2, "training", 1), (2.0, 2.5, 7.2, 7.5, "training", 2)]
+    assert timing.ends([active, passive]) == [
+        (1.4, pytest.approx(0.7)),
+        (2.5, pytest.approx(1.5)),
+    ]
 
 
 # -- attacks ----------------------------------------------------------------------------------
@@ -174,4 +177,4 @@ def test_training_is_timed_over_real_sockets(tmp_path):
     data = timing.training_rows(300)
     seconds = timing.run_once(data, timing.plans(1)[methods.PUBLISHED], tmp_path)
     assert len(seconds) == 1
-    assert seconds[0] > 0.0
+    assert min(seconds[0]) > 0.0
