@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from hdpvfl_mq.data.tables import Table
+from hdpvfl_mq.glm.families import FAMILIES
 from hdpvfl_mq.glm.penalties import project
 from schemas.config import ActiveSide, PassiveSide
 from schemas.model import LossSpec, PenaltySpec
@@ -88,3 +89,7 @@ def test_a_federation_computes_what_plain_arithmetic_does(loss, penalty):
     for party in federation.parties:
         np.testing.assert_array_equal(found[party], expected[party])
         assert np.abs(found[party]).max() > 0.0
+
+
+def test_every_loss_is_carried_over():
+    assert set(LOSSES) == set(FAMILIES)

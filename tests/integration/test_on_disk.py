@@ -19,7 +19,7 @@ from tests.integration.processes import Processes, fields_of, processes
 from tests.integration.test_same_as_simulated import Simulated
 
 ROWS, COLUMNS = 1_000_000, 100
-ANONYMOUS_MB = 900.0  # of a party with a million rows; most of it are ids, see docs/data.md
+ANONYMOUS_MB = 600.0  # of a party with a million rows; most of it are ids, see docs/data.md
 
 
 def put_on_disk(real: Processes) -> None:
