@@ -36,7 +36,7 @@ def _sockets(options: argparse.Namespace) -> list[Row]:
 
 
 def _rounds(options: argparse.Namespace) -> list[Row]:
-    sizes = ((1, 400), (8, 200), (64, 40))
+    sizes = ((1, 600), (8, 200), (64, 40))
     return [row for passives, count in sizes for row in rounds.rounds(passives, count)]
 
 

@@ -58,6 +58,14 @@ class Watched:
     at: dict[str, float] = field(default_factory=dict)  # when the coordinator entered a phase
     peak_mib: dict[str, float] = field(default_factory=dict)
     statuses: dict[str, dict[str, Any]] = field(default_factory=dict)
+    warm_round: int = 0  # rounds done when the phase "warm" was noted, the first after round 1
+
+    def per_round(self, count: int) -> tuple[float, float]:
+        """Wall and processor seconds of a round, without what is made once for the first."""
+        first = "warm" if 0 < self.warm_round < count else "training"
+        left = count - (self.warm_round if first == "warm" else 0)
+        wall_s = self.at["closed"] - self.at[first]
+        return wall_s / left, self.cpu_between(first, "closed") / left
 
     def cpu_between(self, first: str, last: str) -> float:
         """Processor time of all processes between two phases."""
@@ -101,9 +109,14 @@ def _watch(demo: Demo, children: dict[str, subprocess.Popen[bytes]]) -> Watched:
     seen = Watched()
     while True:
         phase = status.read(demo.folder / COORDINATOR / "status.json").get("phase", "")
-        if phase and phase not in seen.at:
-            seen.at[phase] = time.perf_counter()
-            seen.cpu_at[phase] = {n: _cpu_s(c.pid) for n, c in children.items()}
+        done = status.read(demo.folder / demo.parties[0] / "status.json").get("round", 0)
+        news = [phase] if phase else []
+        if done and not seen.warm_round:
+            news, seen.warm_round = [*news, "warm"], done
+        for each in news:
+            if each not in seen.at:
+                seen.at[each] = time.perf_counter()
+                seen.cpu_at[each] = {n: _cpu_s(c.pid) for n, c in children.items()}
         for name, child in children.items():
             seen.peak_mib[name] = max(seen.peak_mib.get(name, 0.0), _peak_mib(child.pid))
             if child.poll() not in (None, 0):

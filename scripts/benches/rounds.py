@@ -49,12 +49,11 @@ def rounds(passives: int, count: int) -> list[Row]:
         with tempfile.TemporaryDirectory() as folder:
             manifest = _manifest(guarantee, passives, count)
             seen = run_federation(Path(folder), manifest, dataset)
-        wall = seen.statuses["active"]["training_s"] / count
-        measured[guarantee] = (wall, seen.cpu_between("training", "closed") / count)
+        measured[guarantee] = seen.per_round(count)
     sound, none = measured["sound"], measured["none"]
     what = f"a round over sockets, {passives} passive, b = {ROWS}"
     return [
-        Row(what, _ms(sound), f"numpy {_ms((plain, plain))}", *_ratios(sound, (plain, plain))),
+        Row(what, _ms(sound), f"numpy {_ms(plain)}", *_ratios(sound, plain)),
         Row("  guarantee sound", _ms(sound), f"guarantee none {_ms(none)}", *_ratios(sound, none)),
     ]
 
@@ -67,14 +66,14 @@ def _ratios(ours: tuple[float, float], theirs: tuple[float, float]) -> tuple[str
     return times(ours[0], theirs[0]), times(ours[1], theirs[1])
 
 
-def _plain(passives: int, count: int) -> float:
+def _plain(passives: int, count: int) -> tuple[float, float]:
     """The products and updates of a round with nothing around them, in one process."""
     dice = np.random.default_rng(0)
     X = dice.normal(size=(ROWS, ACTIVE_COLUMNS + 1))
     blocks = [dice.normal(size=(ROWS, PASSIVE_COLUMNS)) for _ in range(passives)]
     y = dice.integers(0, 2, ROWS)
     w, ws = np.zeros(X.shape[1]), [np.zeros(PASSIVE_COLUMNS) for _ in blocks]
-    began = time.perf_counter()
+    began, cpu = time.perf_counter(), time.process_time()
     for _ in range(count):
         received = sum(block @ v for block, v in zip(blocks, ws, strict=True))
         residual = 1.0 / (1.0 + np.exp(-(X @ w + received))) - y
@@ -82,4 +81,4 @@ def _plain(passives: int, count: int) -> float:
             r = 1.0 / (1.0 + np.exp(-(X @ w + received))) - y
             w = w - 0.1 * (X.T @ r) / ROWS
         ws = [v - 0.1 * (block.T @ residual) / ROWS for block, v in zip(blocks, ws, strict=True)]
-    return (time.perf_counter() - began) / count
+    return (time.perf_counter() - began) / count, (time.process_time() - cpu) / count
