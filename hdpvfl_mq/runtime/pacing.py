@@ -15,7 +15,8 @@ from hdpvfl_mq.ports import Turn
 ACK_DELAY_S = 0.02  # most acknowledgements ride on an answer; the rest wait this long
 RESEND_S = 0.5
 RESEND_BYTES_PER_S = 2e6  # bulk gets this much longer: its receiver works before it acknowledges
-RESEND_MAX_S = 5.0
+BULK_MAX_S = 4.5
+RESEND_MAX_S = 1.5  # a peer that comes back after a crash waits no longer than this for its frames
 GREET_S = 5.0  # after this long without a word, say hello again: the broker may have forgotten
 
 
@@ -56,7 +57,7 @@ class Pacing:
             if turn.send:
                 size = sum(len(frame) for frames in turn.send for frame in frames)
                 self.bulk_s = size / RESEND_BYTES_PER_S
-            self.resend_s = min(RESEND_MAX_S, RESEND_S + self.bulk_s)
+            self.resend_s = RESEND_S + min(BULK_MAX_S, self.bulk_s)
             self.resend_at = now + self.resend_s
         self.acknowledged = node.acknowledged
 
@@ -70,7 +71,7 @@ class Pacing:
             self.acknowledge_at = None
         resend = self.resend_at is not None and self.resend_at <= now
         if resend:
-            self.resend_s = min(RESEND_MAX_S, self.resend_s * 2)
+            self.resend_s = max(self.resend_s, min(RESEND_MAX_S, self.resend_s * 2))
             self.resend_at = now + self.resend_s
         greet = self.greet_at is not None and self.greet_at <= now
         if greet:
