@@ -5,18 +5,21 @@ from __future__ import annotations
 import csv
 import json
 import os
+import signal
 from pathlib import Path
 
 import pytest
 
+from hdpvfl_mq.app.cli import main
 from hdpvfl_mq.app.demo import DEMO_LIFETIME_EPSILON
+from hdpvfl_mq.app.ledger_command import opened_copy, standings
 from hdpvfl_mq.app.multiclass import class_demos
 from hdpvfl_mq.app.up import UpOptions, prepare_demo
 from hdpvfl_mq.data.bundled import load_dataset
 from hdpvfl_mq.data.tables import Table
+from hdpvfl_mq.errors import SettingsError
 from hdpvfl_mq.privacy.calibration import mu_of
 from schemas.privacy import MU2_UNIT_BITS
-from tests.integration.processes import hdpvfl
 
 ROWS = 1500
 NONE = ("--guarantee", "none")
@@ -40,11 +43,20 @@ def few_rows(tmp_path, monkeypatch):
     monkeypatch.setenv("HDPVFL_DATA", str(tmp_path))
 
 
-def up(folder: Path, *arguments: object) -> tuple[str, dict]:
-    """What the console showed, and the summary."""
-    done = hdpvfl("up", "--passives", 1, "--out", folder / "out", *arguments, cwd=folder)
-    assert done.returncode == 0, done.stderr
-    return done.stdout, json.loads((folder / "out/runs/latest/summary.json").read_text())
+@pytest.fixture
+def up(tmp_path, monkeypatch, capsys):
+    """The command in this process, its parties in their own: what was shown, and the summary."""
+    monkeypatch.setenv("COLUMNS", "200")
+    before = signal.getsignal(signal.SIGTERM)
+
+    def run(*arguments: object) -> tuple[str, dict]:
+        words = ("up", "--passives", 1, "--out", tmp_path / "out", *arguments)
+        assert main([str(word) for word in words]) == 0, capsys.readouterr().err
+        shown = capsys.readouterr().out
+        return shown, json.loads((tmp_path / "out/runs/latest/summary.json").read_text())
+
+    yield run
+    signal.signal(signal.SIGTERM, before)
 
 
 RANDHIE = (("--dataset", "randhie", "--loss", "poisson"), "poisson", 0.05)
@@ -61,8 +73,8 @@ DIABETES = (("--dataset", "diabetes"), "gamma", 0.3)
         pytest.param(*DIABETES, NONE, id="diabetes-none", marks=pytest.mark.slow),
     ],
 )
-def test_d_squared_is_in_table_and_summary(tmp_path, arguments, loss, expected, privacy):
-    shown, summary = up(tmp_path, *arguments, *privacy)
+def test_d_squared_is_in_table_and_summary(up, arguments, loss, expected, privacy):
+    shown, summary = up(*arguments, *privacy)
     test = summary["test"]
     assert (summary["loss"], set(test["central"])) == (loss, {"d2"})
     for part in (test, test["active_alone"], test["central"]):
@@ -80,22 +92,20 @@ def test_d_squared_is_in_table_and_summary(tmp_path, arguments, loss, expected, 
 
 @pytest.mark.slow
 @pytest.mark.skipif(not os.environ.get("HDPVFL_DATA"), reason="dvisits needs HDPVFL_DATA")
-def test_dvisits_without_privacy_reaches_the_central_fit(tmp_path):
-    _, summary = up(tmp_path, "--dataset", "dvisits", "--loss", "poisson", *NONE)
+def test_dvisits_without_privacy_reaches_the_central_fit(up):
+    _, summary = up("--dataset", "dvisits", "--loss", "poisson", *NONE)
     assert summary["test"]["d2"] == pytest.approx(summary["test"]["central"]["d2"], abs=0.005)
 
 
-def test_every_class_is_a_run_and_charged_as_one(tmp_path):
-    shown, summary = up(tmp_path, "--dataset", "wine", "--epsilon", 4, "--run", "three")
+def test_every_class_is_a_run_and_charged_as_one(up, tmp_path):
+    shown, summary = up("--dataset", "wine", "--epsilon", 4, "--run", "three")
     assert summary["classes"] == {f"class_{c}": f"three-class_{c}" for c in range(3)}
     units = 3 * mu_of(4.0, 0.01) ** 2 * 2.0**MU2_UNIT_BITS
     for party in summary["parties"]:
         assert party["epsilon_classes"] == [pytest.approx(4.0, rel=1e-4)] * 3
         assert 4.0 < party["epsilon_spent"] == party["epsilon_lifetime"] < 12.0
-        stored = json.loads(
-            hdpvfl("ledger", "show", party["ledger"], "--json", cwd=tmp_path).stdout
-        )
-        (wine,) = stored
+        with opened_copy(Path(party["ledger"])) as ledger:
+            (wine,) = standings(ledger)
         assert wine["epsilon_cap"] == DEMO_LIFETIME_EPSILON
         assert sum(one["mu2_units"] for one in wine["runs"]) == pytest.approx(units, rel=1e-2)
         assert f"{party['epsilon_spent']:.4g}" in shown
@@ -107,9 +117,8 @@ def test_every_class_is_a_run_and_charged_as_one(tmp_path):
         assert (tmp_path / "out/runs" / f"three-{name}" / "summary.json").exists()
     # Entities were resolved for the first class only: the rows are the same.
     assert shown.count("kept from an earlier run") == 2
-    again = hdpvfl("up", "--out", tmp_path / "out", "--resume", "three-class_1", cwd=tmp_path)
-    assert again.returncode == 0, again.stderr
-    assert "one process each" not in again.stdout  # all three are there, nothing is trained
+    again, _ = up("--resume", "three-class_1")
+    assert "one process each" not in again  # all three are there, nothing is trained
 
 
 def test_the_runs_of_classes_differ_in_name_and_label_only(tmp_path):
@@ -124,7 +133,6 @@ def test_the_runs_of_classes_differ_in_name_and_label_only(tmp_path):
 
 
 def test_a_loss_that_is_not_for_classes_is_refused(tmp_path):
-    refused = hdpvfl("up", "--dataset", "wine", "--loss", "poisson", cwd=tmp_path)
-    assert refused.returncode == 2
-    assert "not for classes" in refused.stderr
+    with pytest.raises(SettingsError, match="not for classes"):
+        prepare_demo(UpOptions(dataset="wine", loss="poisson", out=tmp_path))
     assert not (tmp_path / "runs").exists()
