@@ -34,6 +34,7 @@ from parties.passive import Passive
 from parties.possession import Possession, id_profile
 from parties.room import DiskRoom
 from schemas.config import PartyPolicy, PartySettings
+from schemas.data import DataSettings
 
 SECRET_BYTES, SALT_BYTES = 32, 16
 
@@ -80,6 +81,9 @@ def run_secret(path: Path) -> tuple[bytes, bytes]:
 
 def load_possession(settings: PartySettings, keys: Keys) -> Possession:
     """Read policy, data and ids; DataError or SettingsError before anything is opened."""
+    if settings.ids.empties == "drop":  # the id rules judge empty ids, not the reader
+        data = DataSettings(**{**dict(settings.data), "empty_ids": "keep"})
+        settings = PartySettings(**{**dict(settings), "data": data})
     try:
         return _possession(settings, keys)
     except DataError as wrong:

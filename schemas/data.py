@@ -72,6 +72,7 @@ class DataSettings(Closed):
 
     file: Annotated[str, Field(min_length=1, max_length=4096)] | None = None
     id_columns: Annotated[tuple[ColumnName, ...], Field(min_length=1, max_length=16)] = ("id",)
+    empty_ids: Literal["error", "keep"] = "error"  # keep leaves them to the id rules
     label_column: ColumnName | None = None
     label_classes: _Categories | None = None
     label_positive: _Category | None = None

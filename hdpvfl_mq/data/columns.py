@@ -68,16 +68,19 @@ def categories(table: Table, name: str) -> NDArray[Any]:
             return np.array(["" if cell is None else str(cell) for cell in column], TEXT)
 
 
-def ids(table: Table, name: str) -> NDArray[Any]:
-    """An id column: all text or all integers, no empty cell."""
+def ids(table: Table, name: str, *, keep_empty: bool = False) -> NDArray[Any]:
+    """An id column: all text or all integers; an empty cell is refused or becomes ""."""
     column = table[name]
+    if keep_empty:
+        column = _with_empties(table, name, column)
     match column.dtype.kind:
         case "i" | "u":
             if column.size and int(column.max()) > np.iinfo(np.int64).max:
                 raise DataError(f"id column {name!r} holds integers beyond 64 bits; give text")
             return column.astype(np.int64)
         case "T":
-            refuse(table, name, column == "", "the id is empty")
+            if not keep_empty:
+                refuse(table, name, column == "", "the id is empty")
             return column
         case "f":
             refuse(table, name, np.isnan(column), "the id is empty")
@@ -88,6 +91,19 @@ def ids(table: Table, name: str) -> NDArray[Any]:
             return column.astype(TEXT)
         case _:
             raise DataError(f"id column {name!r} holds {column.dtype}; give integers or text")
+
+
+def _with_empties(table: Table, name: str, column: Column) -> Column:
+    """Ids as text with "" for an empty cell, where the source has any."""
+    if column.dtype.kind == "f":
+        empty = np.isnan(column)
+        exact = empty | ((column == np.floor(column)) & (np.abs(column) < 2.0**53))
+        refuse(table, name, ~exact, "the id is not a whole number")
+        cells = zip(column.tolist(), empty.tolist(), strict=True)
+        return np.array(["" if gone else str(int(cell)) for cell, gone in cells], TEXT)
+    if column.dtype.kind == "O":
+        return np.array(["" if cell is None else cell for cell in column], dtype=object)
+    return column
 
 
 def _parsed(table: Table, name: str, column: Column) -> NDArray[np.float64]:

@@ -113,7 +113,10 @@ def _encode_all(source: Source, settled: DataSettings, X: Matrix) -> PreparedDat
 def _sides(chunk: Table, settings: DataSettings) -> Sides:
     weight, offset = settings.weight_column, settings.offset_column
     return Sides(
-        ids=tuple(ids(chunk, name) for name in settings.id_columns),
+        ids=tuple(
+            ids(chunk, name, keep_empty=settings.empty_ids == "keep")
+            for name in settings.id_columns
+        ),
         y=_label(chunk, settings),
         weights=None if weight is None else complete_numbers(chunk, weight),
         offset=None if offset is None else complete_numbers(chunk, offset),
