@@ -61,11 +61,14 @@ class Watched:
     warm_round: int = 0  # rounds done when the phase "warm" was noted, the first after round 1
 
     def per_round(self, count: int) -> tuple[float, float]:
-        """Wall and processor seconds of a round, without what is made once for the first."""
+        """Wall and processor seconds of a round, without what is made once for the first.
+
+        Nor is the end counted in, where parties witness each other's ledgers, once a run.
+        """
         first = "warm" if 0 < self.warm_round < count else "training"
         left = count - (self.warm_round if first == "warm" else 0)
-        wall_s = self.at["closed"] - self.at[first]
-        return wall_s / left, self.cpu_between(first, "closed") / left
+        wall_s = self.at["trained"] - self.at[first]
+        return wall_s / left, self.cpu_between(first, "trained") / left
 
     def cpu_between(self, first: str, last: str) -> float:
         """Processor time of all processes between two phases."""
@@ -109,10 +112,12 @@ def _watch(demo: Demo, children: dict[str, subprocess.Popen[bytes]]) -> Watched:
     seen = Watched()
     while True:
         phase = status.read(demo.folder / COORDINATOR / "status.json").get("phase", "")
-        done = status.read(demo.folder / demo.parties[0] / "status.json").get("round", 0)
-        news = [phase] if phase else []
+        active = status.read(demo.folder / demo.parties[0] / "status.json")
+        news, done = [phase] if phase else [], active.get("round", 0)
         if done and not seen.warm_round:
             news, seen.warm_round = [*news, "warm"], done
+        if (done and done == active["rounds"]) or phase == "closed":
+            news.append("trained")
         for each in news:
             if each not in seen.at:
                 seen.at[each] = time.perf_counter()
@@ -120,7 +125,7 @@ def _watch(demo: Demo, children: dict[str, subprocess.Popen[bytes]]) -> Watched:
         for name, child in children.items():
             seen.peak_mib[name] = max(seen.peak_mib.get(name, 0.0), _peak_mib(child.pid))
             if child.poll() not in (None, 0):
-                raise RuntimeError(f"{name} ended badly: {_log(demo, name)}")
+                raise RuntimeError(f"{name} ended with {child.poll()}: {_log(demo)}")
         if phase == "closed":
             break
         time.sleep(POLL_S)
@@ -131,9 +136,9 @@ def _watch(demo: Demo, children: dict[str, subprocess.Popen[bytes]]) -> Watched:
     return seen
 
 
-def _log(demo: Demo, name: str) -> str:
+def _log(demo: Demo) -> str:
     text = "".join(path.read_text() for path in demo.folder.glob("*.log"))
-    return text[-2000:] or name
+    return text[-2000:] or "it said nothing"
 
 
 def _cpu_s(pid: int) -> float:
