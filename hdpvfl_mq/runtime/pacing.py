@@ -45,6 +45,7 @@ class Pacing:
     def after_turn(self, node: Node, turn: Turn, now: float) -> None:
         """Set deadlines by what a turn has left open."""
         self.greet_at = None if node.greeting is None else now + GREET_S
+        acknowledged = node.acknowledged  # a sum over all peers, so once a turn
         for arm in turn.arm:
             self.timers[arm.timer] = now + arm.delay_s
         if not node.owes:
@@ -53,13 +54,13 @@ class Pacing:
             self.acknowledge_at = now + ACK_DELAY_S
         if not node.has_unacknowledged:
             self.resend_at = None
-        elif node.acknowledged > self.acknowledged or self.resend_at is None or turn.send:
+        elif acknowledged > self.acknowledged or self.resend_at is None or turn.send:
             if turn.send:
                 size = sum(len(frame) for frames in turn.send for frame in frames)
                 self.bulk_s = size / RESEND_BYTES_PER_S
             self.resend_s = RESEND_S + min(BULK_MAX_S, self.bulk_s)
             self.resend_at = now + self.resend_s
-        self.acknowledged = node.acknowledged
+        self.acknowledged = acknowledged
 
     def due(self, now: float) -> Due:
         """Take what has come due; sending again slows down while nothing gets through."""
