@@ -29,7 +29,7 @@ class Grid:
     folds: int = 5
     timed_rows: tuple[int, ...] = (10_000, 25_000, 50_000, 75_000, 100_000)
     timed_epochs: int = 10
-    repetitions: int = 2
+    repetitions: int = 3
     he_rows: int = 160
     attack_datasets: tuple[str, ...] = DATASETS
     attack_epsilons: tuple[float, ...] = (0.1, 1.0, 10.0)

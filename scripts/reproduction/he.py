@@ -39,8 +39,11 @@ class Numbers(Protocol):
     def scaled_plus(self, c: Any, scale: float, plain: Vector) -> Any:
         """Scale times the encrypted vector, plus a plain one."""
 
-    def columns(self, X: NDArray[np.float64], c: Any, mask: Vector) -> Any:
-        """X' c + mask, still encrypted."""
+    def columns(self, X: NDArray[np.float64], c: Any) -> Any:
+        """X' c, still encrypted."""
+
+    def masked(self, c: Any, mask: Vector) -> Any:
+        """What columns gave plus a mask, fit to be sent."""
 
     def decrypt(self, c: Any) -> Vector: ...
 
@@ -59,8 +62,11 @@ class PlainNumbers:
     def scaled_plus(self, c: Any, scale: float, plain: Vector) -> Any:
         return scale * c + plain
 
-    def columns(self, X: NDArray[np.float64], c: Any, mask: Vector) -> Any:
-        return c @ X + mask
+    def columns(self, X: NDArray[np.float64], c: Any) -> Any:
+        return c @ X
+
+    def masked(self, c: Any, mask: Vector) -> Any:
+        return c + mask
 
     def decrypt(self, c: Any) -> Vector:
         return np.asarray(c)
@@ -95,13 +101,19 @@ class Paillier:
             for a, b in zip(c, plain, strict=True)
         ]
 
-    def columns(self, X: NDArray[np.float64], c: Any, mask: Vector) -> Any:
+    def columns(self, X: NDArray[np.float64], c: Any) -> Any:
         totals = []
         for j in range(X.shape[1]):
-            used = np.flatnonzero(X[:, j])
-            terms = (c[i] * self._encoded(X[i, j]) for i in used)
-            totals.append(sum(terms, start=self._public.encrypt(self._encoded(mask[j]))))
+            first, *more = np.flatnonzero(X[:, j])
+            total = c[first] * self._encoded(X[first, j])
+            for i in more:
+                total = total + c[i] * self._encoded(X[i, j])
+            totals.append(total)
         return totals
+
+    def masked(self, c: Any, mask: Vector) -> Any:
+        # A fresh ciphertext of the mask also hides how the sum came about.
+        return [a + b for a, b in zip(c, self.encrypt(mask), strict=True)]
 
     def decrypt(self, c: Any) -> Vector:
         return np.array([self._secret.decrypt(number) for number in c])
@@ -131,8 +143,11 @@ class Ckks:
     def scaled_plus(self, c: Any, scale: float, plain: Vector) -> Any:
         return c * scale + plain.tolist()
 
-    def columns(self, X: NDArray[np.float64], c: Any, mask: Vector) -> Any:
-        return [c.dot(X[:, j].tolist()) + mask[j : j + 1].tolist() for j in range(X.shape[1])]
+    def columns(self, X: NDArray[np.float64], c: Any) -> Any:
+        return [c.dot(X[:, j].tolist()) for j in range(X.shape[1])]
+
+    def masked(self, c: Any, mask: Vector) -> Any:
+        return [a.add([b]) for a, b in zip(c, mask.tolist(), strict=True)]
 
     def decrypt(self, c: Any) -> Vector:
         return np.array([number.decrypt()[0] for number in c])
@@ -205,9 +220,8 @@ def descend(
             for side, X in enumerate(parts):
                 # 3. Each makes its encrypted gradient, masked; the arbiter decrypts it.
                 mask = dice.normal(size=X.shape[1])
-                masked = cost.timed(
-                    "gradient", lambda X=X, c=residual, m=mask: numbers.columns(X, c, m)
-                )
+                sums = cost.timed("gradient", lambda X=X, c=residual: numbers.columns(X, c))
+                masked = cost.timed("mask", lambda c=sums, m=mask: numbers.masked(c, m))
                 cost.bytes += numbers.size(masked)
                 opened = cost.timed("decrypt", lambda c=masked: numbers.decrypt(c))
                 w = weights[side]

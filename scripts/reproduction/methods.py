@@ -105,7 +105,7 @@ def published_without_noise(step_size: float = STEP_SIZE) -> RunManifest:
 
 
 def sound_descent(epsilon: float, *, epochs: int = 5) -> RunManifest:
-    """Sound descent with long steps, averaging and local steps: the best of the first trials."""
+    """Sound descent with long steps, averaging and local steps: what came before one round."""
     beta, strength = family(LOSS).smoothness, 1e-4
     return manifest(
         "sound",

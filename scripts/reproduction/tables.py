@@ -44,7 +44,7 @@ def _number(cell: str) -> Any:
         return cell
 
 
-def chosen(rows: Iterable[Row], **wanted: Any) -> list[Row]:
+def chosen(rows: Iterable[Row], /, **wanted: Any) -> list[Row]:
     """Rows whose columns have these values; a collection means any of them."""
 
     def fits(row: Row, name: str, value: Any) -> bool:
