@@ -83,7 +83,9 @@ def load_possession(settings: PartySettings, keys: Keys) -> Possession:
     """Read policy, data and ids; DataError or SettingsError before anything is opened."""
     if settings.ids.empties == "drop":  # the id rules judge empty ids, not the reader
         data = DataSettings(**{**dict(settings.data), "empty_ids": "keep"})
-        settings = PartySettings(**{**dict(settings), "data": data})
+        # Field by field: dict() of a model that has a field called keys takes it for a mapping.
+        fields = {name: getattr(settings, name) for name in PartySettings.model_fields}
+        settings = PartySettings(**{**fields, "data": data})
     try:
         return _possession(settings, keys)
     except DataError as wrong:
