@@ -69,9 +69,14 @@ def main() -> int:
     table = Table(box=None, pad_edge=False, header_style="bold")
     for title in ("what", "ours", "against", "wall", "CPU"):
         table.add_column(title, justify="right" if title in ("wall", "CPU") else "left")
+    failed = False
     for name in [options.only] if options.only else PARTS:
         began = time.monotonic()
-        for row in PARTS[name](options):
+        try:
+            rows = PARTS[name](options)
+        except Exception as broken:  # noqa: BLE001 - the other parts are still worth their table
+            rows, failed = [Row(name, f"failed: {broken}"[:300])], True
+        for row in rows:
             table.add_row(row.what, row.ours, row.against, row.wall, row.cpu)
         print(f"{name}: measured in {time.monotonic() - began:.0f} s", file=sys.stderr, flush=True)
     load = os.getloadavg()[0]
@@ -80,7 +85,7 @@ def main() -> int:
         "\nratios of ours to theirs, below 1 is faster; "
         f"{os.cpu_count()} cores, load {load:.1f} at the end"
     )
-    return 0
+    return 1 if failed else 0
 
 
 if __name__ == "__main__":
