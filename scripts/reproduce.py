@@ -49,7 +49,7 @@ def part_tasks(part: str, grid: Grid, out: Path) -> list[Task]:
     """What a part consists of; long tasks first."""
     by_data: dict[str, tuple[Any, Iterable[int]]] = {
         "q1": (questions.q1, (*grid.splits, *grid.fresh_splits)),
-        "steps": (questions.step_sizes, grid.splits[:3]),
+        "steps": (questions.step_sizes, grid.step_splits),
         "variants": (questions.variants, grid.variant_splits),
     }
     by_split: dict[str, tuple[Any, Iterable[int]]] = {
@@ -75,6 +75,7 @@ PARTS = ("q3", "he", "q1", "q2", "q2steps", "steps", "tuned", "attacks", "varian
 def run(grid: Grid, parts: Iterable[str], out: Path, *, jobs: int, command: str) -> None:
     """Run parts, write their tables, and make figures and page from all there are."""
     out.mkdir(parents=True, exist_ok=True)
+    commit = _commit()  # what is loaded now, whatever becomes of the files meanwhile
     for part in parts:
         began = time.monotonic()
         print(f"{part} ...", flush=True)
@@ -83,7 +84,11 @@ def run(grid: Grid, parts: Iterable[str], out: Path, *, jobs: int, command: str)
         rows = together(part_tasks(part, grid, out), 1 if alone else jobs)
         tables.write(out / f"{part}.csv", rows)
         seconds = time.monotonic() - began
-        _note(out, part, {"command": command, "seconds": round(seconds, 1), "jobs": jobs})
+        _note(
+            out,
+            part,
+            {"command": command, "seconds": round(seconds, 1), "jobs": jobs, "commit": commit},
+        )
         print(f"{part}: {len(rows)} rows in {seconds:.0f} s", flush=True)
     make_page(out)
 
@@ -104,7 +109,6 @@ def _note(out: Path, part: str, facts: dict[str, Any]) -> None:
     load = f"{os.getloadavg()[1]:.1f}" if hasattr(os, "getloadavg") else "unknown"
     notes["parts"][part] = {**facts, "load_5_min": load, "date": time.strftime("%Y-%m-%d")}
     notes["machine"] = f"{os.cpu_count()} cores, {platform.system()} {platform.machine()}"
-    notes["parts"][part]["commit"] = _commit()
     notes["versions"] = {"python": platform.python_version(), **_versions()}
     path.write_text(json.dumps(notes, indent=1) + "\n")
 

@@ -24,6 +24,7 @@ class Grid:
     epochs: tuple[int, ...] = (5, 10, 15)
     norms: tuple[float, ...] = (0.1, 0.5, 1.0)
     noise_seeds: int = 3  # of Q2, at epsilon = 1 where the paper's text is precise
+    step_splits: range = range(3)
     tuned_epsilons: tuple[float, ...] = (0.1, 1.0, 10.0)
     tuned_splits: range = range(3)
     folds: int = 5
@@ -46,9 +47,10 @@ QUICK = Grid(
     splits=range(2),
     fresh_splits=range(10, 12),
     noise_seeds=1,
+    step_splits=range(1),
     tuned_epsilons=(1.0,),
     tuned_splits=range(1),
-    timed_rows=(10_000, 30_000),
+    timed_rows=(10_000,),
     timed_epochs=3,
     repetitions=1,
     he_rows=32,
@@ -67,6 +69,7 @@ TINY = Grid(
     epochs=(5,),
     norms=(1.0,),
     noise_seeds=1,
+    step_splits=range(1),
     tuned_epsilons=(),
     timed_rows=(),
     he_rows=0,
