@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import zmq
@@ -14,7 +14,7 @@ from zmq.utils import z85
 from broker.service import Service
 from hdpvfl_mq.app.demo import free_port
 from hdpvfl_mq.runtime.keys import Keys
-from hdpvfl_mq.runtime.runner import Runner
+from hdpvfl_mq.runtime.runner import Runner, Stopped
 from hdpvfl_mq.runtime.transport import DealerLink
 from schemas.config import BrokerSettings, Member
 from schemas.ids import COORDINATOR
@@ -49,7 +49,7 @@ class SocketFederation(Federation):
             ),
         )
         self.service = Service(self.settings, self.manifest, self.curve[COORDINATOR])
-        self.live = {}
+        self.live, self.runners = {}, {}
         self.tasks = {COORDINATOR: asyncio.create_task(self.service.run())}
         return self.service
 
@@ -69,9 +69,17 @@ class SocketFederation(Federation):
     async def _live(self, party: str, node) -> str:
         link = self.link(party)
         try:
-            return await Runner(node, link, patience_s=WAIT_S, observe=lambda node: None).run()
+            runner = Runner(node, link, patience_s=WAIT_S, observe=lambda node: None)
+            self.runners[party] = runner
+            return await runner.run()
         finally:
             link.close()
+
+    async def leave(self, party: str) -> None:
+        """Stop a party as Ctrl-C does; cancelling its task may get lost in asyncio.wait_for."""
+        self.runners[party].stop()
+        with contextlib.suppress(Stopped):
+            await asyncio.wait_for(self.tasks.pop(party), WAIT_S)
 
     async def end(self) -> dict[str, str]:
         """Everybody's outcome."""
@@ -99,7 +107,7 @@ async def until(found, what: str = ""):
     raise AssertionError(f"did not come {what}")
 
 
-@contextmanager
+@contextlib.contextmanager
 def guest(
     endpoint: str, *, server_key: bytes | None = None, secret: bytes | None = None
 ) -> Iterator[zmq.asyncio.Socket]:
