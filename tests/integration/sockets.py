@@ -125,3 +125,9 @@ def guest(
         yield socket
     finally:
         context.destroy(linger=0)
+
+
+async def throw(socket: zmq.asyncio.Socket, frames: tuple[bytes, ...]) -> None:
+    """Send without waiting: a guest whose handshake was refused by now has nobody to send to."""
+    with contextlib.suppress(zmq.Again):
+        await socket.send_multipart(frames, flags=zmq.NOBLOCK)

@@ -12,7 +12,7 @@ from hdpvfl_mq.wire.signing import envelope_digest, sign
 from schemas.envelope import MAX_ARRAY_BYTES, MAX_HEADER_BYTES
 from schemas.ids import COORDINATOR
 from tests.federation import Federation
-from tests.integration.sockets import SocketFederation, guest, until
+from tests.integration.sockets import SocketFederation, guest, throw, until
 
 
 @pytest.fixture(scope="module")
@@ -46,14 +46,14 @@ def hello_of(federation: SocketFederation, party: str) -> tuple[bytes, ...]:
 
 async def test_a_peer_without_curve_is_refused(federation):
     with guest(federation.settings.bind) as socket:
-        await socket.send_multipart(hello_of(federation, "telco"))
+        await throw(socket, hello_of(federation, "telco"))
         await federation.refused("without a valid CURVE handshake")
     assert "telco" not in federation.service.router.connected
 
 
 async def test_a_peer_with_an_unknown_key_is_refused(federation):
     with guest(federation.settings.bind, server_key=federation.broker_key) as socket:
-        await socket.send_multipart(hello_of(federation, "telco"))
+        await throw(socket, hello_of(federation, "telco"))
         await federation.refused("not on the list of members")
     assert "telco" not in federation.service.router.connected
 
@@ -63,7 +63,7 @@ async def test_a_peer_that_mistakes_the_broker_is_refused(federation):
     wrong = federation.curve["bank"].curve_public
     secret = federation.curve["telco"].curve_secret
     with guest(federation.settings.bind, server_key=wrong, secret=secret) as socket:
-        await socket.send_multipart(hello_of(federation, "telco"))
+        await throw(socket, hello_of(federation, "telco"))
         await federation.refused("without a valid CURVE handshake")
 
 
