@@ -85,7 +85,7 @@ def runs_of(folder: Path) -> list[Path]:
 
 
 def test_ctrl_c_ends_everything_and_the_run_can_go_on(up):
-    demo = up("--guarantee", "none", "--epochs", "600")
+    demo = up("--guarantee", "none", "--epochs", "400")
     demo.train()
     os.killpg(demo.child.pid, signal.SIGINT)  # what the terminal sends
     assert demo.gone_after() < END_S + slack()
@@ -104,7 +104,7 @@ def test_ctrl_c_ends_everything_and_the_run_can_go_on(up):
     assert resumed.returncode == 0, resumed.stderr
     summary = json.loads(resumed.stdout)
     assert summary["run"] == run.name
-    assert summary["rounds"] == 600
+    assert summary["rounds"] == 400
     assert read(run / "active" / "status.json")["epoch"] == 2
 
 

@@ -14,10 +14,11 @@ import pytest
 
 from hdpvfl_mq.runtime.simulation import Faults
 from schemas.config import ActiveSide, PassiveSide
-from tests.federation import Federation, manifest
+from tests.federation import Federation, manifest, tables
 from tests.simulation.brittle import UNKIND, BrittleFederation, many_tables, sized_manifest
 
 SEEDS, BLOCKS = 200, 20
+SMALL = {"batch_rows": 17}  # nine rounds in three batches, cheap enough to run 200 times
 PLAIN = {"guarantee": "none", "budget": None}
 PAPER = {
     "guarantee": "paper",
@@ -38,6 +39,13 @@ def calm(passives: int = 0, **changes):
     return federation.weights(simulation), federation.spent()
 
 
+@cache
+def calm_and_small():
+    federation = Federation(manifest(**SMALL), tables(rows=50))
+    simulation = federation.simulate()
+    return federation.weights(simulation), federation.spent()
+
+
 def assert_same(federation: Federation, simulation, expected, seed: int) -> None:
     weights, spent = expected
     assert set(federation.outcomes.values()) == {"completed"}, f"seed {seed}"
@@ -50,12 +58,12 @@ def assert_same(federation: Federation, simulation, expected, seed: int) -> None
 def test_200_disturbed_runs_end_like_the_calm_one(block):
     killed = 0
     for seed in range(block * SEEDS // BLOCKS, (block + 1) * SEEDS // BLOCKS):
-        federation = BrittleFederation(seed=seed)
+        federation = BrittleFederation(manifest(**SMALL), tables(rows=50), seed=seed)
         try:
             simulation = federation.disturbed()
         except Exception as broken:
             raise AssertionError(f"seed {seed} does not end well") from broken
-        assert_same(federation, simulation, calm(), seed)
+        assert_same(federation, simulation, calm_and_small(), seed)
         killed += simulation.crashes
     assert killed > SEEDS // BLOCKS  # the faults are there, or the test shows nothing
 
