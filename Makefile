@@ -67,8 +67,8 @@ soak: $(READY)
 
 lock: $(READY)
 	$(BIN)/python -m pip install --quiet uv
-	$(BIN)/uv pip compile pyproject.toml --extra dev --universal --generate-hashes --no-emit-index-url \
-	  --no-emit-find-links --no-header --no-annotate --upgrade -o requirements.lock
+	$(BIN)/uv pip compile pyproject.toml --extra dev --universal --generate-hashes \
+	  --no-header --no-annotate --upgrade -o requirements.lock
 
 clean:
 	rm -rf $(VENV) runs state results build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage
