@@ -7,6 +7,7 @@ protocol between the parties belongs to hdpvfl_mq/psi, the rounds to the roles.
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +20,7 @@ from hdpvfl_mq.machine import Effect, Received, Reserve, Send, Step
 from hdpvfl_mq.privacy.mechanism import Mechanism
 from hdpvfl_mq.privacy.noise import commitment
 from hdpvfl_mq.psi import Outgoing, Terms, open_session, order_digest, row_order
-from hdpvfl_mq.training import plan_training
+from hdpvfl_mq.training import TrainingPlan, plan_training
 from hdpvfl_mq.wire.codec import model_digest
 from parties.possession import Possession, Training, id_profile
 from schemas.alignment import KeptAlignment
@@ -136,10 +137,7 @@ def _aligned(
     """Order the common rows, derive the plan, reserve its cost, tell the coordinator."""
     manifest = state.manifest
     assert manifest is not None
-    key = hashlib.sha256(b"order" + manifest.seed.to_bytes(8, "big")).digest()
-    ids = [party.own.ids.ids[position] for position in common]
-    order = row_order(ids, key)
-    rows = party.own.ids.rows[common[order]]
+    ids, rows = _ordered(party.own, manifest, common)
     try:
         plan = plan_training(manifest, len(rows))
     except (RefusedError, SettingsError) as refused:  # held for all own rows, not for the common
@@ -149,31 +147,52 @@ def _aligned(
     if spent.exact == 0 and spent.mu2_units > state.standing.mu2_units_free:
         state = replace(state, reason="the run would exceed the lifetime cap of the policy")
         return state, (Send((COORDINATOR,), Withdraw(reason="budget")),)
-    mechanism = Mechanism(
-        party.name, party.own.run, party.own.secret, plan.noise_of(party.own.role)
-    )
-    intercept = party.own.role == "active" and manifest.active.intercept
-    scaled = manifest.guarantee != "none" or manifest.scale_rows
-    block = _block(party.own, rows, intercept=intercept, scaled=scaled)
-    start = block.start_weights(plan.family.start_theta if intercept else 0.0)
+    state = with_training(party, state, plan, rows)
+    start = state.training.start_weights
     state = replace(
         state,
         phase="aligned",
-        training=Training(plan, block, mechanism),
         w=start,
         w_sum=np.zeros_like(start),
         alignment=_to_keep(party, manifest, common, shared_key),
     )
-    state = party.prepare_training(state, rows)
     aligned = Aligned(
         rows=len(rows),
         rounds=plan.rounds,
         # Keyed by what the broker does not know, else it could test guessed sets of ids.
-        order_digest=order_digest((ids[i] for i in order), shared_key),
+        order_digest=order_digest(ids, shared_key),
         plan_digest=plan.digest,
     )
     reserve = Reserve(spent.mu2_units, spent.tau_units, spent.exact > 0)
     return state, (reserve, Send((COORDINATOR,), aligned))
+
+
+def _ordered(
+    own: Possession, manifest: RunManifest, common: NDArray[np.integer[Any]]
+) -> tuple[Iterator[bytes], NDArray[np.int64]]:
+    """The common ids in the order all parties share, and the own rows that order asks for."""
+    key = hashlib.sha256(b"order" + manifest.seed.to_bytes(8, "big")).digest()
+    ids = [own.ids.ids[position] for position in common]
+    order = row_order(ids, key)
+    return (ids[place] for place in order), own.ids.rows[common[order]]
+
+
+def with_training(party: Member, state: Any, plan: TrainingPlan, rows: NDArray[np.int64]) -> Any:
+    """Everything that follows from the plan and the common rows, without a word to anybody."""
+    own, manifest = party.own, plan.manifest
+    mechanism = Mechanism(party.name, own.run, own.secret, plan.noise_of(own.role))
+    intercept = own.role == "active" and manifest.active.intercept
+    scaled = manifest.guarantee != "none" or manifest.scale_rows
+    block = _block(own, rows, intercept=intercept, scaled=scaled)
+    state = replace(state, training=Training(plan, block, mechanism))
+    return party.prepare_training(state, rows)
+
+
+def retrained(party: Member, state: Any, kept: KeptAlignment) -> Any:
+    """The same again from an alignment that was kept: for a process that was started again."""
+    manifest = state.manifest
+    _, rows = _ordered(party.own, manifest, kept.positions.array())
+    return with_training(party, state, plan_training(manifest, len(rows)), rows)
 
 
 def _block(

@@ -79,6 +79,13 @@ class Training:
     block: ColumnBlock
     mechanism: Mechanism
 
+    @property
+    def start_weights(self) -> FloatVector:
+        """Public weights before the first round; an intercept starts where the loss says."""
+        return self.block.start_weights(
+            self.plan.family.start_theta if self.block.intercept else 0.0
+        )
+
 
 @dataclass(frozen=True, kw_only=True)
 class MemberState:
