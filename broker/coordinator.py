@@ -8,10 +8,12 @@ gathering -> offered -> aligning -> training -> closed
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from types import MappingProxyType
 from typing import Any, Literal
 
+from broker import memory
+from broker.memory import CoordinatorState
 from hdpvfl_mq.machine import (
     Arm,
     Effect,
@@ -45,7 +47,6 @@ from schemas.messages import (
     Withdraw,
 )
 
-_NONE: MappingProxyType[Any, Any] = MappingProxyType({})
 WHY = {
     "operator": "its operator asked for it",
     "budget": "its privacy budget does not allow the run",
@@ -53,27 +54,6 @@ WHY = {
     "or does not allow the plan",
     "deadline": "it has waited too long",
 }
-
-
-@dataclass(frozen=True)
-class CoordinatorState:
-    """What the coordinator knows; every mapping is replaced, never changed."""
-
-    phase: str = "gathering"
-    epochs: MappingProxyType[PartyId, int] = field(default_factory=lambda: _NONE)
-    commitments: MappingProxyType[PartyId, bytes] = field(default_factory=lambda: _NONE)
-    accepted: MappingProxyType[PartyId, RunAccept] = field(default_factory=lambda: _NONE)
-    aligned: MappingProxyType[PartyId, Aligned] = field(default_factory=lambda: _NONE)
-    finished_rounds: MappingProxyType[PartyId, int] = field(default_factory=lambda: _NONE)
-    finished: frozenset[PartyId] = frozenset()  # parties whose last round is over
-    plan_digest: bytes = b""
-    rounds: int = 0
-    planned: int = 0
-    heard: frozenset[PartyId] = frozenset()  # since the last time the watch fired
-    asked: bool = False  # a Pause is out, answers are awaited
-    absent: frozenset[PartyId] = frozenset()
-    outcome: str = ""
-    reason: str = ""
 
 
 State = CoordinatorState
@@ -110,6 +90,14 @@ class Coordinator:
             "outcome": state.outcome,
             "reason": state.reason,
         }
+
+    def freeze(self, state: State) -> bytes:
+        """The state as bytes, at any time."""
+        return memory.freeze(state, self.manifest_digest)
+
+    def thaw(self, frozen: bytes) -> State | None:
+        """The state again, under the same manifest."""
+        return memory.thaw(frozen, self.manifest_digest)
 
     def waiting_for(self, state: State) -> set[PartyId]:
         """The parties whose next word the run needs."""

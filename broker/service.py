@@ -20,6 +20,7 @@ from hdpvfl_mq.ports import Contact, Identity
 from hdpvfl_mq.runtime.keys import Keys, load_keys
 from hdpvfl_mq.runtime.runner import Runner
 from hdpvfl_mq.runtime.settings import load
+from hdpvfl_mq.runtime.snapshots import Snapshots
 from hdpvfl_mq.runtime.status import Status
 from hdpvfl_mq.runtime.transport import Arrivals, Gate
 from hdpvfl_mq.wire.codec import Frames, model_digest
@@ -66,6 +67,9 @@ class Service:
             {p: Contact(m.role, verify[p]) for p, m in members.items()},
             journal=Journal(self.folder / "journal.db", run=manifest.run, party=COORDINATOR),
         )
+        self._snapshots = Snapshots(self.folder / "snapshot", keys.signing)
+        if (snapshot := self._snapshots.load()) is not None:
+            self.node.resume(snapshot)
         self.node.open()
         self.router = Router(manifest.run, verify, epochs=self.node.state.epochs)
         allowed = {bytes.fromhex(m.curve_key): p for p, m in members.items()}
@@ -117,6 +121,7 @@ class Service:
         self._link.wake.set()
 
     def _observe(self, node: Node) -> None:
+        self._snapshots.see(node)
         if self._status.due() or node.outcome is not None:
             self._status.write(
                 {**node.role.progress(node.state), "connected": list(self.router.connected)}

@@ -134,6 +134,12 @@ class Role(Protocol):
     def progress(self, state: Any) -> dict[str, Any]:
         """What the owner of this process may see of it; never sent."""
 
+    def freeze(self, state: Any) -> bytes | None:
+        """The state as bytes for a snapshot; None while it is not one that can be put away."""
+
+    def thaw(self, frozen: bytes) -> Any | None:
+        """The state that was frozen; None if this role has other data or settings than then."""
+
 
 def move_name(given: Input) -> str:
     """The column of an input in the table of legal moves."""

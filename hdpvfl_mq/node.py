@@ -2,7 +2,8 @@
 
 It owns the order of things: verify, put in order, step, book, commit, and only then hand out what
 is to be sent. It knows no socket and no clock. Recovery and replay are the same code: `open` feeds
-the journal's inputs through the role again and demands the same bytes.
+the journal's inputs through the role again and demands the same bytes; a snapshot only lets it
+begin later than with the first.
 """
 
 from __future__ import annotations
@@ -11,7 +12,10 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from hdpvfl_mq.errors import PeerError
+import numpy as np
+
+from hdpvfl_mq import __version__
+from hdpvfl_mq.errors import IntegrityError, PeerError
 from hdpvfl_mq.journal import chain
 from hdpvfl_mq.journal.merkle import Tree
 from hdpvfl_mq.machine import (
@@ -33,12 +37,10 @@ from hdpvfl_mq.machine import (
 )
 from hdpvfl_mq.pending import Pending, event_input, ledger_effect, plain_input
 from hdpvfl_mq.ports import Book, Contact, Identity, RecordStore, Turn
-from hdpvfl_mq.wire.codec import Frames, decode_body, decode_header, encode_body, encode_header
-from hdpvfl_mq.wire.sequence import Inbox, Outbox
-from hdpvfl_mq.wire.signing import envelope_digest, sign, verify
-from schemas.envelope import NO_PARENT, PROTOCOL_VERSION, Delivery, Header
+from hdpvfl_mq.post import Post, Stamp
+from hdpvfl_mq.wire.codec import Frames, decode_body, decode_header
+from schemas.envelope import NO_PARENT, Header
 from schemas.ids import PartyId
-from schemas.messages import ROUTES, Ack, Message
 from schemas.privacy import LedgerHead, Release
 from schemas.records import (
     GENESIS,
@@ -55,10 +57,10 @@ from schemas.records import (
     StepInput,
     StepRecord,
 )
+from schemas.snapshot import NodeSnapshot
+from schemas.tensor import Tensor
 
 NO_LEDGER = LedgerStanding(head=LedgerHead(sequence=0, digest=GENESIS), mu2_units_free=0)
-
-COPIES_NOTED_MAX = 1000  # copies one process records; a bad link makes many
 
 
 class Node:
@@ -80,17 +82,11 @@ class Node:
         self.head = GENESIS
         self.epoch = 0
         self.steps = 0
-        self._contacts = contacts
+        self.post = Post(identity, contacts)
         self._journal = journal
         self._book = book
-        self._inbox: dict[PartyId, Inbox[tuple[Header, Frames]]] = {p: Inbox() for p in contacts}
-        self._outbox: dict[PartyId, Outbox[Frames]] = {p: Outbox() for p in contacts}
-        self._seen: dict[PartyId, bytes] = dict.fromkeys(contacts, NO_PARENT)
         self._tree = Tree()
-        self._owed: set[PartyId] = set()
         self._armed: dict[str, Arm] = {}
-        self._greeting: Frames | None = None
-        self._copies_noted = 0
         self._is_ledger_due = False
         self._pending = Pending()
 
@@ -98,10 +94,9 @@ class Node:
 
     def open(self) -> int:
         """Fold what the journal holds, demanding the same bytes; returns the number of steps."""
-        for record, stored in chain.walk(self._journal.records()):
+        for record, stored in chain.walk(self._journal.records(self.steps), self.steps, self.head):
             self.refold(record, stored)
-        for party, sequence in self._journal.acks().items():
-            self._outbox[party].acknowledge(sequence)
+        self.post.acknowledge(self._journal.acks())
         self._pending = Pending()
         return self.steps
 
@@ -125,14 +120,13 @@ class Node:
         """Take in everything that has arrived, step, commit; then the caller may send."""
         for frames in arrivals:
             try:
-                self._accept(frames)
+                self.post.accept(frames)
             except PeerError as refused:
                 self.refuse(frames, str(refused))
         for event in events:
             self._step(event, event_input(event), NO_PARENT)
-        for party in sorted(self._inbox):
-            while (item := self._inbox[party].next()) is not None:
-                self._deliver(party, *item)
+        for header, frames, digest in self.post.arrived():
+            self._step(_received(header, frames), EnvelopeInput(frames=frames), digest)
         return self._commit()
 
     def refuse(self, frames: Frames, reason: str) -> None:
@@ -145,115 +139,18 @@ class Node:
         """Whether refused frames wait for a commit."""
         return bool(self._pending.refusals)
 
-    # -- speech -------------------------------------------------------------------------------
-
-    @property
-    def owes(self) -> bool:
-        """Whether a peer waits for an acknowledgement that no envelope has carried yet."""
-        return bool(self._owed)
-
-    @property
-    def has_unacknowledged(self) -> bool:
-        """Whether some peer has not recorded something that was sent to it."""
-        return any(outbox.waiting for outbox in self._outbox.values())
-
-    @property
-    def acknowledged(self) -> int:
-        """How many deliveries peers have acknowledged in all; rises when something got through."""
-        return sum(outbox.acknowledged for outbox in self._outbox.values())
-
-    @property
-    def greeting(self) -> Frames | None:
-        """The hello of this process, to be sent first on every new connection."""
-        return self._greeting
-
-    def unacknowledged(self) -> tuple[Frames, ...]:
-        """Stored envelopes some peer has not recorded yet, to be sent again as they are."""
-        waiting: dict[int, Frames] = {}
-        for outbox in self._outbox.values():
-            for frames in outbox.waiting.values():
-                waiting[id(frames)] = frames
-        return tuple(waiting.values())
-
     def acknowledgement(self) -> Frames | None:
         """One envelope that says what has been recorded, if anybody is owed that."""
-        if not self._owed:
-            return None
-        to = tuple(self._delivery(party, 0) for party in sorted(self._owed))
-        self._owed.clear()
-        return self._envelope(to, Ack(), NO_PARENT)
+        return self.post.acknowledgement(self._stamp())
 
-    def _envelope(self, to: tuple[Delivery, ...], message: Message, parent: bytes) -> Frames:
-        header = encode_header(
-            Header(
-                version=PROTOCOL_VERSION,
-                run=self.identity.run,
-                sender=self.identity.party,
-                epoch=max(self.epoch, 1),
-                kind=message.kind,
-                to=to,
-                parent=parent,
-                head=self.head,
-                size=self._tree.size,
-                root=self._tree.root(),
-            )
-        )
-        body, arrays = encode_body(message)
-        signature = sign(self.identity.signing_key, envelope_digest(header, body, arrays))
-        return (header, signature, body, *arrays)
-
-    def _delivery(self, party: PartyId, sequence: int) -> Delivery:
-        ack, seen = self._inbox[party].received, self._seen[party]
-        return Delivery(party=party, sequence=sequence, ack=ack, seen=seen)
-
-    # -- arrivals -----------------------------------------------------------------------------
-
-    def _accept(self, frames: Frames) -> None:
-        header = decode_header(frames)
-        contact = self._contacts.get(header.sender)
-        if header.run != self.identity.run or contact is None:
-            raise PeerError("unknown run or sender")
-        mine = next((d for d in header.to if d.party == self.identity.party), None)
-        if mine is None:
-            raise PeerError("not addressed to this party")
-        may_send, may_receive = ROUTES.get(header.kind, (frozenset(), frozenset()))
-        if contact.role not in may_send or self.identity.role not in may_receive:
-            raise PeerError(f"a {contact.role} party may not send {header.kind} here")
-        verify(contact.verify_key, envelope_digest(frames[0], frames[2], frames[3:]), frames[1])
-        self._outbox[header.sender].acknowledge(mine.ack)
-        if mine.sequence == 0:
-            if header.kind != "ack":
-                raise PeerError("an envelope without a sequence number")
-            return
-        self._owed.add(header.sender)
-        is_new = self._inbox[header.sender].offer(mine.sequence, (header, frames))
-        # A hello comes again on every connection; any other copy is a resend or a replay.
-        if not is_new and header.kind != "hello" and self._copies_noted < COPIES_NOTED_MAX:
-            self._copies_noted += 1
-            raise PeerError(f"a copy of envelope {mine.sequence} of {header.sender}")
-
-    def _deliver(self, party: PartyId, header: Header, frames: Frames) -> None:
-        recorded = EnvelopeInput(frames=frames)
-        parent = self._seen[party] = envelope_digest(frames[0], frames[2], frames[3:])
-        try:
-            given: Input | PeerError = Received(party, decode_body(header, frames))
-        except PeerError as refused:
-            given = refused
-        self._step(given, recorded, parent)
+    def _stamp(self) -> Stamp:
+        return Stamp(self.epoch, self.head, self._tree.size, self._tree.root())
 
     def _recorded_input(self, recorded: StepInput) -> tuple[Input | PeerError, bytes]:
         match recorded:
             case EnvelopeInput(frames=frames):
-                header = decode_header(frames)
-                inbox = self._inbox[header.sender]
-                inbox.received += 1
-                self._owed.discard(header.sender)
-                parent = envelope_digest(frames[0], frames[2], frames[3:])
-                self._seen[header.sender] = parent
-                try:
-                    return Received(header.sender, decode_body(header, frames)), parent
-                except PeerError as refused:
-                    return refused, parent
+                header, digest = self.post.recall(frames)
+                return _received(header, frames), digest
             case _:
                 return plain_input(recorded), NO_PARENT
 
@@ -284,23 +181,16 @@ class Node:
     def _perform(self, effect: Effect, parent: bytes) -> StepEffect:
         match effect:
             case Send(to=to, message=message):
-                numbers = {party: self._outbox[party].number() for party in to}
-                deliveries = tuple(self._delivery(p, n) for p, n in numbers.items())
-                frames = self._envelope(deliveries, message, parent)
-                for party, number in numbers.items():
-                    self._outbox[party].keep(number, frames)
-                    self._owed.discard(party)
+                frames = self.post.write(to, message, parent, self._stamp())
                 release = getattr(message, "release", None)
                 if isinstance(release, Release):
                     self._pending.releases.append(release)
-                if message.kind == "hello":
-                    self._greeting = frames
                 self._pending.send.append(frames)
                 return SentEffect(frames=frames)
-            case Arm(timer=timer, delay_s=delay_s):
+            case Arm(timer=timer):
                 self._pending.arm.append(effect)
                 self._armed[timer] = effect
-                return ArmedEffect(name=timer, delay_ms=round(delay_s * 1000))
+                return _armed(effect)
             case Reserve(mu2_units=mu2_units, tau_units=tau_units):
                 self._pending.reservations.append(effect)
                 return ReservedEffect(mu2_units=mu2_units, tau_units=tau_units)
@@ -316,8 +206,7 @@ class Node:
     def _commit(self) -> Turn:
         """Put the turn on disk; if a step asked for the ledger, take that step too."""
         done, self._pending = self._pending, Pending()
-        acks = {party: box.acknowledged for party, box in self._outbox.items()}
-        done.commit(self._book, self._journal, acks)
+        done.commit(self._book, self._journal, self.post.acks)
         turn = Turn(tuple(done.send), tuple(done.arm), self.outcome)
         if not self._is_ledger_due or self._book is None:
             return turn
@@ -325,3 +214,72 @@ class Node:
         self._step(LedgerRead(standing), LedgerInput(standing=standing), NO_PARENT)
         more = self._commit()
         return Turn((*turn.send, *more.send), (*turn.arm, *more.arm), more.outcome)
+
+    # -- snapshots ----------------------------------------------------------------------------
+
+    def snapshot(self) -> NodeSnapshot | None:
+        """The memory of what is on disk, or None while the role's state cannot be put away."""
+        state = None if self.outcome is not None else self.role.freeze(self.state)
+        if state is None:
+            return None
+        # An envelope states the size of its sender's journal: that is the index of its record.
+        waiting = {decode_header(frames).size for frames in self.post.unacknowledged()}
+        greeting = self.post.greeting
+        return NodeSnapshot(
+            version=__version__,
+            party=self.identity.party,
+            steps=self.steps,
+            head=self.head,
+            peaks=self._tree.peaks,
+            epoch=self.epoch,
+            streams=self.post.marks(),
+            unacknowledged=Tensor.of(np.array(sorted(waiting), dtype=np.int64)),
+            greeting=-1 if greeting is None else decode_header(greeting).size,
+            timers=tuple(_armed(arm) for arm in self._armed.values()),
+            is_ledger_due=self._is_ledger_due,
+            state=state,
+        )
+
+    def resume(self, snapshot: NodeSnapshot) -> bool:
+        """Take a snapshot for what it says, before `open`; False, and nothing done, if it is not
+        of this journal, these rows and this program.
+        """
+        if snapshot.version != __version__ or snapshot.party != self.identity.party:
+            return False
+        last = self._stored(snapshot.steps - 1)
+        if last is None or last[2] != snapshot.head:
+            return False
+        state = self.role.thaw(snapshot.state)
+        if state is None:
+            return False
+        self.state, self.steps, self.head = state, snapshot.steps, snapshot.head
+        self._tree = Tree(snapshot.steps, snapshot.peaks)
+        self.epoch, self._is_ledger_due = snapshot.epoch, snapshot.is_ledger_due
+        self._armed = {t.name: Arm(t.name, t.delay_ms / 1000) for t in snapshot.timers}
+        waiting = [f for i in snapshot.unacknowledged.array() for f in self._sent(int(i))]
+        greeting = self._sent(snapshot.greeting)[-1] if snapshot.greeting >= 0 else None
+        self.post.restore(snapshot.streams, waiting, greeting)
+        return True
+
+    def _stored(self, index: int) -> tuple[int, bytes, bytes] | None:
+        found = next(iter(self._journal.records(index)), None)
+        return found if found is not None and found[0] == index else None
+
+    def _sent(self, index: int) -> list[Frames]:
+        """The envelopes one record holds."""
+        stored = self._stored(index)
+        if stored is None:
+            raise IntegrityError(f"journal record {index} is missing")
+        effects = chain.decode(stored[1], index).effects
+        return [effect.frames for effect in effects if isinstance(effect, SentEffect)]
+
+
+def _received(header: Header, frames: Frames) -> Received | PeerError:
+    try:
+        return Received(header.sender, decode_body(header, frames))
+    except PeerError as refused:
+        return refused
+
+
+def _armed(arm: Arm) -> ArmedEffect:
+    return ArmedEffect(name=arm.timer, delay_ms=round(arm.delay_s * 1000))

@@ -12,6 +12,7 @@ from hdpvfl_mq.runtime.keys import load_keys
 from hdpvfl_mq.runtime.process import explain, run_process, stop_on_signals
 from hdpvfl_mq.runtime.profile import pin_threads
 from hdpvfl_mq.runtime.runner import Runner
+from hdpvfl_mq.runtime.snapshots import Snapshots
 from hdpvfl_mq.runtime.status import Status, Stopwatch
 from hdpvfl_mq.runtime.transport import DealerLink
 from parties.accounts import Accounts
@@ -33,14 +34,18 @@ def _failed(settings: PartySettings, reason: str) -> None:
 async def _run(settings: PartySettings) -> str:
     keys = load_keys(Path(settings.keys))
     own = load_possession(settings, keys)
-    node, accounts = build_node(settings, own, keys)
-    link = DealerLink(settings.broker, keys, bytes.fromhex(settings.broker_curve_key))
     files = PartyFiles(settings)
+    snapshots = Snapshots(files.snapshot, keys.signing)
+    node, accounts = build_node(settings, own, keys, snapshots.load())
+    if node.outcome is not None:
+        node.post.owe_all()  # the process that heard the end may have died before it said so
+    link = DealerLink(settings.broker, keys, bytes.fromhex(settings.broker_curve_key))
     status, watch = Status(files.run / "status.json"), Stopwatch()
-    keeper = Keeper(files.alignments)
+    keeper = Keeper(files.alignments, settings.run)
 
     def observe(node: Node) -> None:
         keeper.see(node.state.alignment, is_agreed=node.state.planned > 0)
+        snapshots.see(node)
         watch.see(running=node.state.phase == "training" and not node.state.is_done)
         if status.due() or node.outcome is not None:
             fields = _fields(settings, node, accounts, link)

@@ -35,6 +35,7 @@ from parties.possession import Possession, id_profile
 from parties.room import DiskRoom
 from schemas.config import PartyPolicy, PartySettings
 from schemas.data import DataSettings
+from schemas.snapshot import NodeSnapshot
 
 SECRET_BYTES, SALT_BYTES = 32, 16
 
@@ -64,6 +65,11 @@ class PartyFiles:
     def alignments(self) -> Path:
         """Common rows found in this and earlier runs."""
         return self.state / "alignments"
+
+    @property
+    def snapshot(self) -> Path:
+        """A short cut to where this run stands: it holds weights, so it is not among evidence."""
+        return self.state / "snapshots" / self.settings.run
 
     @property
     def secret(self) -> Path:
@@ -118,6 +124,7 @@ def _possession(settings: PartySettings, keys: Keys) -> Possession:
         verify_keys={p: contact.verify_key for p, contact in contacts(settings).items()},
         numeric_profile=numeric_profile(),
         kept=keeping.usable(files.alignments, settings.run, data.fingerprint, profile.digest()),
+        found=keeping.found(files.alignments, settings.run),
         room=room or np.empty,
     )
 
@@ -139,8 +146,10 @@ def contacts(settings: PartySettings) -> dict[str, Contact]:
     }
 
 
-def build_node(settings: PartySettings, own: Possession, keys: Keys) -> tuple[Node, Accounts]:
-    """Open ledger and journal and fold the latter."""
+def build_node(
+    settings: PartySettings, own: Possession, keys: Keys, snapshot: NodeSnapshot | None = None
+) -> tuple[Node, Accounts]:
+    """Open ledger and journal and fold the latter, from a snapshot on if there is one."""
     files = PartyFiles(settings)
     files.run.mkdir(parents=True, exist_ok=True)
     ledger = Ledger.open(files.ledger, settings.party)
@@ -148,6 +157,8 @@ def build_node(settings: PartySettings, own: Possession, keys: Keys) -> tuple[No
     journal = Journal(files.run / "journal.db", run=settings.run, party=settings.party)
     identity = Identity(settings.party, settings.role, settings.run, keys.signing)
     node = Node(make_role(own), identity, contacts(settings), journal=journal, book=accounts)
+    if snapshot is not None:
+        node.resume(snapshot)
     node.open()
     return node, accounts
 

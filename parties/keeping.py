@@ -26,8 +26,8 @@ _MAX_BYTES = MAX_TENSOR_BYTES + 2**16
 class Keeper:
     """Writes this run's alignment down once."""
 
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
+    def __init__(self, folder: Path, run: RunId) -> None:
+        self._folder, self._run = folder, run
         self._is_kept = False
 
     def see(self, alignment: KeptAlignment | None, *, is_agreed: bool) -> None:
@@ -37,6 +37,7 @@ class Keeper:
         path = _file(self._folder, alignment)
         if not path.exists():
             _write(path, pack(alignment.model_dump()))
+        _write(self._folder / f"{self._run}.found", path.name.encode())
         self._is_kept = True
 
 
@@ -55,6 +56,13 @@ def usable(
     found = tuple(newest.values())
     _write(seen, "".join(f"{_file(folder, kept).name}\n" for kept in found).encode())
     return found
+
+
+def found(folder: Path, run: RunId) -> KeptAlignment | None:
+    """The alignment this run uses, if an earlier start of it has come that far."""
+    named = folder / f"{run}.found"
+    path = folder / named.read_text() if named.exists() else None
+    return _read(path) if path is not None and path.exists() else None
 
 
 def _file(folder: Path, kept: KeptAlignment) -> Path:

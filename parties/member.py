@@ -35,7 +35,7 @@ from hdpvfl_mq.privacy.noise import commitment
 from hdpvfl_mq.training import plan_training
 from hdpvfl_mq.unreleased import FloatVector
 from hdpvfl_mq.wire.codec import model_digest
-from parties import alignment, witness
+from parties import alignment, memory, witness
 from parties.admission import broken_rule
 from parties.possession import MemberState, Possession, Training, id_profile
 from schemas.config import RunManifest
@@ -96,6 +96,14 @@ class Member:
             "outcome": state.outcome,
             "reason": state.reason,
         }
+
+    def freeze(self, state: MemberState) -> bytes | None:
+        """The state as bytes, while it trains."""
+        return memory.freeze(self, state)
+
+    def thaw(self, frozen: bytes) -> Any | None:
+        """The state again, with the same rows, secret and alignment."""
+        return memory.thaw(self, frozen)
 
     # -- joining and the offer ----------------------------------------------------------------
 

@@ -57,6 +57,7 @@ class Possession:
     verify_keys: Mapping[PartyId, VerifyKey] = field(repr=False)
     numeric_profile: str
     kept: tuple[KeptAlignment, ...] = field(default=(), repr=False)  # of these rows and id rules
+    found: KeptAlignment | None = field(default=None, repr=False)  # by an earlier start of the run
     # Gives the array the aligned rows are written into, in memory or mapped from disk.
     room: Callable[[tuple[int, int]], Matrix] = field(default=np.empty, repr=False)
 

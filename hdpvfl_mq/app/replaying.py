@@ -40,9 +40,9 @@ class RecordedStore:
 
     rows: Sequence[StoredRecord]
 
-    def records(self) -> Iterator[StoredRecord]:
+    def records(self, first: int = 0) -> Iterator[StoredRecord]:
         """The rows as read."""
-        return iter(self.rows)
+        return iter(self.rows[first:])
 
     def acks(self) -> Mapping[str, int]:
         """A replay sends nothing again."""

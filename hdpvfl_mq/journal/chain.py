@@ -48,10 +48,14 @@ def decode(stored: bytes, index: int) -> StepRecord:
         raise IntegrityError(f"journal record {index} cannot be read: {broken}") from None
 
 
-def walk(stored: Iterable[tuple[int, bytes, bytes]]) -> Iterator[tuple[StepRecord, bytes]]:
-    """Each record with its bytes, in order, once its place in the chain is proved."""
-    previous = GENESIS
-    for expected, (index, record_bytes, digest) in enumerate(stored):
+def walk(
+    stored: Iterable[tuple[int, bytes, bytes]], first: int = 0, previous: bytes = GENESIS
+) -> Iterator[tuple[StepRecord, bytes]]:
+    """Each record with its bytes, in order, once its place in the chain is proved.
+
+    `previous` is the digest of the record before the first one, where that is not the beginning.
+    """
+    for expected, (index, record_bytes, digest) in enumerate(stored, start=first):
         if index != expected:
             raise IntegrityError(f"journal record {expected} is missing")
         if link(record_bytes) != digest:

@@ -26,9 +26,14 @@ def node(left: bytes, right: bytes) -> bytes:
 class Tree:
     """A tree that grows by one entry at a time and keeps one hash for each bit of its size."""
 
-    def __init__(self) -> None:
-        self.size = 0
-        self._peaks: list[bytes] = []  # roots of the full subtrees, largest first
+    def __init__(self, size: int = 0, peaks: Sequence[bytes] = ()) -> None:
+        self.size = size
+        self._peaks = list(peaks)
+
+    @property
+    def peaks(self) -> tuple[bytes, ...]:
+        """Roots of the full subtrees, largest first: with the size, all there is to keep."""
+        return tuple(self._peaks)
 
     def append(self, digest: bytes) -> None:
         """Add one entry."""

@@ -72,11 +72,11 @@ class Journal:
                 f"(format {found.get('format')}); choose another run or runs folder"
             )
 
-    def records(self) -> Iterator[tuple[int, bytes, bytes]]:
-        """(index, stored bytes, digest) from the first on."""
+    def records(self, first: int = 0) -> Iterator[tuple[int, bytes, bytes]]:
+        """(index, stored bytes, digest) from index `first` on."""
         with self._guard():
             yield from self._connection.execute(
-                "SELECT idx, record, digest FROM records ORDER BY idx"
+                "SELECT idx, record, digest FROM records WHERE idx >= ? ORDER BY idx", (first,)
             )
 
     def acks(self) -> dict[str, int]:

@@ -66,7 +66,8 @@ class Runner:
             await self._turn(arrivals, now)
             if self._node.outcome is not None:
                 ended_at = ended_at or now
-                over = not self._node.has_unacknowledged and not self._node.owes
+                post = self._node.post
+                over = not post.has_unacknowledged and not post.owes
                 if over or now - ended_at > self._farewell_s:
                     return self._node.outcome
 
@@ -82,18 +83,18 @@ class Runner:
     async def _turn(self, arrivals: list[tuple[bytes, ...]], now: float) -> None:
         node, due = self._node, self._pacing.due(now)
         connected = self._link.take_connected()
-        if (due.greet or connected) and node.greeting is not None:
-            await self._link.send(node.greeting)
+        if (due.greet or connected) and node.post.greeting is not None:
+            await self._link.send(node.post.greeting)
         if arrivals or due.fired or node.has_refusals:
             await self._finish(node.turn(arrivals, due.fired))
         if due.resend or connected:
-            for frames in node.unacknowledged():
+            for frames in node.post.unacknowledged():
                 await self._link.send(frames)
-        if due.acknowledge and (ack := node.acknowledgement()) is not None:
+        if (due.acknowledge or connected) and (ack := node.acknowledgement()) is not None:
             await self._link.send(ack)
 
     async def _finish(self, turn: Turn) -> None:
         for frames in turn.send:
             await self._link.send(frames)
-        self._pacing.after_turn(self._node, turn, asyncio.get_running_loop().time())
+        self._pacing.after_turn(self._node.post, turn, asyncio.get_running_loop().time())
         self._observe(self._node)

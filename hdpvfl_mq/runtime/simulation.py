@@ -132,9 +132,9 @@ class Simulation:
         process = self._processes[party]
         if not process.alive:
             return
-        if process.node.greeting is not None:
-            self._send(party, process.node.greeting)
-        for frames in process.node.unacknowledged():
+        if process.node.post.greeting is not None:
+            self._send(party, process.node.post.greeting)
+        for frames in process.node.post.unacknowledged():
             self._send(party, frames)
 
     def _crash_any(self) -> None:
@@ -152,7 +152,7 @@ class Simulation:
     def _finish_turn(self, process: _Process, party: PartyId, turn: Turn) -> None:
         for frames in turn.send:
             self._send(party, frames)
-        process.pacing.after_turn(process.node, turn, self.now)
+        process.pacing.after_turn(process.node.post, turn, self.now)
         self._wake_later(process, party)
 
     def _wake_later(self, process: _Process, party: PartyId) -> None:
@@ -166,10 +166,10 @@ class Simulation:
         if not process.alive or process.life != life:
             return
         due = process.pacing.due(self.now)
-        if due.greet and process.node.greeting is not None:
-            self._send(party, process.node.greeting)
+        if due.greet and process.node.post.greeting is not None:
+            self._send(party, process.node.post.greeting)
         if due.resend:
-            for frames in process.node.unacknowledged():
+            for frames in process.node.post.unacknowledged():
                 self._send(party, frames)
         if due.acknowledge and (ack := process.node.acknowledgement()) is not None:
             self._send(party, ack)

@@ -62,6 +62,13 @@ class Forks:
         os.kill(self.pids[name], signal.SIGKILL)
         os.waitpid(self.pids.pop(name), 0)
 
+    def has_snapshot(self, name: str) -> bool:
+        """Whether a process that is started now finds a short cut to where it was."""
+        demo = self.real.demo
+        if name == COORDINATOR:
+            return (demo.folder / name / "snapshot").exists()
+        return (self.real.state / name / "snapshots" / demo.folder.name).exists()
+
     def reap(self) -> bool:
         """Collect who has ended; whether everybody has."""
         for name, pid in list(self.pids.items()):
@@ -120,17 +127,24 @@ def undisturbed(folder: Path, **options) -> Result:
         return result_of(real)
 
 
+@dataclass
+class Tally:
+    """What a campaign of kills has seen."""
+
+    killed: Counter = field(default_factory=Counter)  # by process
+    with_snapshot: int = 0  # restarts that found one
+    waits_s: list[float] = field(default_factory=list)  # from a restart to the next round
+
+
 def disturbed(
-    folder: Path, kills: int, dice: random.Random, pause_s: float = 0.3, **options
-) -> tuple[Result, Counter, list[float]]:
-    """One run with up to `kills` kills: result, kills by process, seconds to the next round."""
-    killed: Counter = Counter()
-    waits: list[float] = []
-    with processes(folder, secrets=True, **{**OPTIONS, **options}) as real:
+    folder: Path, kills: int, dice: random.Random, tally: Tally, *, pause_s: float = 0.3
+) -> Result:
+    """One run in which processes are killed until the tally has so many."""
+    with processes(folder, secrets=True, **OPTIONS) as real:
         forks = Forks(real)
         try:
             forks.start()
-            while killed.total() < kills and not forks.reap():
+            while tally.killed.total() < kills and not forks.reap():
                 time.sleep(dice.uniform(0.0, 2 * pause_s))
                 forks.reap()
                 alive = sorted(forks.pids)
@@ -138,14 +152,15 @@ def disturbed(
                     break
                 name = dice.choice(alive)
                 forks.kill(name)
-                killed[name] += 1
+                tally.killed[name] += 1
+                tally.with_snapshot += forks.has_snapshot(name)
                 forks.start(name)
-                if killed.total() % 5 == 0 and forks.round():
-                    waits += _next_round(forks)
+                if tally.killed.total() % 5 == 0 and forks.round():
+                    tally.waits_s += _next_round(forks)
             forks.wait()
         finally:
             forks.stop()
-        return result_of(real), killed, waits
+        return result_of(real)
 
 
 def _next_round(forks: Forks) -> list[float]:
@@ -172,18 +187,13 @@ def assert_same(found: Result, expected: Result) -> None:
     assert exit_code(verdicts) == 0, [v for v in verdicts if not v.passed]
 
 
-def campaign(folder: Path, kills: int, seed: int) -> tuple[Counter, list[float], int]:
-    """Runs until that many processes were killed; kills by process, waits, number of runs."""
-    dice = random.Random(seed)
+def campaign(folder: Path, kills: int, seed: int) -> Tally:
+    """Runs until that many processes were killed."""
+    dice, tally, runs = random.Random(seed), Tally(), 0
     expected = undisturbed(folder / "calm")
-    killed: Counter = Counter()
-    waits, runs = [], 0
-    while killed.total() < kills:
+    while tally.killed.total() < kills:
         runs += 1
         here = folder / f"run-{runs}"
-        found, more, slow = disturbed(here, kills - killed.total(), dice)
-        assert_same(found, expected)
-        killed += more
-        waits += slow
+        assert_same(disturbed(here, kills, dice, tally), expected)
         shutil.rmtree(here)
-    return killed, waits, runs
+    return tally

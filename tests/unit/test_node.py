@@ -11,8 +11,9 @@ from nacl.signing import SigningKey
 from hdpvfl_mq.errors import IntegrityError, OperatorError, PeerError
 from hdpvfl_mq.journal.store import Journal
 from hdpvfl_mq.machine import Arm, Finish, Fired, Ordered, Received, Reserve, Send, Started
-from hdpvfl_mq.node import COPIES_NOTED_MAX, NO_LEDGER, Node
+from hdpvfl_mq.node import NO_LEDGER, Node
 from hdpvfl_mq.ports import Contact, Identity
+from hdpvfl_mq.post import COPIES_NOTED_MAX
 from hdpvfl_mq.wire.codec import decode_body, decode_header
 from schemas.messages import LedgerNotice, Pause, RoundReport, ScoreShare, Withdraw
 from schemas.privacy import LedgerHead
@@ -206,8 +207,8 @@ def test_a_real_journal_error_stops_the_turn(bench):
 
 def test_unacknowledged_bytes_are_sent_again_as_they_are(bench):
     sent = bench.node.turn([bench.coordinator.say(PAUSE)]).send
-    assert set(sent) <= set(bench.node.unacknowledged())
-    again = bench.restart().unacknowledged()
+    assert set(sent) <= set(bench.node.post.unacknowledged())
+    again = bench.restart().post.unacknowledged()
     assert set(sent) <= set(again)  # the very bytes, folded from the journal
 
 
@@ -217,16 +218,16 @@ def test_one_envelope_to_many_is_the_same_bytes_and_sent_again_once():
     bench.node.start()
     (frames,) = bench.node.turn([bench.coordinator.say(PAUSE)]).send
     assert [d.party for d in decode_header(frames).to] == ["bank", "coordinator"]
-    assert list(bench.node.unacknowledged()).count(frames) == 1
+    assert list(bench.node.post.unacknowledged()).count(frames) == 1
 
 
 def test_acknowledged_bytes_are_not_sent_again_even_after_a_restart(bench):
     bench.node.turn([bench.coordinator.say(PAUSE)])
-    assert bench.node.has_unacknowledged
+    assert bench.node.post.has_unacknowledged
     bench.node.turn([bench.bank.say(sample("residual"), ack=1)])
     bench.node.turn([bench.coordinator.say(sample("welcome"), ack=1)])
-    assert not bench.node.has_unacknowledged
-    assert bench.restart().unacknowledged() == ()
+    assert not bench.node.post.has_unacknowledged
+    assert bench.restart().post.unacknowledged() == ()
 
 
 def test_a_bare_acknowledgement_is_no_step(bench):
@@ -236,7 +237,9 @@ def test_a_bare_acknowledgement_is_no_step(bench):
     bench.node.turn([ack])
     assert bench.node.steps == steps
     assert bench.refused() == []
-    assert all(d.party != "bank" for f in bench.node.unacknowledged() for d in decode_header(f).to)
+    assert all(
+        d.party != "bank" for f in bench.node.post.unacknowledged() for d in decode_header(f).to
+    )
 
 
 def test_an_acknowledgement_of_more_than_was_sent_is_refused_and_recorded(bench):
@@ -249,19 +252,19 @@ def test_an_acknowledgement_of_more_than_was_sent_is_refused_and_recorded(bench)
 def test_what_was_recorded_is_acknowledged_once_and_again_for_a_copy(bench):
     frames = bench.bank.say(sample("residual"))
     bench.node.turn([frames])
-    assert bench.node.owes
+    assert bench.node.post.owes
     ack = bench.node.acknowledgement()
     (delivery,) = decode_header(ack).to
     assert (delivery.party, delivery.sequence, delivery.ack) == ("bank", 0, 1)
     assert decode_body(decode_header(ack), ack).kind == "ack"
     assert bench.node.acknowledgement() is None
     bench.node.turn([frames])  # the acknowledgement was lost, the peer sends again
-    assert bench.node.owes
+    assert bench.node.post.owes
 
 
 def test_an_answer_carries_the_acknowledgement(bench):
     turn = bench.node.turn([bench.coordinator.say(PAUSE)])
-    assert not bench.node.owes
+    assert not bench.node.post.owes
     assert decode_header(turn.send[-1]).to[0].ack == 1
 
 
@@ -309,7 +312,7 @@ def test_folding_the_journal_gives_the_same_node(bench):
     before = bench.node
     after = bench.restart()
     assert (after.state, after.head, after.steps) == (before.state, before.head, before.steps)
-    assert after.unacknowledged() == before.unacknowledged()
+    assert after.post.unacknowledged() == before.post.unacknowledged()
 
 
 def test_another_behaviour_than_recorded_is_an_integrity_error(bench):

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from hdpvfl_mq.errors import IntegrityError, OperatorError
-from parties.keeping import Keeper, usable
+from parties.keeping import Keeper, found, usable
 from schemas.alignment import KeptAlignment
 from schemas.tensor import Tensor
 
@@ -28,7 +28,7 @@ def alignment(key: int = 1, parties=("bank", "shop"), fingerprint=ROWS) -> KeptA
 
 def keep(folder, kept: KeptAlignment, at: int = 0):
     before = set(folder.glob("*.alignment"))
-    Keeper(folder).see(kept, is_agreed=True)
+    Keeper(folder, "test-run").see(kept, is_agreed=True)
     (path,) = set(folder.glob("*.alignment")) - before
     os.utime(path, (at, at))
     return path
@@ -42,12 +42,14 @@ def test_it_comes_back_for_the_same_rows_and_rules_only(tmp_path):
 
 
 def test_nothing_is_kept_before_all_agree(tmp_path):
-    keeper = Keeper(tmp_path)
+    keeper = Keeper(tmp_path, "test-run")
     keeper.see(None, is_agreed=True)
     keeper.see(alignment(), is_agreed=False)
     assert not list(tmp_path.glob("*"))
     keeper.see(alignment(), is_agreed=True)
-    assert len(list(tmp_path.glob("*"))) == 1
+    assert len(list(tmp_path.glob("*.alignment"))) == 1
+    assert found(tmp_path, "test-run") == alignment()
+    assert found(tmp_path, "another-run") is None
 
 
 def test_only_the_owner_can_read_it(tmp_path):

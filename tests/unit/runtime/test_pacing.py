@@ -9,7 +9,7 @@ from hdpvfl_mq.ports import Turn
 from hdpvfl_mq.runtime.pacing import ACK_DELAY_S, GREET_S, RESEND_MAX_S, RESEND_S, Pacing
 
 
-class FakeNode:
+class FakePost:
     owes = False
     has_unacknowledged = False
     acknowledged = 0
@@ -21,47 +21,47 @@ def turn(*, send=(), arm=()):
 
 
 @pytest.fixture
-def node():
-    return FakeNode()
+def post():
+    return FakePost()
 
 
-def test_nothing_is_due_when_nothing_is_open(node):
+def test_nothing_is_due_when_nothing_is_open(post):
     pacing = Pacing()
-    pacing.after_turn(node, turn(), 0.0)
+    pacing.after_turn(post, turn(), 0.0)
     assert pacing.next() is None
     due = pacing.due(100.0)
     assert (due.fired, due.acknowledge, due.resend, due.greet) == ((), False, False, False)
 
 
-def test_timers_fire_once_at_their_time_in_the_order_of_their_names(node):
+def test_timers_fire_once_at_their_time_in_the_order_of_their_names(post):
     pacing = Pacing()
-    pacing.after_turn(node, turn(arm=[Arm("watch", 1.0), Arm("deadline", 1.0)]), 10.0)
+    pacing.after_turn(post, turn(arm=[Arm("watch", 1.0), Arm("deadline", 1.0)]), 10.0)
     assert pacing.due(10.9).fired == ()
     assert pacing.due(11.0).fired == (Fired("deadline"), Fired("watch"))
     assert pacing.due(12.0).fired == ()
 
 
-def test_arming_again_moves_a_timer(node):
+def test_arming_again_moves_a_timer(post):
     pacing = Pacing()
-    pacing.after_turn(node, turn(arm=[Arm("watch", 1.0)]), 0.0)
-    pacing.after_turn(node, turn(arm=[Arm("watch", 1.0)]), 0.5)
+    pacing.after_turn(post, turn(arm=[Arm("watch", 1.0)]), 0.0)
+    pacing.after_turn(post, turn(arm=[Arm("watch", 1.0)]), 0.5)
     assert pacing.due(1.2).fired == ()
     assert pacing.due(1.5).fired == (Fired("watch"),)
 
 
-def test_an_acknowledgement_waits_a_moment_for_an_answer_to_ride_on(node):
+def test_an_acknowledgement_waits_a_moment_for_an_answer_to_ride_on(post):
     pacing = Pacing()
-    node.owes = True
-    pacing.after_turn(node, turn(), 0.0)
-    pacing.after_turn(node, turn(), ACK_DELAY_S / 2)  # a second turn does not put it off
+    post.owes = True
+    pacing.after_turn(post, turn(), 0.0)
+    pacing.after_turn(post, turn(), ACK_DELAY_S / 2)  # a second turn does not put it off
     assert pacing.due(ACK_DELAY_S).acknowledge
     assert not pacing.due(ACK_DELAY_S).acknowledge
 
 
-def test_sending_again_slows_down_while_nothing_gets_through(node):
+def test_sending_again_slows_down_while_nothing_gets_through(post):
     pacing = Pacing()
-    node.has_unacknowledged = True
-    pacing.after_turn(node, turn(send=[(b"",)]), 0.0)
+    post.has_unacknowledged = True
+    pacing.after_turn(post, turn(send=[(b"",)]), 0.0)
     moments = []
     for _ in range(8):
         moments.append(pacing.next())
@@ -72,11 +72,11 @@ def test_sending_again_slows_down_while_nothing_gets_through(node):
     assert gaps[-1] == RESEND_MAX_S
 
 
-def test_a_hello_is_repeated_after_a_silence(node):
+def test_a_hello_is_repeated_after_a_silence(post):
     pacing = Pacing()
-    node.greeting = (b"",)
-    pacing.after_turn(node, turn(), 0.0)
+    post.greeting = (b"",)
+    pacing.after_turn(post, turn(), 0.0)
     assert not pacing.due(GREET_S - 0.1).greet
     assert pacing.due(GREET_S).greet
-    pacing.after_turn(node, turn(), 2 * GREET_S)  # something was heard
+    pacing.after_turn(post, turn(), 2 * GREET_S)  # something was heard
     assert not pacing.due(2.5 * GREET_S).greet

@@ -1,0 +1,71 @@
+"""A process's snapshot on disk: taken when folding again would cost noticeable time.
+
+It owns one file and when it is written; it knows no role. The file is signed with the process's own
+key and not forced to disk: one that is torn, stale or somebody else's is passed over, and the
+journal is folded from its first record.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import time
+from contextlib import suppress
+from pathlib import Path
+
+from nacl.signing import SigningKey
+from pydantic import ValidationError
+
+from hdpvfl_mq.errors import PeerError
+from hdpvfl_mq.node import Node
+from hdpvfl_mq.wire.canonical import pack, unpack
+from hdpvfl_mq.wire.signing import sign, verify
+from schemas.snapshot import NodeSnapshot
+
+# Processor time between two snapshots. Folding repeats what was computed since, and no more.
+EVERY_CPU_S = 1.0
+_DOMAIN = b"hdpvfl-mq snapshot 1\x00"
+_SIGNATURE_BYTES = 64
+_MAX_BYTES = 2**31
+
+
+class Snapshots:
+    """One process's snapshot file."""
+
+    def __init__(self, path: Path, key: SigningKey) -> None:
+        self._path, self._key = path, key
+        self._since_s = time.process_time()
+
+    def see(self, node: Node) -> None:
+        """Look at a node after a commit: put its memory away if much was computed since."""
+        if node.outcome is not None:
+            self._path.unlink(missing_ok=True)
+            return
+        if time.process_time() - self._since_s < EVERY_CPU_S:
+            return
+        snapshot = node.snapshot()
+        if snapshot is not None:
+            with suppress(OSError):  # a disk that is full stops the journal, which says so
+                self._write(pack(snapshot.model_dump()))
+            self._since_s = time.process_time()
+
+    def load(self) -> NodeSnapshot | None:
+        """The last one, if it is whole and this process's own."""
+        try:
+            stored = self._path.read_bytes()
+            signature, body = stored[:_SIGNATURE_BYTES], stored[_SIGNATURE_BYTES:]
+            verify(self._key.verify_key, _digest(body), signature)
+            return NodeSnapshot.model_validate(unpack(body, max_bytes=_MAX_BYTES))
+        except (OSError, PeerError, ValidationError):
+            return None
+
+    def _write(self, body: bytes) -> None:
+        self._path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        aside = self._path.with_name(self._path.name + ".new")
+        with os.fdopen(os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
+            file.write(sign(self._key, _digest(body)) + body)
+        aside.replace(self._path)
+
+
+def _digest(body: bytes) -> bytes:
+    return hashlib.sha256(_DOMAIN + body).digest()

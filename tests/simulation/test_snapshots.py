@@ -1,0 +1,198 @@
+"""From any snapshot the rest of the journal folds to the same bytes, and crashes leave no trace."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, replace
+
+import numpy as np
+import pytest
+
+from hdpvfl_mq.journal import chain
+from hdpvfl_mq.node import Node
+from hdpvfl_mq.runtime.simulation import Faults
+from hdpvfl_mq.wire.canonical import pack, unpack
+from schemas.config import EarlyStopSpec, MinimiserSpec
+from schemas.ids import COORDINATOR
+from schemas.snapshot import MemberMemory, NodeSnapshot
+from tests.federation import Federation, manifest, tables
+
+AWAY = Faults(absences=(("telco", 0.05, 40.0),), delay_s=0.002)
+CASES = {
+    "sound": ({}, None),
+    "none": ({"guarantee": "none", "budget": None}, None),
+    "paper": ({"guarantee": "paper"}, None),
+    "one round": ({"method": "minimiser", "minimiser": MinimiserSpec(), "epochs": 1}, None),
+    "early stop": ({"early_stop": EarlyStopSpec(patience=1, tolerance=0.5), "epochs": 8}, None),
+    "last block": ({"absence": "last", "absent_after_s": 2.0, "epochs": 6, "batch_rows": 10}, AWAY),
+    "left out": (
+        {"absence": "nothing", "absent_after_s": 2.0, "epochs": 6, "batch_rows": 10},
+        AWAY,
+    ),
+}
+
+
+class SnappingNode(Node):
+    """Takes a snapshot after every commit, as if each had cost a second."""
+
+    taken: list[NodeSnapshot]
+
+    def _commit(self):
+        turn = super()._commit()
+        snapshot = self.snapshot()
+        if snapshot is not None:
+            self.taken.append(snapshot)
+        return turn
+
+
+@dataclass
+class Snapping(Federation):
+    """Every process comes up from its last snapshot."""
+
+    taken: dict[str, list[NodeSnapshot]] = field(default_factory=dict)
+    found: dict = field(default_factory=dict)
+    resumed: list[str] = field(default_factory=list)
+
+    def possession(self, party):
+        return replace(super().possession(party), found=self.found.get(party))
+
+    def node(self, party):
+        made = super().node(party)
+        made.__class__ = SnappingNode
+        made.taken = self.taken.setdefault(party, [])
+        if made.taken:
+            self.learn(party)
+            made = self.fresh(party)
+            assert made.resume(made.taken[-1])
+            self.resumed.append(party)
+        return made
+
+    def fresh(self, party):
+        made = super().node(party)
+        made.__class__ = SnappingNode
+        made.taken = self.taken.setdefault(party, [])
+        return made
+
+    def learn(self, party):
+        """What the process has kept on disk by then: the alignment in use."""
+        if party != COORDINATOR and party not in self.found:
+            folded = super().node(party)
+            folded.open()
+            self.found[party] = folded.state.alignment
+
+
+def run(case: str, **more) -> tuple[Snapping, object]:
+    changes, faults = CASES[case]
+    federation = Snapping(manifest(**{**changes, **more}), tables(60))
+    return federation, federation.simulate(seed=5, faults=faults)
+
+
+MADE_AGAIN = {"training", "response"}  # from data, secret and alignment; they compare by identity
+
+
+def assert_same_state(found, expected) -> None:
+    for each in fields(expected):
+        if each.name in MADE_AGAIN:
+            assert getattr(found, each.name) is not None
+            continue
+        assert_same(getattr(found, each.name), getattr(expected, each.name), each.name)
+
+
+def assert_same(found, expected, name) -> None:
+    if isinstance(expected, np.ndarray):
+        assert np.array_equal(found, expected), name
+    elif isinstance(expected, Mapping):
+        assert set(found) == set(expected), name
+        for key, value in expected.items():
+            assert_same(found[key], value, name)
+    elif isinstance(expected, tuple):
+        assert len(found) == len(expected), name
+        for mine, theirs in zip(found, expected, strict=True):
+            assert_same(mine, theirs, name)
+    else:
+        assert found == expected, name
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_from_any_snapshot_the_rest_folds_to_the_same_bytes(case):
+    federation, _ = run(case)
+    for party, taken in federation.taken.items():
+        assert taken, f"{party} took no snapshot"
+        federation.learn(party)
+        whole = federation.fresh(party)
+        whole.open()
+        for snapshot in taken:
+            again = federation.fresh(party)
+            assert again.resume(snapshot)
+            assert again.steps == snapshot.steps
+            again.open()  # DivergenceError if any byte differs
+            assert (again.head, again.steps, again.outcome) == (
+                whole.head,
+                whole.steps,
+                "completed",
+            )
+            assert again.post.marks() == whole.post.marks()
+            assert again.post.greeting == whole.post.greeting
+            assert set(again.post.unacknowledged()) == set(whole.post.unacknowledged())
+            assert_same_state(again.state, whole.state)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_a_snapshot_is_the_state_it_was_taken_of(case):
+    federation, _ = run(case)
+    for party, taken in federation.taken.items():
+        federation.learn(party)
+        at = {snapshot.steps: snapshot for snapshot in taken}
+        folded = federation.fresh(party)
+        for record, stored in chain.walk(federation.journals[party].records()):
+            folded.refold(record, stored)
+            if folded.steps in at:
+                again = federation.fresh(party)
+                again.resume(at[folded.steps])
+                assert_same_state(again.state, folded.state)
+                assert again._armed == folded._armed
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_processes_that_come_back_from_snapshots_leave_no_trace(seed):
+    calm = Federation(manifest(batch_rows=10, epochs=6), tables(60))
+    expected = calm.weights(calm.simulate())
+    disturbed = Snapping(manifest(batch_rows=10, epochs=6), tables(60))
+    faults = Faults(loss=0.05, copies=0.05, delay_s=0.01, crashes=8, crash_window_s=1.0)
+    found = disturbed.weights(disturbed.simulate(seed=seed, faults=faults))
+    for party, weights in expected.items():
+        assert np.array_equal(found[party], weights)
+    assert disturbed.spent() == calm.spent()
+    assert disturbed.resumed
+
+
+def test_a_snapshot_of_other_rows_another_secret_or_another_journal_is_passed_over():
+    federation, _ = run("sound")
+    federation.learn("shop")
+    snapshot = federation.taken["shop"][-1]
+    memory = MemberMemory.model_validate(unpack(snapshot.state, max_bytes=2**20))
+    for changes in (
+        {"fingerprint": bytes(32)},
+        {"commitment": bytes(32)},
+        {"alignment": bytes(32)},
+    ):
+        state = pack(MemberMemory(**{**dict(memory), **changes}).model_dump())
+        other = NodeSnapshot(**{**dict(snapshot), "state": state})
+        node = federation.fresh("shop")
+        assert not node.resume(other)
+        assert node.steps == 0
+    for changes in (
+        {"head": bytes(32)},
+        {"steps": 10_000},
+        {"party": "bank"},
+        {"version": "other"},
+    ):
+        node = federation.fresh("shop")
+        assert not node.resume(NodeSnapshot(**{**dict(snapshot), **changes}))
+        assert node.open() > 0
+
+
+def test_a_party_that_has_not_kept_its_alignment_folds_from_the_first_record():
+    federation, _ = run("sound")
+    node = federation.fresh("shop")
+    assert not node.resume(federation.taken["shop"][-1])

@@ -1,0 +1,63 @@
+"""The pump on a link that the test holds in its hands."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from hdpvfl_mq.runtime.runner import Runner
+from hdpvfl_mq.wire.codec import decode_header
+from tests.federation import Federation, manifest, tables
+
+
+class HeldLink:
+    """Connects when told; keeps what is sent."""
+
+    def __init__(self):
+        self.wake = asyncio.Event()
+        self.sent = []
+        self.connected = False
+
+    def take(self):
+        return []
+
+    def take_connected(self):
+        connected, self.connected = self.connected, False
+        return connected
+
+    async def send(self, frames):
+        self.sent.append(frames)
+
+
+@pytest.fixture
+def ended():
+    """A party's process that is started again after the end of its run."""
+    federation = Federation(manifest(), tables(60))
+    federation.simulate()
+    node = federation.node("shop")
+    node.open()
+    assert node.outcome == "completed"
+    node.post.acknowledge({mark.party: mark.sent for mark in node.post.marks()})
+    return node
+
+
+async def test_a_party_killed_after_the_end_acknowledges_it_when_it_is_started_again(ended):
+    link = HeldLink()
+    ended.post.owe_all()
+    running = asyncio.create_task(Runner(ended, link, patience_s=60, observe=lambda _: None).run())
+    await asyncio.sleep(0.05)
+    assert not running.done(), "it leaves before anybody could hear it"
+    link.connected = True
+    link.wake.set()
+    assert await asyncio.wait_for(running, 2) == "completed"
+    kinds = [decode_header(frames).kind for frames in link.sent]
+    assert kinds == ["hello", "ack"]  # in this order: the broker hears nobody without a hello
+    heard = {d.party: d.ack for d in decode_header(link.sent[1]).to}
+    assert heard == {mark.party: mark.received for mark in ended.post.marks()}
+
+
+async def test_a_party_started_again_after_the_end_does_not_wait_for_a_broker_that_is_gone(ended):
+    ended.post.owe_all()
+    runner = Runner(ended, HeldLink(), patience_s=60, observe=lambda _: None, farewell_s=0.05)
+    assert await asyncio.wait_for(runner.run(), 5) == "completed"

@@ -1,0 +1,113 @@
+"""The snapshot file: when it is written, who can read it, and what is passed over."""
+
+from __future__ import annotations
+
+import stat
+
+import pytest
+from nacl.signing import SigningKey
+
+from hdpvfl_mq.runtime import snapshots
+from hdpvfl_mq.runtime.snapshots import Snapshots
+from tests.federation import Federation, manifest, tables
+
+KEY = SigningKey(bytes(range(32)))
+
+
+@pytest.fixture
+def often(monkeypatch):
+    monkeypatch.setattr(snapshots, "EVERY_CPU_S", 0.0)
+
+
+def training_node():
+    """A passive party's process in the middle of its rounds, and how to start it again."""
+    federation = Federation(manifest(batch_rows=10, epochs=20), tables(60))
+    simulation = federation.simulate()
+    rows = list(federation.journals["shop"].records())
+    node = federation.node("shop")
+    federation.journals["shop"] = Recorded(rows[: len(rows) - 20])
+    node._journal = federation.journals["shop"]
+    node.open()
+    node.post.acknowledge({mark.party: mark.sent for mark in node.post.marks()})
+    return federation, node, simulation
+
+
+class Recorded:
+    def __init__(self, rows):
+        self.rows, self.read = rows, 0
+
+    def records(self, first=0):
+        for row in self.rows[first:]:
+            self.read += 1
+            yield row
+
+    def acks(self):
+        return {}
+
+
+def test_the_file_is_written_for_its_owner_only_and_read_back(tmp_path, often):
+    _, node, _ = training_node()
+    kept = Snapshots(tmp_path / "deep" / "run", KEY)
+    kept.see(node)
+    path = tmp_path / "deep" / "run"
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert [entry.name for entry in path.parent.iterdir()] == ["run"]
+    assert kept.load() == node.snapshot()
+
+
+def test_nothing_is_written_before_enough_was_computed(tmp_path, monkeypatch):
+    _, node, _ = training_node()
+    kept = Snapshots(tmp_path / "run", KEY)
+    monkeypatch.setattr(snapshots, "EVERY_CPU_S", 1e9)
+    kept.see(node)
+    assert not (tmp_path / "run").exists()
+
+
+def test_it_is_gone_when_the_run_is_over(tmp_path, often):
+    _, node, simulation = training_node()
+    kept = Snapshots(tmp_path / "run", KEY)
+    kept.see(node)
+    kept.see(simulation.nodes["shop"])
+    assert kept.load() is None
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_file_that_is_torn_changed_or_of_another_key_is_passed_over(tmp_path, often):
+    _, node, _ = training_node()
+    path = tmp_path / "run"
+    Snapshots(path, KEY).see(node)
+    whole = path.read_bytes()
+    assert Snapshots(path, SigningKey(bytes(32))).load() is None
+    for length in (0, 1, 63, 64, 65, len(whole) // 2, len(whole) - 1):
+        path.write_bytes(whole[:length])
+        assert Snapshots(path, KEY).load() is None
+    for place in range(0, len(whole), 97):
+        path.write_bytes(whole[:place] + bytes([whole[place] ^ 1]) + whole[place + 1 :])
+        assert Snapshots(path, KEY).load() is None
+    path.write_bytes(whole)
+    assert Snapshots(path, KEY).load() is not None
+
+
+def test_a_disk_that_is_full_costs_the_short_cut_only(tmp_path, often, monkeypatch):
+    _, node, _ = training_node()
+
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(snapshots.os, "open", full)
+    kept = Snapshots(tmp_path / "run", KEY)
+    kept.see(node)
+    assert kept.load() is None
+
+
+def test_a_restart_reads_the_records_since_the_snapshot_and_no_others(tmp_path, often):
+    federation, node, _ = training_node()
+    kept = Snapshots(tmp_path / "run", KEY)
+    kept.see(node)
+    again = federation.node("shop")
+    object.__setattr__(again.role.own, "found", node.state.alignment)
+    federation.journals["shop"].read = 0
+    assert again.resume(kept.load())
+    again.open()
+    assert again.steps == node.steps > 100
+    assert federation.journals["shop"].read == 2  # the last record and the one with the greeting
