@@ -90,10 +90,11 @@ class ReadLedger:
 
 @dataclass(frozen=True)
 class RememberHead:
-    """Keep the newest ledger head of a peer, beyond this run."""
+    """Keep the newest ledger head of a peer and its signature, beyond this run."""
 
     party: PartyId
     head: LedgerHead
+    signature: bytes
 
 
 @dataclass(frozen=True)

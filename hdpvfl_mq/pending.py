@@ -62,7 +62,7 @@ class Pending:
             if isinstance(order, CheckLedger):
                 book.check_restored(order.party, order.head, order.signature)
             elif isinstance(order, RememberHead):
-                book.remember(order.party, order.head)
+                book.remember(order.party, order.head, order.signature)
         for reservation in self.reservations:
             book.reserve(reservation)
         if self.releases:

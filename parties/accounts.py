@@ -47,14 +47,14 @@ class Accounts:
             head=head,
             mu2_units_free=max(0, units - held),
             remembered=tuple(
-                Remembered(party=party, head=seen)
-                for party, seen in sorted(self._ledger.remembered().items())
+                Remembered(party=party, head=head, signature=signature)
+                for party, (head, signature) in sorted(self._ledger.remembered().items())
             ),
         )
 
-    def remember(self, party: PartyId, head: LedgerHead) -> None:
+    def remember(self, party: PartyId, head: LedgerHead, signature: bytes) -> None:
         """Keep the newest head of a peer's ledger, beyond this run."""
-        self._ledger.remember(party, head)
+        self._ledger.remember(party, head, signature)
 
     def check_restored(self, party: PartyId, head: LedgerHead, signature: bytes) -> None:
         """Stop if this ledger is older than a head a peer co-signed; else keep the signature."""

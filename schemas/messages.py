@@ -10,7 +10,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, TypeAdapter
 
-from schemas.base import Closed, Count, Digest
+from schemas.base import Closed, Count, Digest, Signature
 from schemas.config import RunManifest
 from schemas.ids import MAX_PASSIVES, Epoch, PartyId, Round
 from schemas.privacy import LedgerHead, Release
@@ -169,6 +169,7 @@ class LedgerNotice(Closed):
 
     kind: Literal["ledger_head"] = "ledger_head"
     head: LedgerHead
+    signature: Signature  # the owner's, which it is shown again: nobody can make up a head
 
 
 class LedgerWitness(Closed):
@@ -180,7 +181,8 @@ class LedgerWitness(Closed):
 
     kind: Literal["ledger_witness"] = "ledger_witness"
     head: LedgerHead
-    signature: Annotated[bytes, Field(min_length=64, max_length=64)]
+    owner_signature: Signature
+    signature: Signature  # the witness's
 
 
 class ScoreRequest(Closed):

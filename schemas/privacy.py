@@ -16,7 +16,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from schemas.base import Closed, Count, Digest
+from schemas.base import Closed, Count, Digest, Signature
 from schemas.ids import DatasetId, PartyId, ReleaseId, Round, RunId
 from schemas.tensor import Tensor
 
@@ -111,4 +111,4 @@ class Cosignature(Closed):
 
     peer: PartyId
     head: LedgerHead
-    signature: Annotated[bytes, Field(min_length=64, max_length=64)]
+    signature: Signature

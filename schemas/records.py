@@ -11,7 +11,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from schemas.base import Closed, Count, Digest
+from schemas.base import Closed, Count, Digest, Signature
 from schemas.envelope import MAX_ARRAY_BYTES, MAX_FRAMES
 from schemas.ids import MAX_PASSIVES, Epoch, PartyId
 from schemas.privacy import LedgerHead
@@ -27,6 +27,7 @@ class Remembered(Closed):
 
     party: PartyId
     head: LedgerHead
+    signature: Signature  # that peer's
 
 
 class LedgerStanding(Closed):

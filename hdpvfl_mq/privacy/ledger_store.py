@@ -36,7 +36,7 @@ _SCHEMA = (
     "CREATE TABLE IF NOT EXISTS cosignature (peer TEXT PRIMARY KEY, sequence INTEGER NOT NULL,"
     " digest BLOB NOT NULL, signature BLOB NOT NULL)",
     "CREATE TABLE IF NOT EXISTS remembered (peer TEXT PRIMARY KEY, sequence INTEGER NOT NULL,"
-    " digest BLOB NOT NULL)",
+    " digest BLOB NOT NULL, signature BLOB NOT NULL)",
 )
 
 
@@ -137,23 +137,26 @@ class Ledger:
             self._broken = True
             raise _translated(error) from error
 
-    def remember(self, peer: str, head: LedgerHead) -> None:
+    def remember(self, peer: str, head: LedgerHead, signature: bytes) -> None:
         """Keep the newest head of a peer's own ledger, to remind it of it in later runs."""
         try:
             self._db.execute(
-                "INSERT INTO remembered VALUES (?, ?, ?) ON CONFLICT (peer) DO UPDATE SET"
-                " sequence = excluded.sequence, digest = excluded.digest"
-                " WHERE excluded.sequence > sequence",
-                (peer, head.sequence, head.digest),
+                "INSERT INTO remembered VALUES (?, ?, ?, ?) ON CONFLICT (peer) DO UPDATE SET"
+                " sequence = excluded.sequence, digest = excluded.digest,"
+                " signature = excluded.signature WHERE excluded.sequence > sequence",
+                (peer, head.sequence, head.digest, signature),
             )
         except sqlite3.Error as error:
             self._broken = True
             raise _translated(error) from error
 
-    def remembered(self) -> dict[str, LedgerHead]:
-        """Give the newest head seen of each peer's ledger."""
-        rows = self._db.execute("SELECT peer, sequence, digest FROM remembered")
-        return {peer: LedgerHead(sequence=seq, digest=digest) for peer, seq, digest in rows}
+    def remembered(self) -> dict[str, tuple[LedgerHead, bytes]]:
+        """Give the newest head seen of each peer's ledger, with that peer's signature."""
+        rows = self._db.execute("SELECT peer, sequence, digest, signature FROM remembered")
+        return {
+            peer: (LedgerHead(sequence=sequence, digest=digest), signature)
+            for peer, sequence, digest, signature in rows
+        }
 
     def check_restored(self, peer_heads: Mapping[str, LedgerHead]) -> None:
         """Refuse a file that is older than, or departs from, a head that a peer co-signed."""

@@ -4,10 +4,19 @@ from __future__ import annotations
 
 import sqlite3
 
+import numpy as np
 import pytest
 
 from hdpvfl_mq.errors import IntegrityError
+from hdpvfl_mq.journal.chain import walk
+from hdpvfl_mq.machine import Send
+from hdpvfl_mq.node import Node
 from hdpvfl_mq.privacy.ledger_store import Ledger
+from hdpvfl_mq.wire.signing import sign, verify
+from parties.witness import statement
+from schemas.messages import LedgerWitness
+from schemas.privacy import LedgerHead
+from schemas.records import RefusedEffect
 from tests.federation import Federation, manifest
 
 
@@ -33,7 +42,7 @@ def test_parties_remember_the_heads_of_each_other():
     federation.simulate()
     head = Ledger(federation.ledgers["shop"], "shop").head()
     for other in ("bank", "telco"):
-        assert Ledger(federation.ledgers[other], other).remembered()["shop"] == head
+        assert Ledger(federation.ledgers[other], other).remembered()["shop"][0] == head
 
 
 def test_a_second_run_on_the_same_ledgers_adds_up():
@@ -64,3 +73,49 @@ def test_a_ledger_of_the_same_length_with_another_history_is_refused():
     second = second_run({**first.ledgers, "shop": other.ledgers["shop"]})
     with pytest.raises(IntegrityError, match="another entry"):
         second.simulate()
+
+
+class FalseWitness(Node):
+    """Before its first true word about shop's ledger, claims to have seen a longer one."""
+
+    lied = False
+
+    def _perform(self, effect, parent):
+        is_witness = isinstance(effect, Send) and isinstance(effect.message, LedgerWitness)
+        if is_witness and effect.to == ("shop",) and not self.lied:
+            self.lied = True
+            head = LedgerHead(sequence=999, digest=b"x" * 32)
+            signature = sign(self.identity.signing_key, statement("shop", head))
+            lie = LedgerWitness(head=head, owner_signature=signature, signature=signature)
+            self._pending.send.append(self.post.write(effect.to, lie, parent, self._stamp()))
+        return super()._perform(effect, parent)
+
+
+class LyingFederation(Federation):
+    """telco bears false witness."""
+
+    def node(self, party):
+        node = super().node(party)
+        if party == "telco":
+            node.__class__ = FalseWitness
+        return node
+
+
+def test_a_head_that_the_owner_never_signed_is_refused_and_stops_nobody():
+    calm, lying = Federation(), LyingFederation()
+    expected = calm.weights(calm.simulate())
+    simulation = lying.simulate()
+    assert simulation.nodes["telco"].lied
+    assert set(lying.outcomes.values()) == {"completed"}
+    for party, weights in lying.weights(simulation).items():
+        assert np.array_equal(weights, expected[party])
+    records = [record for record, _ in walk(lying.journals["shop"].records())]
+    refused = [e.reason for r in records for e in r.effects if isinstance(e, RefusedEffect)]
+    assert refused == ["signature does not verify"]
+
+
+def test_a_notice_is_remembered_with_its_owners_signature():
+    federation = Federation()
+    federation.simulate()
+    head, signature = Ledger(federation.ledgers["bank"], "bank").remembered()["shop"]
+    verify(federation.keys["shop"].verify_key, statement("shop", head), signature)

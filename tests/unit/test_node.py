@@ -213,7 +213,7 @@ def test_unacknowledged_bytes_are_sent_again_as_they_are(bench):
 
 
 def test_one_envelope_to_many_is_the_same_bytes_and_sent_again_once():
-    both = Send(("bank", "coordinator"), LedgerNotice(head=HEAD))
+    both = Send(("bank", "coordinator"), LedgerNotice(head=HEAD, signature=bytes(64)))
     bench = Bench({"pause": (both,)})
     bench.node.start()
     (frames,) = bench.node.turn([bench.coordinator.say(PAUSE)]).send
