@@ -86,7 +86,9 @@ class Service:
 
     async def run(self) -> str:
         """The outcome of the run."""
-        reader = asyncio.create_task(self._read())
+        reader = self._link.watch(asyncio.create_task(self._read()))
+        for task in self._gate.tasks:
+            self._link.watch(task)
         self._observe(self.node)
         try:
             outcome = await self.runner.run()

@@ -52,7 +52,18 @@ class Arrivals:
         self._room = asyncio.Event()
         self._room.set()
         self._queue: deque[Frames] = deque()
+        self._broken: BaseException | None = None
         self.bytes_received = 0
+
+    def watch(self, task: asyncio.Task[None]) -> asyncio.Task[None]:
+        """Have the pump stop when a task it lives on ends: nothing would ever arrive again."""
+        task.add_done_callback(self._ended)
+        return task
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        if not task.cancelled():
+            self._broken = task.exception() or RuntimeError("it returned")
+            self.wake.set()
 
     async def put(self, frames: Frames) -> None:
         """Add frames, waiting while the queue is full."""
@@ -64,7 +75,12 @@ class Arrivals:
         self.wake.set()
 
     def take(self) -> list[Frames]:
-        """Everything that has arrived."""
+        """Everything that has arrived; NetworkError when nothing can any more."""
+        if self._broken is not None:
+            raise NetworkError(
+                f"reading from the network ended ({type(self._broken).__name__}); start this "
+                "process again, it goes on where it stopped"
+            ) from self._broken
         taken = list(self._queue)
         self._queue.clear()
         self._room.set()
@@ -102,9 +118,8 @@ class DealerLink(Arrivals):
         socket.curve_secretkey = z85.encode(keys.curve_secret)
         socket.curve_publickey = z85.encode(keys.curve_public)
         self._monitor = socket.get_monitor_socket(zmq.EVENT_HANDSHAKE_SUCCEEDED)
-        self._tasks = (
-            asyncio.create_task(self._read()),
-            asyncio.create_task(self._watch()),
+        self._tasks = tuple(
+            self.watch(asyncio.create_task(work)) for work in (self._read(), self._watch())
         )
         try:
             socket.connect(endpoint)
@@ -161,7 +176,7 @@ class Gate:
         socket = self._socket = self._context.socket(zmq.ROUTER)
         set_common_options(socket)
         self._monitor = socket.get_monitor_socket(_FAILED_HANDSHAKES)
-        self._tasks = (asyncio.create_task(self._admit()), asyncio.create_task(self._watch()))
+        self.tasks = (asyncio.create_task(self._admit()), asyncio.create_task(self._watch()))
         socket.setsockopt(zmq.ROUTER_MANDATORY, 1)
         socket.setsockopt(zmq.ROUTER_HANDOVER, 0)
         socket.zap_domain = b"hdpvfl"
@@ -220,7 +235,7 @@ class Gate:
 
     def close(self) -> None:
         """Flush for a moment and close."""
-        for task in self._tasks:
+        for task in self.tasks:
             task.cancel()
         self._socket.disable_monitor()
         self._context.destroy(linger=LINGER_MS)

@@ -6,7 +6,9 @@ import asyncio
 
 import pytest
 
+from hdpvfl_mq.errors import NetworkError
 from hdpvfl_mq.runtime.runner import Runner
+from hdpvfl_mq.runtime.transport import Arrivals
 from hdpvfl_mq.wire.codec import decode_header
 from tests.federation import Federation, manifest, tables
 
@@ -55,6 +57,27 @@ async def test_a_party_killed_after_the_end_acknowledges_it_when_it_is_started_a
     assert kinds == ["hello", "ack"]  # in this order: the broker hears nobody without a hello
     heard = {d.party: d.ack for d in decode_header(link.sent[1]).to}
     assert heard == {mark.party: mark.received for mark in ended.post.marks()}
+
+
+async def test_a_process_whose_reader_died_stops_and_says_so():
+    federation = Federation(manifest(), tables(60))
+    node = federation.node("shop")
+
+    class Local(Arrivals):
+        def take_connected(self):
+            return False
+
+        async def send(self, frames):
+            """To nobody."""
+
+    async def dies():
+        raise ValueError("a cell of somebody's table")
+
+    link = Local()
+    link.watch(asyncio.create_task(dies()))
+    runner = Runner(node, link, patience_s=60, observe=lambda _: None)
+    with pytest.raises(NetworkError, match=r"ended \(ValueError\); start this process again"):
+        await asyncio.wait_for(runner.run(), 5)
 
 
 async def test_a_party_started_again_after_the_end_does_not_wait_for_a_broker_that_is_gone(ended):
