@@ -144,13 +144,12 @@ def disturbed(
         forks = Forks(real)
         try:
             forks.start()
-            while tally.killed.total() < kills and not forks.reap():
+            while tally.killed.total() < kills:
                 time.sleep(dice.uniform(0.0, 2 * pause_s))
                 forks.reap()
-                alive = sorted(forks.pids)
-                if not alive:
-                    break
-                name = dice.choice(alive)
+                if len(forks.pids) < len(real.names):
+                    break  # the run is over: a kill now would only be one of a farewell
+                name = dice.choice(sorted(forks.pids))
                 forks.kill(name)
                 tally.killed[name] += 1
                 tally.with_snapshot += forks.has_snapshot(name)
