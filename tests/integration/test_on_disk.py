@@ -49,7 +49,7 @@ def test_rows_on_disk_have_no_name_and_are_float32(tmp_path):
         put_on_disk(real)
         settings = load(PartySettings, real.demo.settings("passive-1"))
         own = load_possession(settings, load_keys(Path(settings.keys)))
-        block = own.room((5, 2))
+        block = own.room((5, 2), own.data.X.dtype)
     for array in (own.data.X, block):
         assert isinstance(array, np.memmap)
         assert array.dtype == np.float32

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from pydantic import ValidationError
 
-from hdpvfl_mq.data.preprocess import PreparedData, prepare, prepare_to_disk
+from hdpvfl_mq.data.preprocess import PreparedData, prepare, prepare_in_room
 from hdpvfl_mq.data.readers import TableFile
 from hdpvfl_mq.data.tables import Table
 from hdpvfl_mq.errors import DataError
@@ -182,7 +182,14 @@ def test_disk_equals_memory_and_needs_a_few_chunks(tmp_path: Path) -> None:
     source = TableFile(tmp_path / "named.npy", chunk_cells=2**14)
     settings = DataSettings(default=ColumnRule(centre="learn", scale="learn"))
     tracemalloc.start()
-    disk = prepare_to_disk(source, settings, tmp_path / "x.npy", role="passive")
+    taken: list[int] = []
+
+    def mapped(shape, dtype):
+        return np.lib.format.open_memmap(tmp_path / "x.npy", mode="w+", dtype=dtype, shape=shape)
+
+    disk = prepare_in_room(
+        source, settings, mapped, lambda ids: taken.append(len(ids[0])), role="passive"
+    )
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     memory = prepare(source, settings, role="passive")
@@ -192,7 +199,9 @@ def test_disk_equals_memory_and_needs_a_few_chunks(tmp_path: Path) -> None:
     assert not disk.X.flags.writeable
     assert np.allclose(disk.X, memory.X, atol=1e-6)
     assert disk.fingerprint == memory.fingerprint
-    assert np.array_equal(disk.ids[0], ids)
+    assert disk.ids == ()
+    assert sum(taken) == rows
+    assert np.array_equal(memory.ids[0], ids)
 
 
 def test_settings_come_from_toml() -> None:
