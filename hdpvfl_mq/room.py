@@ -115,9 +115,13 @@ def group(
     for part in chunks(rows):
         numbers = number_of(part).astype(narrow)
         order = np.argsort(numbers, kind="stable")
-        here = np.bincount(numbers, minlength=groups)
-        first = np.cumsum(here) - here
-        places = np.arange(len(order)) + np.repeat(free - first, here)
-        positions[places] = order + part.start
-        free += here
+        positions[take_places(free, np.bincount(numbers, minlength=groups))] = order + part.start
     return Groups(positions, bounds)
+
+
+def take_places(free: Positions, counts: NDArray[np.integer[Any]]) -> Positions:
+    """The next `counts` free places of each group, group after group; `free` moves on."""
+    first = np.cumsum(counts) - counts
+    places: Positions = np.arange(counts.sum()) + np.repeat(free - first, counts)
+    free += counts
+    return places

@@ -187,7 +187,7 @@ def with_training(party: Member, state: Any, plan: TrainingPlan, rows: NDArray[n
     mechanism = Mechanism(party.name, own.run, own.secret, plan.noise_of(own.role))
     intercept = own.role == "active" and manifest.active.intercept
     scaled = manifest.guarantee != "none" or manifest.scale_rows
-    block = _block(own, rows, intercept=intercept, scaled=scaled)
+    block = ColumnBlock.align(own.data.X, rows, intercept=intercept, scaled=scaled, room=own.room)
     state = replace(state, training=Training(plan, block, mechanism))
     return party.prepare_training(state, rows)
 
@@ -197,14 +197,6 @@ def retrained(party: Member, state: Any, kept: KeptAlignment) -> Any:
     manifest = state.manifest
     _, rows = _ordered(party.own, manifest, kept.positions.array())
     return with_training(party, state, plan_training(manifest, len(rows)), rows)
-
-
-def _block(
-    own: Possession, rows: NDArray[np.int64], *, intercept: bool, scaled: bool
-) -> ColumnBlock:
-    X = own.data.X
-    out = own.room(ColumnBlock.shape(X, rows, intercept=intercept), X.dtype)
-    return ColumnBlock.align(X, rows, intercept=intercept, scaled=scaled, out=out)
 
 
 def _to_keep(
