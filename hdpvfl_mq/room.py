@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 Room = Callable[[tuple[int, ...], Any], NDArray[Any]]
 Positions = NDArray[np.int64]
 
-CHUNK_ROWS = 1 << 17
+CHUNK_ROWS = 1 << 16
 OBJECT_ROWS = 1 << 13  # where each row becomes a Python object: a third faster than large chunks
 _GROWS_FROM = 1 << 12
 

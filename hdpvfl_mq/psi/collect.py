@@ -19,7 +19,7 @@ from hdpvfl_mq.psi.packed import PackedIds, Packing
 from hdpvfl_mq.room import OBJECT_ROWS, Growing, Room, chunks, gather, group, marked, marks
 
 _ROWS_SHOWN = 5
-_PART_BITS = 17  # ids that are looked through for repeated ones at a time
+_PART_BITS = 16  # ids that are looked through for repeated ones at a time
 
 
 @dataclass(frozen=True)

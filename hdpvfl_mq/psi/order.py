@@ -13,7 +13,7 @@ import numpy as np
 
 from hdpvfl_mq.room import OBJECT_ROWS, Positions, Room, chunks, group
 
-_PART_BITS = 17  # rows that are sorted at a time
+_PART_BITS = 16  # rows that are sorted at a time
 
 
 def row_order(ids: Sequence[bytes], seed: bytes, room: Room = np.empty) -> Positions:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import tomllib
 import tracemalloc
@@ -11,9 +12,10 @@ import numpy as np
 import pytest
 from pydantic import ValidationError
 
+from hdpvfl_mq.data.fingerprint import Fingerprint, Sides
 from hdpvfl_mq.data.preprocess import PreparedData, prepare, prepare_in_room
 from hdpvfl_mq.data.readers import TableFile
-from hdpvfl_mq.data.tables import Table
+from hdpvfl_mq.data.tables import TEXT, Table
 from hdpvfl_mq.errors import DataError
 from schemas.data import ColumnRule, DataSettings, NamedColumn
 
@@ -164,6 +166,18 @@ def test_the_fingerprint_knows_every_part() -> None:
     assert len({base, *others}) == 6
     weighted = DataSettings(label_column="y", weight_column="w", rules=(SEX,))
     assert prepared(weighted, w=[1, 1, 1, 1]).fingerprint != base
+
+
+def test_ids_enter_the_fingerprint_as_json() -> None:
+    ids = (np.array(['a"b', "é\n\U0001f600", "\x7f"], dtype=TEXT), np.array([1, -2, 2**62]))
+    block = np.zeros((3, 1))
+    fingerprint = Fingerprint(("x",))
+    fingerprint.add(block, Sides(ids, None, None, None))
+    lines = [json.dumps(key) + "\n" for key in zip(*(c.tolist() for c in ids), strict=True)]
+    expected = hashlib.sha256(json.dumps([1, ["x"]]).encode())
+    for content in (block.tobytes(), "".join(lines).encode(), b"", b"", b""):
+        expected.update(hashlib.sha256(content).digest())
+    assert fingerprint.digest() == expected.digest()
 
 
 def test_disk_equals_memory_and_needs_a_few_chunks(tmp_path: Path) -> None:
