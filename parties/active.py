@@ -61,9 +61,11 @@ class Active(Member):
         assert data.y is not None
         response = Response(
             self.training(state).plan.family,
-            data.y[order],
-            weights=None if data.weights is None else data.weights[order],
-            offset=None if data.offset is None else data.offset[order],
+            data.y,
+            weights=data.weights,
+            offset=data.offset,
+            order=order,
+            room=self.own.room,
         )
         return replace(state, response=response)
 

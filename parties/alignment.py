@@ -7,7 +7,6 @@ protocol between the parties belongs to hdpvfl_mq/psi, the rounds to the roles.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +18,8 @@ from hdpvfl_mq.glm.block import ColumnBlock
 from hdpvfl_mq.machine import Effect, Received, Reserve, Send, Step
 from hdpvfl_mq.privacy.mechanism import Mechanism
 from hdpvfl_mq.privacy.noise import commitment
-from hdpvfl_mq.psi import Outgoing, Terms, open_session, order_digest, row_order
+from hdpvfl_mq.psi import Outgoing, PackedIds, Terms, open_session, order_digest, row_order
+from hdpvfl_mq.room import gather
 from hdpvfl_mq.training import TrainingPlan, plan_training
 from hdpvfl_mq.wire.codec import model_digest
 from parties.possession import Possession, Training, id_profile
@@ -53,7 +53,11 @@ def align_start(party: Member, state: Any, given: Received) -> Step[Any]:
         rows_max=manifest.alignment.rows_max,
     )
     session = open_session(
-        terms, party.name, party.own.ids.ids, secret=party.own.derived(b"entity resolution")
+        terms,
+        party.name,
+        party.own.ids.ids,
+        secret=party.own.derived(b"entity resolution"),
+        room=party.own.room,
     )
     held, state = state.held, replace(state, phase="aligning", session=session, held=())
     state, effects = _after(party, state, session.start())
@@ -169,12 +173,12 @@ def _aligned(
 
 def _ordered(
     own: Possession, manifest: RunManifest, common: NDArray[np.integer[Any]]
-) -> tuple[Iterator[bytes], NDArray[np.int64]]:
+) -> tuple[PackedIds, NDArray[np.int64]]:
     """The common ids in the order all parties share, and the own rows that order asks for."""
     key = hashlib.sha256(b"order" + manifest.seed.to_bytes(8, "big")).digest()
-    ids = [own.ids.ids[position] for position in common]
-    order = row_order(ids, key)
-    return (ids[place] for place in order), own.ids.rows[common[order]]
+    order = row_order(own.ids.ids.chosen(common, own.room), key, own.room)
+    positions = gather(common, order, own.room)
+    return own.ids.ids.chosen(positions, own.room), gather(own.ids.rows, positions, own.room)
 
 
 def with_training(party: Member, state: Any, plan: TrainingPlan, rows: NDArray[np.int64]) -> Any:
@@ -183,7 +187,7 @@ def with_training(party: Member, state: Any, plan: TrainingPlan, rows: NDArray[n
     mechanism = Mechanism(party.name, own.run, own.secret, plan.noise_of(own.role))
     intercept = own.role == "active" and manifest.active.intercept
     scaled = manifest.guarantee != "none" or manifest.scale_rows
-    block = _block(own, rows, intercept=intercept, scaled=scaled)
+    block = ColumnBlock.align(own.data.X, rows, intercept=intercept, scaled=scaled, room=own.room)
     state = replace(state, training=Training(plan, block, mechanism))
     return party.prepare_training(state, rows)
 
@@ -193,14 +197,6 @@ def retrained(party: Member, state: Any, kept: KeptAlignment) -> Any:
     manifest = state.manifest
     _, rows = _ordered(party.own, manifest, kept.positions.array())
     return with_training(party, state, plan_training(manifest, len(rows)), rows)
-
-
-def _block(
-    own: Possession, rows: NDArray[np.int64], *, intercept: bool, scaled: bool
-) -> ColumnBlock:
-    X = own.data.X
-    out = own.room(ColumnBlock.shape(X, rows, intercept=intercept))
-    return ColumnBlock.align(X, rows, intercept=intercept, scaled=scaled, out=out)
 
 
 def _to_keep(
@@ -214,7 +210,7 @@ def _to_keep(
         parties=tuple(sorted((manifest.active_party, *manifest.passive_parties))),
         id_profile_digest=id_profile(party.own.id_rules).digest(),
         shared_key=shared_key,
-        positions=Tensor.smallest(common.astype(np.int64)),
+        positions=Tensor.smallest(np.asarray(common, dtype=np.int64)),
     )
 
 

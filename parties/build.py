@@ -14,14 +14,15 @@ from pathlib import Path
 import numpy as np
 from nacl.signing import VerifyKey
 
-from hdpvfl_mq.data.preprocess import PreparedData, prepare
+from hdpvfl_mq.data.preprocess import PreparedData, prepare, prepare_in_room
 from hdpvfl_mq.data.readers import TableFile
 from hdpvfl_mq.errors import DataError, SettingsError
 from hdpvfl_mq.journal.store import Journal
 from hdpvfl_mq.node import Node
 from hdpvfl_mq.ports import Contact, Identity
 from hdpvfl_mq.privacy.ledger_store import Ledger
-from hdpvfl_mq.psi import normalise
+from hdpvfl_mq.psi import IdCollector, NormalisedIds, normalise
+from hdpvfl_mq.room import Room
 from hdpvfl_mq.runtime.keys import Keys, read_secret, write_secret
 from hdpvfl_mq.runtime.profile import numeric_profile
 from hdpvfl_mq.runtime.settings import load
@@ -105,10 +106,8 @@ def _possession(settings: PartySettings, keys: Keys) -> Possession:
         raise SettingsError("ids.columns must be the number of data.id_columns")
     policy = load(PartyPolicy, Path(settings.policy))
     files, source = PartyFiles(settings), TableFile(Path(settings.data.file))
-    room = DiskRoom(files.state / "rows") if settings.data.on_disk else None
-    data = room.prepared(source, settings) if room else _in_memory(source, settings)
-    profile = id_profile(settings.ids)
-    ids = normalise([column.tolist() for column in data.ids], profile)
+    room: Room = DiskRoom(files.state / "rows") if settings.data.on_disk else np.empty
+    data, ids = _rows(source, settings, room)
     secret, salt = run_secret(files.secret)
     return Possession(
         party=settings.party,
@@ -123,14 +122,24 @@ def _possession(settings: PartySettings, keys: Keys) -> Possession:
         signing_key=keys.signing,
         verify_keys={p: contact.verify_key for p, contact in contacts(settings).items()},
         numeric_profile=numeric_profile(),
-        kept=keeping.usable(files.alignments, settings.run, data.fingerprint, profile.digest()),
+        kept=keeping.usable(
+            files.alignments, settings.run, data.fingerprint, id_profile(settings.ids).digest()
+        ),
         found=keeping.found(files.alignments, settings.run),
-        room=room or np.empty,
+        room=room,
     )
 
 
-def _in_memory(source: TableFile, settings: PartySettings) -> PreparedData:
-    return prepare(source, settings.data, role=settings.role)
+def _rows(
+    source: TableFile, settings: PartySettings, room: Room
+) -> tuple[PreparedData, NormalisedIds]:
+    profile = id_profile(settings.ids)
+    if not settings.data.on_disk:
+        data = prepare(source, settings.data, role=settings.role)
+        return data, normalise(data.ids, profile)
+    ids = IdCollector(profile, room)
+    data = prepare_in_room(source, settings.data, room, ids.add, role=settings.role)
+    return data, ids.distinct()
 
 
 def make_role(own: Possession) -> Member:

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from hdpvfl_mq.errors import DataError, PeerError, RefusedError, SettingsError
 from hdpvfl_mq.glm.families import family
-from hdpvfl_mq.glm.response import Response
+from hdpvfl_mq.glm.response import check_sides
 from hdpvfl_mq.machine import (
     Finish,
     Input,
@@ -148,7 +148,7 @@ class Member:
         if data.y is None:
             return None
         try:
-            Response(family(manifest.loss), data.y, weights=data.weights, offset=data.offset)
+            check_sides(family(manifest.loss), data.y, weights=data.weights, offset=data.offset)
         except (DataError, SettingsError) as wrong:
             columns = (settings.label_column, settings.weight_column, settings.offset_column)
             names = ", ".join(f"column {name!r}" for name in columns if name)

@@ -7,7 +7,7 @@ written to; a refused move leaves the state as it was.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Literal
@@ -16,10 +16,11 @@ import numpy as np
 from nacl.signing import SigningKey, VerifyKey
 
 from hdpvfl_mq.data.preprocess import PreparedData
-from hdpvfl_mq.glm.block import ColumnBlock, Matrix
+from hdpvfl_mq.glm.block import ColumnBlock
 from hdpvfl_mq.machine import Received
 from hdpvfl_mq.privacy.mechanism import Mechanism
 from hdpvfl_mq.psi import IdProfile, NormalisedIds, Session
+from hdpvfl_mq.room import Room
 from hdpvfl_mq.training import TrainingPlan
 from hdpvfl_mq.unreleased import FloatVector
 from schemas.alignment import KeptAlignment
@@ -58,8 +59,8 @@ class Possession:
     numeric_profile: str
     kept: tuple[KeptAlignment, ...] = field(default=(), repr=False)  # of these rows and id rules
     found: KeptAlignment | None = field(default=None, repr=False)  # by an earlier start of the run
-    # Gives the array the aligned rows are written into, in memory or mapped from disk.
-    room: Callable[[tuple[int, int]], Matrix] = field(default=np.empty, repr=False)
+    # Gives every array that has an entry for each row, in memory or mapped from disk.
+    room: Room = field(default=np.empty, repr=False)
 
     def kept_for(self, manifest: RunManifest) -> KeptAlignment | None:
         """The alignment with exactly these parties that may be used again."""

@@ -1,47 +1,40 @@
 """Room for rows larger than memory: mapped files in a party's own folder.
 
-It owns those files. They lose their name as soon as they are mapped, so nobody can open them by it,
-two processes never share one, and the system takes the space back when the process ends.
+It owns those files. They have no name, so nobody can open them by one, two processes never share
+one, and the system takes the space back when the array is let go of or the process ends.
 """
 
 from __future__ import annotations
 
+import math
 import os
 import tempfile
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from hdpvfl_mq.data.preprocess import PreparedData, prepare_to_disk
-from hdpvfl_mq.data.readers import TableFile
-from hdpvfl_mq.glm.block import Matrix
-from schemas.config import PartySettings
+from hdpvfl_mq.errors import OperatorError
 
 
 class DiskRoom:
-    """Makes float32 arrays whose numbers live in a folder."""
+    """Makes arrays whose numbers live in a folder."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
 
-    def prepared(self, source: TableFile, settings: PartySettings) -> PreparedData:
-        """A party's rows, checked and numeric."""
-        path = self._new_file()
-        try:
-            return prepare_to_disk(source, settings.data, path, role=settings.role)
-        finally:
-            path.unlink()
-
-    def __call__(self, shape: tuple[int, int]) -> Matrix:
+    def __call__(self, shape: tuple[int, ...], dtype: Any) -> NDArray[Any]:
         """An array to be filled."""
-        path = self._new_file()
-        try:
-            return np.lib.format.open_memmap(path, mode="w+", dtype=np.float32, shape=shape)
-        finally:
-            path.unlink()
-
-    def _new_file(self) -> Path:
+        size = math.prod(shape) * np.dtype(dtype).itemsize
+        if size == 0:  # nothing cannot be mapped
+            return np.empty(shape, dtype)
         self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        handle, name = tempfile.mkstemp(suffix=".npy", dir=self._folder)  # readable by the owner
-        os.close(handle)
-        return Path(name)
+        with tempfile.TemporaryFile(dir=self._folder) as file:
+            try:
+                os.posix_fallocate(file.fileno(), 0, size)  # a full disk ends a process later on
+            except OSError as full:
+                raise OperatorError(
+                    f"{self._folder} has no room for {size / 1e9:.1f} GB of rows: {full.strerror}"
+                ) from None
+            return np.memmap(file, dtype=dtype, mode="r+", shape=shape)

@@ -85,7 +85,7 @@ class Rehearsal:
             run=self.manifest.run,
             policy=self.policies.get(party) or open_policy(self.manifest),
             data=data,
-            ids=normalise([column.tolist() for column in data.ids], id_profile(rules)),
+            ids=normalise(data.ids, id_profile(rules)),
             id_rules=rules,
             secret=self.secret(party, b"noise"),
             salt=self.secret(party, b"salt")[:16],

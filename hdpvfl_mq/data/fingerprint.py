@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Iterable
 from dataclasses import dataclass
+from json.encoder import encode_basestring_ascii
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,8 +38,8 @@ class Fingerprint:
     def add(self, block: NDArray[np.float64], sides: Sides) -> None:
         """Take in the next rows."""
         self._parts["X"].update(np.ascontiguousarray(block, dtype="<f8").tobytes())
-        for key in zip(*(column.tolist() for column in sides.ids), strict=True):
-            self._parts["ids"].update(json.dumps(key).encode() + b"\n")
+        keys = zip(*map(_as_json, sides.ids), strict=True)
+        self._parts["ids"].update("".join([f"[{', '.join(key)}]\n" for key in keys]).encode())
         for name in ("y", "weights", "offset"):
             values = getattr(sides, name)
             if values is not None:
@@ -49,3 +51,8 @@ class Fingerprint:
         for name in sorted(self._parts):
             whole.update(self._parts[name].digest())
         return whole.digest()
+
+
+def _as_json(ids: Column) -> Iterable[str]:
+    """Every cell as json.dumps writes it, which is slow for millions of short lists."""
+    return map(str if ids.dtype.kind == "i" else encode_basestring_ascii, ids.tolist())

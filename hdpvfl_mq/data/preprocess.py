@@ -6,20 +6,22 @@ scales no rows (that follows alignment). Everything stays inside the party.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 import numpy as np
-from numpy.lib.format import open_memmap
 from numpy.typing import NDArray
 
 from hdpvfl_mq.data.columns import categories, complete_numbers, ids, numbers, refuse
 from hdpvfl_mq.data.constants import Role, Source, resolve
 from hdpvfl_mq.data.fingerprint import Fingerprint, Sides
 from hdpvfl_mq.data.tables import Column, Table
+from hdpvfl_mq.room import Room
 from schemas.data import DataSettings, NamedColumn
 
 Matrix = NDArray[np.float64] | NDArray[np.float32]
+# Is given the id columns of one chunk after the other.
+TakeIds = Callable[[tuple[Column, ...]], None]
 
 # float32 ends at 3.4e38.
 SCALED_LIMIT = 1e30
@@ -30,6 +32,7 @@ class PreparedData:
     """A party's rows, checked and numeric, in the order of its file.
 
     `settings` has every learned constant filled in: with it, later rows are prepared the same way.
+    There are no `ids` where somebody else took them.
     """
 
     ids: tuple[Column, ...]
@@ -60,19 +63,24 @@ def prepare(
 ) -> PreparedData:
     """Prepare in memory, as float64. Rows to score may have a constant column."""
     settled, rows = resolve(source, settings, role, allow_constant=to_score)
-    return _encode_all(source, settled, np.empty((rows, len(output_names(settled)))))
+    parts: list[tuple[Column, ...]] = []
+    X = np.empty((rows, len(output_names(settled))))
+    prepared = _encode_all(source, settled, X, np.empty, parts.append)
+    ids = tuple(np.concatenate(column) for column in zip(*parts, strict=True))
+    return replace(prepared, ids=ids)
 
 
-def prepare_to_disk(
-    source: Source, settings: DataSettings, path: Path, *, role: Role
+def prepare_in_room(
+    source: Source, settings: DataSettings, room: Room, take_ids: TakeIds, *, role: Role
 ) -> PreparedData:
-    """Prepare chunk by chunk into a float32 .npy file, which is then mapped read-only."""
+    """Prepare chunk by chunk, as float32, into arrays of this room; the ids go to `take_ids`."""
     settled, rows = resolve(source, settings, role)
-    shape = (rows, len(output_names(settled)))
-    X = open_memmap(path, mode="w+", dtype=np.float32, shape=shape)
-    prepared = _encode_all(source, settled, X)
-    X.flush()
-    return replace(prepared, X=np.load(path, mmap_mode="r"))
+    X = room((rows, len(output_names(settled))), np.float32)
+    prepared = _encode_all(source, settled, X, room, take_ids)
+    for array in (prepared.X, prepared.y, prepared.weights, prepared.offset):
+        if array is not None:
+            array.flags.writeable = False
+    return prepared
 
 
 def output_names(settled: DataSettings) -> tuple[str, ...]:
@@ -86,28 +94,41 @@ def output_names(settled: DataSettings) -> tuple[str, ...]:
     return tuple(names)
 
 
-def _encode_all(source: Source, settled: DataSettings, X: Matrix) -> PreparedData:
-    names = output_names(settled)
+def _encode_all(
+    source: Source, settled: DataSettings, X: Matrix, room: Room, take_ids: TakeIds
+) -> PreparedData:
+    names, start = output_names(settled), 0
     fingerprint = Fingerprint(names)
-    parts: list[Sides] = []
-    start = 0
+    columns = (settled.label_column, settled.weight_column, settled.offset_column)
+    y, weights, offset = (room((len(X),), np.float64) if column else None for column in columns)
     for chunk in source.chunks():
         block = np.hstack([_encode(chunk, rule) for rule in settled.rules])
         sides = _sides(chunk, settled)
-        X[start : start + chunk.rows] = block
         fingerprint.add(block, sides)
-        parts.append(sides)
+        rows = slice(start, start + chunk.rows)
+        X[rows] = block
+        _put(y, rows, _of_this_run(sides.y, settled))
+        _put(weights, rows, sides.weights)
+        _put(offset, rows, sides.offset)
+        take_ids(sides.ids)
         start += chunk.rows
     return PreparedData(
-        ids=tuple(np.concatenate(column) for column in zip(*(p.ids for p in parts), strict=True)),
+        ids=(),
         X=X,
-        y=_of_this_run(_joined([part.y for part in parts]), settled),
-        weights=_joined([part.weights for part in parts]),
-        offset=_joined([part.offset for part in parts]),
+        y=y,
+        weights=weights,
+        offset=offset,
         column_names=names,
         settings=settled,
         fingerprint=fingerprint.digest(),
     )
+
+
+def _put(
+    array: NDArray[np.float64] | None, rows: slice, values: NDArray[np.float64] | None
+) -> None:
+    if array is not None and values is not None:
+        array[rows] = values
 
 
 def _sides(chunk: Table, settings: DataSettings) -> Sides:
@@ -175,8 +196,3 @@ def _standardised(
         values = (values - centre) / scale
     refuse(chunk, name, np.abs(values) > SCALED_LIMIT, "the cell is too large for its scale")
     return values
-
-
-def _joined(parts: list[NDArray[np.float64] | None]) -> NDArray[np.float64] | None:
-    present = [part for part in parts if part is not None]
-    return np.concatenate(present) if present else None

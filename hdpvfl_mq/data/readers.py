@@ -9,7 +9,9 @@ from __future__ import annotations
 import csv
 import gzip
 import zipfile
+import zlib
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
@@ -43,7 +45,7 @@ class TableFile:
                 rows += chunk.rows
         except FileNotFoundError as error:
             raise SettingsError(f"there is no file {self.path}") from error
-        except (OSError, EOFError, csv.Error, ValueError, zipfile.BadZipFile) as error:
+        except (OSError, EOFError, csv.Error, ValueError, zipfile.BadZipFile, zlib.error) as error:
             # The reader's text may quote a cell, so only its kind is passed on.
             raise DataError(
                 f"{self.path.name} cannot be read after row {rows}: {type(error).__name__}"
@@ -168,9 +170,36 @@ def _read_npy(path: Path, cells: int) -> Iterator[Table]:
 
 
 def _read_npz(path: Path, cells: int) -> Iterator[Table]:
-    with np.load(path, allow_pickle=False) as archive:
-        names = list(archive.files)
-        yield from _array_chunks(names, [archive[name] for name in names], cells)
+    """Column by column a few rows at a time: an archive cannot be mapped."""
+    with zipfile.ZipFile(path) as archive, ExitStack() as opened:
+        names = [member.removesuffix(".npy") for member in archive.namelist()]
+        streams = [opened.enter_context(archive.open(member)) for member in archive.namelist()]
+        heads = [_npy_head(stream) for stream in streams]
+        rows = heads[0][0] if heads else 0
+        if any(length != rows for length, _ in heads):
+            raise DataError("the columns of a table differ in length")
+        size = _rows_for(len(names), cells)
+        for start in range(0, rows, size):
+            count = min(size, rows - start)
+            yield Table(
+                names,
+                [
+                    as_column(np.frombuffer(stream.read(count * kind.itemsize), dtype=kind))
+                    for stream, (_, kind) in zip(streams, heads, strict=True)
+                ],
+            )
+
+
+def _npy_head(stream: IO[bytes]) -> tuple[int, np.dtype[Any]]:
+    """Length and kind of the one-dimensional array that a stream goes on with."""
+    is_first = np.lib.format.read_magic(stream) == (1, 0)
+    head = np.lib.format.read_array_header_1_0 if is_first else np.lib.format.read_array_header_2_0
+    shape, _, kind = head(stream)
+    if len(shape) != 1:
+        raise DataError("a column has one dimension")
+    if kind.hasobject:
+        raise DataError("a column holds pickled objects")
+    return shape[0], kind
 
 
 def _array_chunks(names: list[str], columns: list[Column], cells: int) -> Iterator[Table]:

@@ -1,8 +1,8 @@
 """One party's columns of the common rows, ready for rounds: scores out, gradient in.
 
 It owns row scaling, the intercept column and the products with the columns; it knows no ids,
-labels or files. A block is float64 in memory, or float32 in an array the caller maps from disk,
-which is widened chunk by chunk: the arithmetic is float64 on the numbers as stored.
+labels or files. A block is float64 in memory, or float32 in a room on disk, which is widened chunk
+by chunk: the arithmetic is float64 on the numbers as stored.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hdpvfl_mq.errors import DataError
+from hdpvfl_mq.glm.reorder import Matrix, ordered_rows
+from hdpvfl_mq.room import Room
 from hdpvfl_mq.unreleased import FloatVector, Unreleased
-
-Matrix = NDArray[np.float64] | NDArray[np.float32]
 
 # Numbers multiplied at a time: 8 MiB of float64.
 CHUNK_NUMBERS = 2**20
@@ -56,30 +56,25 @@ class ColumnBlock:
         *,
         intercept: bool = False,
         scaled: bool = True,
-        out: Matrix | None = None,
+        room: Room = np.empty,
     ) -> ColumnBlock:
         """Take rows of X in the given order, scale them, append the intercept.
 
-        With an intercept a scaled row is (x, 1) / sqrt(2). `out` receives the result, for blocks
-        larger than memory; `shape(X, order, intercept=...)` is the shape it must have.
+        With an intercept a scaled row is (x, 1) / sqrt(2). The block is of the type of X, and in
+        this room.
         """
-        shape = cls.shape(X, order, intercept=intercept)
-        target: Matrix = np.empty(shape) if out is None else out
-        if target.shape != shape:
-            raise DataError(f"the array to fill must have {shape[0]} rows and {shape[1]} columns")
-        for rows in _chunks(slice(0, shape[0]), shape[1]):
-            target[rows] = _block_rows(
-                np.asarray(X[order[rows]], dtype=np.float64),
-                intercept=intercept,
-                scaled=scaled,
-                narrow=target.dtype == np.float32,
-            )
-        return cls(target, intercept=intercept)
-
-    @staticmethod
-    def shape(X: Matrix, order: NDArray[np.int64], *, intercept: bool) -> tuple[int, int]:
-        """Rows and columns of the block `align` makes."""
-        return len(order), X.shape[1] + int(intercept)
+        columns = X.shape[1] + int(intercept)
+        block: Matrix = room((len(order), columns), X.dtype)
+        mapped = isinstance(X, np.memmap)
+        for run, taken in ordered_rows(X, order, block, room) if mapped else _taken(X, order):
+            for rows in _chunks(slice(0, len(taken)), columns):
+                block[run][rows] = _block_rows(
+                    np.asarray(taken[rows], dtype=np.float64),
+                    intercept=intercept,
+                    scaled=scaled,
+                    narrow=X.dtype == np.float32,
+                )
+        return cls(block, intercept=intercept)
 
     @property
     def rows(self) -> int:
@@ -137,6 +132,11 @@ class ColumnBlock:
 
     def __reduce__(self) -> Any:
         raise TypeError("a party's columns cannot leave it")
+
+
+def _taken(X: Matrix, order: NDArray[np.int64]) -> Iterator[tuple[slice, Matrix]]:
+    for run in _chunks(slice(0, len(order)), X.shape[1]):
+        yield run, X[order[run]]
 
 
 def _chunks(rows: slice, columns: int) -> Iterator[slice]:

@@ -5,10 +5,15 @@ It owns what a row brings besides its columns; it knows no columns, no files and
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
+
 import numpy as np
+from numpy.typing import NDArray
 
 from hdpvfl_mq.errors import DataError, SettingsError
 from hdpvfl_mq.glm.families.base import Family, refuse_rows
+from hdpvfl_mq.room import Room, chunks
 from hdpvfl_mq.unreleased import FloatVector, Unreleased
 
 
@@ -26,11 +31,20 @@ class Response:
         *,
         weights: FloatVector | None = None,
         offset: FloatVector | None = None,
+        order: NDArray[np.int64] | None = None,
+        room: Room = np.empty,
     ) -> None:
+        """`order` names the rows to take, all as they are if it is None; `room` is for copies."""
+        check_sides(family, y, weights=weights, offset=offset)
+        weight_max, offset_max = family.spec.weight_max, family.spec.offset_max
         self.family = family
-        self._y = family.encode(y)
-        self._weights = _bounded_weights(weights, len(y), family.spec.weight_max)
-        self._offset = _bounded_offset(offset, len(y), family.spec.offset_max)
+        copied = partial(_copied, order=order, room=room)
+        self._y = copied(y, family.coded)
+        self._weights = self._offset = None
+        if weights is not None:
+            self._weights = copied(weights, lambda part: np.minimum(part, weight_max))
+        if offset is not None:
+            self._offset = copied(offset, lambda part: np.clip(part, -offset_max, offset_max))
 
     @property
     def rows(self) -> int:
@@ -60,23 +74,39 @@ class Response:
         return f"<Response of {self.rows} rows, {self.family.name}>"
 
 
-def _bounded_weights(
-    weights: FloatVector | None, rows: int, weight_max: float
-) -> FloatVector | None:
-    if weights is None:
-        return None
-    if len(weights) != rows:
-        raise DataError("sample weights and labels differ in number")
-    refuse_rows(~np.isfinite(weights) | (weights < 0.0), "sample weight is negative or not finite")
-    return np.minimum(weights, weight_max)
+def check_sides(
+    family: Family,
+    y: FloatVector,
+    *,
+    weights: FloatVector | None = None,
+    offset: FloatVector | None = None,
+) -> None:
+    """Refuse labels, weights or offsets that the loss cannot take, by row."""
+    family.check_labels(y)
+    if weights is not None:
+        if len(weights) != len(y):
+            raise DataError("sample weights and labels differ in number")
+        refuse_rows(
+            weights,
+            lambda part: ~np.isfinite(part) | (part < 0.0),
+            "sample weight is negative or not finite",
+        )
+    if offset is not None:
+        if family.spec.offset_max == 0.0:
+            raise SettingsError("an offset needs a declared offset_max in the loss")
+        if len(offset) != len(y):
+            raise DataError("offsets and labels differ in number")
+        refuse_rows(offset, lambda part: ~np.isfinite(part), "offset is not finite")
 
 
-def _bounded_offset(offset: FloatVector | None, rows: int, offset_max: float) -> FloatVector | None:
-    if offset is None:
-        return None
-    if offset_max == 0.0:
-        raise SettingsError("an offset needs a declared offset_max in the loss")
-    if len(offset) != rows:
-        raise DataError("offsets and labels differ in number")
-    refuse_rows(~np.isfinite(offset), "offset is not finite")
-    return np.clip(offset, -offset_max, offset_max)
+def _copied(
+    values: FloatVector,
+    bounded: Callable[[FloatVector], FloatVector],
+    *,
+    order: NDArray[np.int64] | None,
+    room: Room,
+) -> FloatVector:
+    copy: FloatVector = room((len(values) if order is None else len(order),), np.float64)
+    for part in chunks(len(copy)):
+        copy[part] = bounded(values[part if order is None else order[part]])
+    return copy

@@ -1,16 +1,20 @@
 """Entity resolution without showing ids: the names the roles use. See docs/entity-resolution.md."""
 
 from hdpvfl_mq.psi.blocks import Outgoing
-from hdpvfl_mq.psi.ids import IdProfile, NormalisedIds, normalise
+from hdpvfl_mq.psi.collect import IdCollector, NormalisedIds, normalise
+from hdpvfl_mq.psi.ids import IdProfile
 from hdpvfl_mq.psi.open import choose_method, open_session
 from hdpvfl_mq.psi.order import order_digest, row_order
+from hdpvfl_mq.psi.packed import PackedIds
 from hdpvfl_mq.psi.session import Method, Session, Terms
 
 __all__ = [
+    "IdCollector",
     "IdProfile",
     "Method",
     "NormalisedIds",
     "Outgoing",
+    "PackedIds",
     "Session",
     "Terms",
     "choose_method",

@@ -6,25 +6,22 @@ other, and memory is that of two buckets.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-
-import numpy as np
-from numpy.typing import NDArray
 
 from hdpvfl_mq.errors import PeerError
 from hdpvfl_mq.psi.blocks import Outgoing
 from hdpvfl_mq.psi.elements import fill_bucket
 from hdpvfl_mq.psi.match import PAIR_BYTES, Tally, pack_sorted, pack_verdict
 from hdpvfl_mq.psi.oprf import Asker, Query
-from hdpvfl_mq.psi.session import Block, Session, Terms
+from hdpvfl_mq.psi.session import Block, OwnSet, Session, Terms
 from hdpvfl_mq.psi.stream import derive
+from hdpvfl_mq.room import marked, marks
 
 _OPEN_BUCKETS = 2
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class _Bucket:
     """A bucket that has been asked and not yet fully answered."""
 
@@ -36,13 +33,14 @@ class _Bucket:
 class ActiveSession(Session):
     """Learns which of its ids all passive parties have, and tells them."""
 
-    def __init__(self, terms: Terms, ids: Sequence[bytes], secret: bytes, asker: Asker) -> None:
-        super().__init__(terms, terms.active, ids, secret, asker)
+    def __init__(self, terms: Terms, own: OwnSet, secret: bytes, asker: Asker) -> None:
+        super().__init__(terms, terms.active, own, secret, asker)
         self._asker = asker
         self._chosen: set[str] = set()
         self._open: dict[int, _Bucket] = {}
         self._asked = 0
-        self._found: list[NDArray[np.intp]] = []
+        self._is_common = marks(len(own.ids), own.room)
+        self._found: list[int] = []  # common elements of each bucket that is closed
 
     def _begin(self) -> tuple[Outgoing, ...]:
         return tuple(
@@ -86,7 +84,7 @@ class ActiveSession(Session):
             return outgoing
         bucket = self._open[number]
         reply_bytes = self._asker.reply_bytes(self._capacity(self.me))
-        outputs = bucket.query.outputs(block.sender, whole[:reply_bytes])
+        outputs = bucket.query.outputs(block.sender, whole[:reply_bytes].tobytes())
         self._taken(block.sender)
         seed = derive(self.terms.public_seed, "answer store", block.sender, number)
         bucket.tally.add(outputs, whole[reply_bytes:], self._capacity(block.sender), seed)
@@ -99,12 +97,14 @@ class ActiveSession(Session):
         """All have answered this bucket."""
         bucket = self._open.pop(number)
         members = self._members[number]
-        self._found.append(members[bucket.tally.common()[: len(members)]])
+        common = members[bucket.tally.common()[: len(members)]]
+        self._is_common[common] = True
+        self._found.append(len(common))
         return self._ask_more() if len(self._found) < self._buckets else self._finish()
 
     def _finish(self) -> tuple[Outgoing, ...]:
         """Tell all what is common, or only that it is withheld."""
-        count = sum(map(len, self._found))
+        count = sum(self._found)
         is_revealed = self.terms.rows_min <= count <= self.terms.rows_max
         self.shared_key = derive(self._root, "shared key")
         verdict = pack_verdict(count if is_revealed else None) + self.shared_key
@@ -112,7 +112,7 @@ class ActiveSession(Session):
         if not is_revealed:
             self.withheld = True
             return outgoing
-        self.result = np.sort(np.concatenate(self._found))
+        self.result = marked(self._is_common, self._room)
         size = PAIR_BYTES * count
         for peer in self.terms.passives:
             outgoing += self._send(peer, "common", self._buckets, size, self._read_common)
@@ -121,10 +121,11 @@ class ActiveSession(Session):
     def _read_common(self, start: int, stop: int) -> bytes:
         """Part of the common elements, sorted bucket by bucket."""
         parts, offset = [], 0
-        for positions in self._found:
-            end = offset + PAIR_BYTES * len(positions)
+        for bucket, found in enumerate(self._found):
+            end = offset + PAIR_BYTES * found
             if start < end and offset < stop:
-                shown = pack_sorted(self._elements[positions])
+                members = self._members[bucket]
+                shown = pack_sorted(self._elements[members[self._is_common[members]]])
                 parts.append(shown[max(0, start - offset) : stop - offset])
             offset = end
         return b"".join(parts)

@@ -10,6 +10,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+import numpy as np
+
+from hdpvfl_mq.psi.stream import Octets
+from hdpvfl_mq.room import Room
+
 
 @dataclass(frozen=True)
 class Outgoing:
@@ -81,10 +86,11 @@ class Receiving:
     size: int
     block_bytes: int
     window: int
+    room: Room = np.empty
 
     def __post_init__(self) -> None:
         self._count = block_count(self.size, self.block_bytes)
-        self._data = bytearray()
+        self._data: Octets = self.room((self.size,), np.uint8)
         self._next = 0
 
     def fits(self, index: int, last: bool, length: int) -> bool:
@@ -95,10 +101,15 @@ class Receiving:
 
     def append(self, payload: bytes) -> bool:
         """Take a block that fits; True if the sender waits for a credit."""
-        self._data += payload
+        self._put(payload)
         self._next += 1
         return self._next - 1 + self.window < self._count
 
-    def whole(self, last_payload: bytes) -> bytes:
-        """The string with its last block, which is not taken yet."""
-        return bytes(self._data) + last_payload
+    def whole(self, last_payload: bytes) -> Octets:
+        """The string with its last block, which is not taken yet: another one may replace it."""
+        self._put(last_payload)
+        return self._data
+
+    def _put(self, payload: bytes) -> None:
+        start = self._next * self.block_bytes
+        self._data[start : start + len(payload)] = np.frombuffer(payload, dtype=np.uint8)

@@ -16,23 +16,20 @@ from numpy.typing import NDArray
 
 from hdpvfl_mq.errors import IntegrityError
 from hdpvfl_mq.psi.stream import Words, derive, random_pairs
+from hdpvfl_mq.room import OBJECT_ROWS, Groups, Room, chunks, group
 
 MAX_IDS = 1 << 30
 _SMALLEST_PADDED = 64
-_HASH_CHUNK = 1 << 16
 _DEVIATIONS = 8  # a bucket of random elements overflows this with probability below 2^-49
 
 
-def hash_ids(ids: Sequence[bytes], public_seed: bytes) -> Words:
+def hash_ids(ids: Sequence[bytes], public_seed: bytes, room: Room = np.empty) -> Words:
     """One 128-bit element per id."""
     key = derive(public_seed, "psi element")
-    elements = np.empty((len(ids), 2), dtype="<u8")
-    for start in range(
-        0, len(ids), _HASH_CHUNK
-    ):  # few objects at a time, whatever the number of ids
-        part = ids[start : start + _HASH_CHUNK]
-        hashed = b"".join([blake2b(key + each, digest_size=16).digest() for each in part])
-        elements[start : start + len(part)] = np.frombuffer(hashed, dtype="<u8").reshape(-1, 2)
+    elements = room((len(ids), 2), "<u8")
+    for part in chunks(len(ids), OBJECT_ROWS):
+        hashed = b"".join([blake2b(key + each, digest_size=16).digest() for each in ids[part]])
+        elements[part] = np.frombuffer(hashed, dtype="<u8").reshape(-1, 2)
     return elements
 
 
@@ -56,12 +53,14 @@ def bucket_capacity(padded: int, buckets: int) -> int:
     return -(-largest // _SMALLEST_PADDED) * _SMALLEST_PADDED
 
 
-def split_buckets(elements: Words, buckets: int) -> list[NDArray[np.intp]]:
-    """Positions of the elements of each bucket, ascending."""
-    number = ((elements[:, 0] >> np.uint64(32)) * np.uint64(buckets)) >> np.uint64(32)
-    order = np.argsort(number, kind="stable")
-    ends = np.cumsum(np.bincount(number.astype(np.intp), minlength=buckets))
-    return np.split(order, ends[:-1])
+def split_buckets(elements: Words, buckets: int, room: Room = np.empty) -> Groups:
+    """Positions of the elements of each bucket."""
+
+    def number(part: slice) -> Words:
+        leading: Words = elements[part, 0] >> np.uint64(32)
+        return (leading * np.uint64(buckets)) >> np.uint64(32)
+
+    return group(number, len(elements), groups=buckets, room=room)
 
 
 def fill_bucket(real: Words, capacity: int, key: bytes) -> Words:

@@ -1,4 +1,4 @@
-"""Identifiers as bytes. Owns the one normal form of an id; knows nothing of matching or peers.
+"""Identifiers as bytes. Owns the one normal form of an id; knows no table, matching or peer.
 
 Two parties find a common id only if both write it down alike, so the rules are a named profile
 whose digest is compared before any work. Errors count columns and rows from 1, the header apart, as
@@ -12,7 +12,7 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
-from typing import Literal
+from typing import Any, Literal
 from unicodedata import normalize
 
 import numpy as np
@@ -20,9 +20,10 @@ from numpy.typing import NDArray
 
 from hdpvfl_mq.errors import DataError
 
+IdColumn = Sequence[object] | NDArray[Any]
+
 MAX_ID_BYTES = 1024
 _MAX_INTEGER_BITS = 3400  # below 1,024 digits, and far below the interpreter's own limit
-_ROWS_SHOWN = 5
 _INTEGER = re.compile(r"([+-]?)0*([0-9]+)", re.ASCII)
 
 
@@ -46,78 +47,41 @@ class IdProfile:
         return blake2b(named.encode(), digest_size=32, person=b"hdpvfl id prof 1").digest()
 
 
-@dataclass(frozen=True)
-class NormalisedIds:
-    """Distinct canonical ids and the row of the party's table each one came from."""
-
-    ids: list[bytes]
-    rows: NDArray[np.int64]
-    dropped_empty: int
-    dropped_duplicates: int
-
-
 class _UnusableError(Exception):
     """Why one value cannot be an id; the caller adds column and row."""
 
 
-def normalise(columns: Sequence[Sequence[object]], profile: IdProfile) -> NormalisedIds:
-    """Canonical ids of a table's id columns, row by row.
+def canonical_column(
+    column: IdColumn, profile: IdProfile, *, number: int, first_row: int
+) -> list[bytes]:
+    """The normal forms of an id column's cells, b"" for an empty one.
 
-    *Guarantee*: no value passes through a float; the same table and profile give the same bytes.
+    `number` is the column's and `first_row` the row's of its first cell, both from 1: a DataError
+    names them. *Guarantee*: no value passes through a float.
     """
-    if len(columns) != profile.columns:
-        raise DataError(f"{profile.columns} id columns are agreed, the table gives {len(columns)}")
-    if len({len(column) for column in columns}) != 1:
-        raise DataError("the id columns have different lengths")
-    canonical = [
-        _canonical_column(column, number, profile) for number, column in enumerate(columns, start=1)
-    ]
-    ids, rows, empty, repeated = _distinct(canonical)
-    if empty and profile.empties == "error":
-        raise DataError(f"empty ids in {_rows_text(empty)}: fill them in or set empties to 'drop'")
-    if repeated and profile.duplicates == "error":
-        raise DataError(
-            f"repeated ids in {_rows_text(repeated)}: remove them or set duplicates='first'"
-        )
-    return NormalisedIds(ids, np.asarray(rows, dtype=np.int64), len(empty), len(repeated))
-
-
-def _distinct(
-    canonical: Sequence[list[bytes]],
-) -> tuple[list[bytes], list[int], list[int], list[int]]:
-    """First occurrences with their rows, then the rows of empty and of repeated ids."""
-    seen: set[bytes] = set()
-    ids: list[bytes] = []
-    rows: list[int] = []
-    empty: list[int] = []
-    repeated: list[int] = []
-    for row, parts in enumerate(zip(*canonical, strict=True)):
-        if not all(parts):  # an id with a part missing names nobody
-            empty.append(row)
-            continue
-        joined = parts[0] if len(parts) == 1 else b"".join(map(_prefixed, parts))
-        if joined in seen:
-            repeated.append(row)
-            continue
-        seen.add(joined)
-        ids.append(joined)
-        rows.append(row)
-    return ids, rows, empty, repeated
-
-
-def _canonical_column(column: Sequence[object], number: int, profile: IdProfile) -> list[bytes]:
+    if isinstance(column, np.ndarray):
+        if column.dtype.kind in "iu" and profile.kind == "integer":
+            return [b"%d" % value for value in column.tolist()]  # nothing to check in these
+        column = column.tolist()
     canonical: Callable[[object, IdProfile], bytes] = (
         _canonical_text if profile.kind == "text" else _canonical_integer
     )
     result: list[bytes] = []
-    for row, value in enumerate(column):
+    for row, value in enumerate(column, start=first_row):
         try:
             result.append(b"" if _is_missing(value) else canonical(value, profile))
             if len(result[-1]) > MAX_ID_BYTES:
                 raise _UnusableError(f"is longer than {MAX_ID_BYTES} bytes")
         except _UnusableError as why:
-            raise DataError(f"id column {number}, row {row + 1}: the value {why}") from None
+            raise DataError(f"id column {number}, row {row}: the value {why}") from None
     return result
+
+
+def joined(parts: Sequence[bytes]) -> bytes:
+    """One id from the parts that several columns give; empty if any of them is."""
+    if not all(parts):  # an id with a part missing names nobody
+        return b""
+    return b"".join([len(part).to_bytes(4, "big") + part for part in parts])
 
 
 def _is_missing(value: object) -> bool:
@@ -158,13 +122,3 @@ def _canonical_integer(value: object, profile: IdProfile) -> bytes:
         raise _UnusableError("is not a whole number")
     sign = "-" if match[1] == "-" and match[2] != "0" else ""
     return (sign + match[2]).encode()
-
-
-def _prefixed(part: bytes) -> bytes:
-    return len(part).to_bytes(4, "big") + part
-
-
-def _rows_text(rows: Sequence[int]) -> str:
-    shown = ", ".join(str(row + 1) for row in rows[:_ROWS_SHOWN])
-    more = f" and {len(rows) - _ROWS_SHOWN} more" if len(rows) > _ROWS_SHOWN else ""
-    return f"rows {shown}{more}"

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from hdpvfl_mq.psi.elements import find_pairs
 from hdpvfl_mq.psi.store import locate, look_up, solve, store_cells
-from hdpvfl_mq.psi.stream import Words, derive, permute_pairs
+from hdpvfl_mq.psi.stream import Octets, Words, derive, permute_pairs
 
 PAIR_BYTES = 16
 
@@ -45,7 +45,7 @@ def pack_store(values: Words, elements: Words, seed: bytes, key: bytes) -> bytes
     return solve(locate(elements, len(elements), seed), values, key).tobytes()
 
 
-@dataclass
+@dataclass(repr=False)
 class Tally:
     """What the active party has found out about one bucket."""
 
@@ -56,9 +56,9 @@ class Tally:
     def __post_init__(self) -> None:
         self._sums = np.zeros_like(self.elements)
 
-    def add(self, outputs: Words, packed: bytes, capacity: int, seed: bytes) -> None:
+    def add(self, outputs: Words, packed: Octets, capacity: int, seed: bytes) -> None:
         """Count in one passive party; the order of parties does not matter."""
-        values = np.frombuffer(packed, dtype="<u8").reshape(-1, 2)
+        values: Words = packed.view("<u8").reshape(-1, 2)
         if self.passives == 1:
             self._sums[find_pairs(outputs, values) < 0] = 1
         else:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+import numpy as np
+
 from hdpvfl_mq.errors import SettingsError
 from hdpvfl_mq.psi.active import ActiveSession
 from hdpvfl_mq.psi.curve import BlockMap
@@ -11,8 +13,9 @@ from hdpvfl_mq.psi.dh_oprf import DhAnswerer, DhAsker
 from hdpvfl_mq.psi.oprf import Answerer, Asker
 from hdpvfl_mq.psi.ot_oprf import OtAnswerer, OtAsker
 from hdpvfl_mq.psi.passive import PassiveSession
-from hdpvfl_mq.psi.session import Method, Session, Terms
+from hdpvfl_mq.psi.session import Method, OwnSet, Session, Terms
 from hdpvfl_mq.psi.stream import derive
+from hdpvfl_mq.room import Room
 
 LARGE_SET = 2_000  # from here on 480 base transfers cost less than multiplying every point
 
@@ -23,21 +26,28 @@ def choose_method(sizes: Iterable[int]) -> Method:
 
 
 def open_session(
-    terms: Terms, me: str, ids: Sequence[bytes], *, secret: bytes, mapper: BlockMap = map
+    terms: Terms,
+    me: str,
+    ids: Sequence[bytes],
+    *,
+    secret: bytes,
+    mapper: BlockMap = map,
+    room: Room = np.empty,
 ) -> Session:
     """This party's session over distinct normalised ids.
 
     `secret` is 32 bytes that no other party knows and no other run uses; `mapper` may spread blocks
-    of bytes over a pool (it takes picklable functions of bytes and keeps their order).
+    of bytes over a pool (it takes picklable functions of bytes and keeps their order); `room` gives
+    the arrays that have an entry for each id.
     """
     if me not in (terms.active, *terms.passives):
         raise SettingsError(f"{me} is no party of this entity resolution")
     if len(secret) != 32 or len(terms.public_seed) != 32:
         raise SettingsError("the secret and the public seed must have 32 bytes each")
-    key = derive(secret, "oprf", terms.public_seed, me)
+    key, own = derive(secret, "oprf", terms.public_seed, me), OwnSet(ids, room)
     if me == terms.active:
-        return ActiveSession(terms, ids, secret, _asker(terms, key, mapper))
-    return PassiveSession(terms, me, ids, secret, _answerer(terms, key, mapper))
+        return ActiveSession(terms, own, secret, _asker(terms, key, mapper))
+    return PassiveSession(terms, me, own, secret, _answerer(terms, key, mapper))
 
 
 def _asker(terms: Terms, key: bytes, mapper: BlockMap) -> Asker:

@@ -6,31 +6,46 @@ the order says nothing about the order in which any party keeps its rows.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from hashlib import blake2b
 
 import numpy as np
-from numpy.typing import NDArray
+
+from hdpvfl_mq.room import OBJECT_ROWS, Positions, Room, chunks, group
+
+_PART_BITS = 16  # rows that are sorted at a time
 
 
-def row_order(ids: Sequence[bytes], seed: bytes) -> NDArray[np.intp]:
+def row_order(ids: Sequence[bytes], seed: bytes, room: Room = np.empty) -> Positions:
     """Positions that put distinct ids into the order all parties share."""
-    keys = b"".join(
-        [
-            blake2b(each, digest_size=16, key=seed, person=b"hdpvfl row order").digest()
-            for each in ids
-        ]
+    keys = room((len(ids), 2), np.uint64)
+    for part in chunks(len(ids), OBJECT_ROWS):
+        keys[part] = np.frombuffer(_keys(ids[part], seed), dtype=">u8").reshape(-1, 2)
+    bits = max(1, len(ids).bit_length() - _PART_BITS)
+    shift = np.uint64(64 - bits)
+    parts = group(lambda part: keys[part, 0] >> shift, len(ids), groups=1 << bits, room=room)
+    order = parts.positions
+    for number, positions in enumerate(parts):
+        words = keys[positions]
+        within = np.lexsort((words[:, 1], words[:, 0]))
+        order[parts.bounds[number] : parts.bounds[number + 1]] = positions[within]
+    return order
+
+
+def _keys(ids: Sequence[bytes], seed: bytes) -> bytes:
+    person = b"hdpvfl row order"
+    return b"".join(
+        [blake2b(each, digest_size=16, key=seed, person=person).digest() for each in ids]
     )
-    words = np.frombuffer(keys, dtype=">u8").reshape(-1, 2)
-    return np.lexsort((words[:, 1], words[:, 0]))
 
 
-def order_digest(ids_in_order: Iterable[bytes], key: bytes) -> bytes:
+def order_digest(ids_in_order: Sequence[bytes], key: bytes) -> bytes:
     """32 bytes, equal at two parties exactly when they hold the same ids in the same order.
 
     *Guarantee*: without the key it cannot be tested against guessed ids.
     """
     digest = blake2b(digest_size=32, key=key, person=b"hdpvfl order sum")
-    for each in ids_in_order:
-        digest.update(len(each).to_bytes(4, "big") + each)
+    for part in chunks(len(ids_in_order), OBJECT_ROWS):
+        for each in ids_in_order[part]:
+            digest.update(len(each).to_bytes(4, "big") + each)
     return digest.digest()

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import partial
-
-import numpy as np
 
 from hdpvfl_mq.errors import PeerError
 from hdpvfl_mq.psi.blocks import Outgoing, read_slice
 from hdpvfl_mq.psi.elements import fill_bucket, find_pairs, split_buckets
 from hdpvfl_mq.psi.match import PAIR_BYTES, pack_sorted, pack_store, read_verdict, zero_share
 from hdpvfl_mq.psi.oprf import Answerer
-from hdpvfl_mq.psi.session import Block, Session, Terms
-from hdpvfl_mq.psi.stream import derive
+from hdpvfl_mq.psi.session import Block, OwnSet, Session, Terms
+from hdpvfl_mq.psi.stream import Words, derive
+from hdpvfl_mq.room import marked, marks
 
 VERDICT_BYTES = 8 + 32  # the number of common ids, and the key all parties share
 
@@ -22,9 +20,9 @@ class PassiveSession(Session):
     """Answers for its ids, then learns which of them are common."""
 
     def __init__(
-        self, terms: Terms, me: str, ids: Sequence[bytes], secret: bytes, answerer: Answerer
+        self, terms: Terms, me: str, own: OwnSet, secret: bytes, answerer: Answerer
     ) -> None:
-        super().__init__(terms, me, ids, secret, answerer)
+        super().__init__(terms, me, own, secret, answerer)
         self._answerer = answerer
         self._is_open = False
         self._is_answered = False
@@ -46,7 +44,7 @@ class PassiveSession(Session):
         if whole is None:
             return outgoing
         bucket = block.meta[0]
-        answer = self._answer(bucket, whole)
+        answer = self._answer(bucket, whole.tobytes())
         self._taken(block.sender)
         self._is_answered = bucket + 1 == self._buckets
         if not self._is_answered:
@@ -76,7 +74,7 @@ class PassiveSession(Session):
         if count is None:
             self.withheld = True
         elif self.terms.rows_min <= count <= min(self.terms.rows_max, len(self._elements)):
-            self._expect(block.sender, "common", self._buckets, PAIR_BYTES * count)
+            self._expect(block.sender, "common", self._buckets, PAIR_BYTES * count, self._room)
         else:
             raise PeerError(f"{block.sender} claims an impossible number of ids, stage verdict")
         self._is_judged, self.shared_key = True, shared_key
@@ -86,15 +84,16 @@ class PassiveSession(Session):
         whole, outgoing = self._take(block)
         if whole is None:
             return outgoing
-        shown = np.frombuffer(whole, dtype="<u8").reshape(-1, 2)
-        found = []
-        for wanted, own in zip(split_buckets(shown, self._buckets), self._members, strict=True):
+        shown: Words = whole.view("<u8").reshape(-1, 2)
+        is_common = marks(len(self._elements), self._room)
+        by_bucket = split_buckets(shown, self._buckets, self._room)
+        for wanted, own in zip(by_bucket, self._members, strict=True):
             places = find_pairs(shown[wanted], self._elements[own])
             if (places < 0).any():
                 raise PeerError(f"{block.sender} names ids that are not held here, stage common")
-            found.append(own[places])
-        positions = np.sort(np.concatenate(found))
-        if (positions[1:] == positions[:-1]).any():
+            is_common[own[places]] = True
+        positions = marked(is_common, self._room)
+        if len(positions) < len(shown):
             raise PeerError(f"{block.sender} names ids twice, stage common")
         self._taken(block.sender)
         self.result = positions

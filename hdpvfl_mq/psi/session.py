@@ -11,11 +11,10 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import ClassVar, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from hdpvfl_mq.errors import PeerError, SettingsError
 from hdpvfl_mq.psi.blocks import Outgoing, Receiving, Sending, block_count
@@ -30,7 +29,8 @@ from hdpvfl_mq.psi.elements import (
 from hdpvfl_mq.psi.match import packed_bytes
 from hdpvfl_mq.psi.oprf import Lengths
 from hdpvfl_mq.psi.seal import SEAL_BYTES, Link, open_link, public_key
-from hdpvfl_mq.psi.stream import derive
+from hdpvfl_mq.psi.stream import Octets, derive
+from hdpvfl_mq.room import Positions, Room
 
 Method = Literal["ecdh", "oprf"]
 _BUCKET_IDS: dict[Method, int] = {"ecdh": 1 << 12, "oprf": 1 << 16}
@@ -77,6 +77,14 @@ class Terms:
 
 
 @dataclass(frozen=True)
+class OwnSet:
+    """A party's distinct normalised ids, and room for what is worked out for each of them."""
+
+    ids: Sequence[bytes] = field(repr=False)
+    room: Room = field(default=np.empty, repr=False)
+
+
+@dataclass(frozen=True)
 class Block:
     """One received message, payload unsealed."""
 
@@ -93,19 +101,18 @@ class Session(ABC):
 
     moves: ClassVar[dict[str, Callable[..., tuple[Outgoing, ...]]]]
 
-    def __init__(
-        self, terms: Terms, me: str, ids: Sequence[bytes], secret: bytes, lengths: Lengths
-    ) -> None:
+    def __init__(self, terms: Terms, me: str, own: OwnSet, secret: bytes, lengths: Lengths) -> None:
         self.terms = terms
         self.me = me
-        self.result: NDArray[np.intp] | None = None
+        self.result: Positions | None = None
         self.shared_key = b""  # with the result: 32 bytes all parties know and the broker does not
         self.withheld = False  # True when the number of common ids is outside rows_min..rows_max
         self._peers = tuple(p for p in (terms.active, *terms.passives) if p != me)
         self._lengths = lengths
         self._root = derive(secret, "psi session", terms.public_seed, me)
-        self._elements = hash_ids(ids, terms.public_seed)
-        self._sizes = {me: padded_size(len(ids))}
+        self._room = own.room
+        self._elements = hash_ids(own.ids, terms.public_seed, own.room)
+        self._sizes = {me: padded_size(len(own.ids))}
         self._links: dict[str, Link] = {}
         self._held: Block | None = None
         self._sending: dict[str, deque[Sending]] = {peer: deque() for peer in self._peers}
@@ -186,7 +193,7 @@ class Session(ABC):
 
     def _all_greeted(self) -> tuple[Outgoing, ...]:
         self._buckets = bucket_count(self._sizes.values(), self.terms.ids_per_bucket)
-        self._members = split_buckets(self._elements, self._buckets)
+        self._members = split_buckets(self._elements, self._buckets, self._room)
         active = self.me == self.terms.active
         talkers = self.terms.passives if active else (self.me,)
         self._blocks_total = 1 + sum(map(self._blocks_with, talkers))
@@ -232,9 +239,11 @@ class Session(ABC):
         self._sending[to].append(sending)
         return self._pump(to)
 
-    def _expect(self, sender: str, stage: str, bucket: int, size: int) -> None:
+    def _expect(
+        self, sender: str, stage: str, bucket: int, size: int, room: Room = np.empty
+    ) -> None:
         self._incoming[sender] = Receiving(
-            stage, bucket, size, self._clear_bytes, self.terms.window
+            stage, bucket, size, self._clear_bytes, self.terms.window, room
         )
 
     def _pump(self, to: str) -> tuple[Outgoing, ...]:
@@ -258,7 +267,7 @@ class Session(ABC):
             raise PeerError(f"{block.sender} sent a credit for nothing, stage credit")
         return self._pump(block.sender)
 
-    def _take(self, block: Block) -> tuple[bytes | None, tuple[Outgoing, ...]]:
+    def _take(self, block: Block) -> tuple[Octets | None, tuple[Outgoing, ...]]:
         """The whole string if this is its last block, else a credit where one is due.
 
         The last block counts only when its handler has found the string good and calls `_taken`.

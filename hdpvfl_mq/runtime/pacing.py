@@ -17,6 +17,8 @@ RESEND_S = 0.5
 RESEND_BYTES_PER_S = 2e6  # bulk gets this much longer: its receiver works before it acknowledges
 BULK_MAX_S = 4.5
 RESEND_MAX_S = 1.5  # a peer that comes back after a crash waits no longer than this for its frames
+# But for bulk: copies of it fill the memory of a peer that works for minutes before it reads them.
+BULK_RESEND_MAX_S = 60.0
 GREET_S = 5.0  # after this long without a word, say hello again: the broker may have forgotten
 
 
@@ -57,7 +59,8 @@ class Pacing:
         elif acknowledged > self.acknowledged or self.resend_at is None or turn.send:
             if turn.send:
                 size = sum(len(frame) for frames in turn.send for frame in frames)
-                self.bulk_s = size / RESEND_BYTES_PER_S
+                # Bulk of the turns before is likely to be on its way still.
+                self.bulk_s = max(size / RESEND_BYTES_PER_S, self.bulk_s / 2)
             self.resend_s = RESEND_S + min(BULK_MAX_S, self.bulk_s)
             self.resend_at = now + self.resend_s
         self.acknowledged = acknowledged
@@ -72,7 +75,8 @@ class Pacing:
             self.acknowledge_at = None
         resend = self.resend_at is not None and self.resend_at <= now
         if resend:
-            self.resend_s = max(self.resend_s, min(RESEND_MAX_S, self.resend_s * 2))
+            longest_s = BULK_RESEND_MAX_S if self.bulk_s >= BULK_MAX_S else RESEND_MAX_S
+            self.resend_s = max(self.resend_s, min(longest_s, self.resend_s * 2))
             self.resend_at = now + self.resend_s
         greet = self.greet_at is not None and self.greet_at <= now
         if greet:

@@ -73,8 +73,7 @@ def order_of(run: Fitted, data: Split, party: str) -> NDArray[np.int64]:
     """The rows of a party's table in the order of the run's rounds: public to the parties."""
     manifest = run.rehearsal.manifest
     key = hashlib.sha256(b"order" + manifest.seed.to_bytes(8, "big")).digest()
-    columns = [column.tolist() for column in data.train[party].ids]
-    ids = normalise(columns, id_profile(manifest.alignment.ids))
+    ids = normalise(data.train[party].ids, id_profile(manifest.alignment.ids))
     order: NDArray[np.int64] = ids.rows[row_order(ids.ids, key)]
     return order
 

@@ -4,22 +4,31 @@ from __future__ import annotations
 
 import json
 import time
+import tracemalloc
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from hdpvfl_mq.glm import reorder
 from hdpvfl_mq.runtime.keys import load_keys
 from hdpvfl_mq.runtime.profile import pin_threads
 from hdpvfl_mq.runtime.settings import load
-from parties.build import load_possession
-from schemas.config import PartySettings
+from parties import alignment
+from parties.build import load_possession, make_role
+from schemas.config import BrokerSettings, PartySettings, RunManifest
 from schemas.data import DataSettings
+from schemas.ids import COORDINATOR
+from schemas.privacy import LedgerHead
+from schemas.records import LedgerStanding
 from tests.integration.processes import Processes, fields_of, processes
 from tests.integration.test_same_as_simulated import Simulated
 
 ROWS, COLUMNS = 1_000_000, 100
-ANONYMOUS_MB = 600.0  # of a party with a million rows; most of it are ids, see docs/data.md
+ANONYMOUS_MB = 240.0  # of a party with a million rows, see docs/data.md
+FEW_ROWS = (70_000, 140_000)  # more than a chunk, so that a chunk does not grow
+TRACED_BYTES_A_ROW = 10.0  # 4 are for the alignment that is kept, and 4 for making it
 
 
 def put_on_disk(real: Processes) -> None:
@@ -49,25 +58,61 @@ def test_rows_on_disk_have_no_name_and_are_float32(tmp_path):
         put_on_disk(real)
         settings = load(PartySettings, real.demo.settings("passive-1"))
         own = load_possession(settings, load_keys(Path(settings.keys)))
-        block = own.room((5, 2))
+        block = own.room((5, 2), own.data.X.dtype)
     for array in (own.data.X, block):
         assert isinstance(array, np.memmap)
         assert array.dtype == np.float32
     assert list((tmp_path / "state" / "passive-1" / "rows").iterdir()) == []
 
 
-def write_rows(path: Path, seed: int, *, label: bool) -> None:
-    """A .npy file with named fields, in the order of shuffled ids."""
-    dice = np.random.default_rng(seed)
-    names = [f"c{number}" for number in range(COLUMNS)]
-    kinds = [("id", "<i8"), *([("y", "<f4")] if label else []), *((n, "<f4") for n in names)]
-    rows = np.lib.format.open_memmap(path, mode="w+", dtype=np.dtype(kinds), shape=(ROWS,))
-    rows["id"] = dice.permutation(ROWS)
-    for name in names:
-        rows[name] = dice.standard_normal(ROWS, dtype=np.float32)
-    if label:
-        rows["y"] = rows["c0"] > 0
-    rows.flush()
+def give_rows(real: Processes, *, rows: int, columns: int) -> None:
+    """Every party gets a .npy file with named fields, in an order of its own."""
+    for seed, party in enumerate(real.demo.parties):
+        path, is_active = real.folder / f"{party}.npy", party == "active"
+        dice = np.random.default_rng(seed)
+        names = [f"c{number}" for number in range(columns)]
+        kinds = [
+            ("id", "<i8"),
+            *([("y", "<f4")] if is_active else []),
+            *((n, "<f4") for n in names),
+        ]
+        table = np.lib.format.open_memmap(path, mode="w+", dtype=np.dtype(kinds), shape=(rows,))
+        table["id"] = dice.permutation(rows)
+        for name in names:
+            table[name] = dice.standard_normal(rows, dtype=np.float32)
+        if is_active:
+            table["y"] = table["c0"] > 0
+        label = "y" if is_active else None
+        data = DataSettings(file=str(path), label_column=label, on_disk=True)
+        real.change(party, data=data, patience_s=3600.0)
+
+
+def traced_peak(real: Processes, party: str, rows: int) -> int:
+    """Bytes the interpreter and numpy took at most, from the file to rows ready for rounds."""
+    settings = load(PartySettings, real.demo.settings(party))
+    broker = load(BrokerSettings, real.demo.settings(COORDINATOR))
+    manifest, keys = load(RunManifest, Path(broker.manifest)), load_keys(Path(settings.keys))
+    tracemalloc.start()
+    role = make_role(load_possession(settings, keys))
+    standing = LedgerStanding(head=LedgerHead(sequence=0, digest=bytes(32)), mu2_units_free=0)
+    state = replace(role.initial(), manifest=manifest, standing=standing)
+    state, effects = alignment._aligned(role, state, np.arange(rows), bytes(32))
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert state.training.plan.rows == rows
+    assert effects
+    return peak
+
+
+def test_more_rows_need_hardly_more_memory(tmp_path, monkeypatch):
+    monkeypatch.setattr(reorder, "RUN_NUMBERS", 2**16)  # else all rows are in the first run
+    peaks = []
+    with processes(tmp_path, passives=1, guarantee="none", batch=1000) as real:
+        for rows in FEW_ROWS:
+            give_rows(real, rows=rows, columns=40)
+            peaks.append(traced_peak(real, "active", rows))
+    a_row = (peaks[1] - peaks[0]) / (FEW_ROWS[1] - FEW_ROWS[0])
+    assert a_row < TRACED_BYTES_A_ROW, f"{a_row:.1f} bytes a row, peaks {peaks}"
 
 
 def memory_mb(pid: int) -> dict[str, float]:
@@ -86,14 +131,7 @@ def memory_mb(pid: int) -> dict[str, float]:
 def test_a_million_rows_need_little_memory(tmp_path, case):
     peaks: dict[str, dict[str, float]] = {}
     with processes(tmp_path, passives=1, **case) as real:
-        for seed, party in enumerate(real.demo.parties):
-            write_rows(tmp_path / f"{party}.npy", seed, label=party == "active")
-            data = DataSettings(
-                file=str(tmp_path / f"{party}.npy"),
-                label_column="y" if party == "active" else None,
-                on_disk=True,
-            )
-            real.change(party, data=data, patience_s=3600.0)
+        give_rows(real, rows=ROWS, columns=COLUMNS)
         began = time.monotonic()
         real.start()
         while any(child.poll() is None for child in real.children.values()):

@@ -8,12 +8,14 @@ count from 1 in the order the labels were given.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from typing import ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hdpvfl_mq.errors import DataError, SettingsError
+from hdpvfl_mq.room import chunks
 from hdpvfl_mq.unreleased import FloatVector
 from schemas.model import LossName, LossSpec
 
@@ -26,13 +28,19 @@ SCORE_LIMIT = 1e150
 _ROWS_SHOWN = 5
 
 
-def refuse_rows(bad: NDArray[np.bool_], reason: str) -> None:
-    """Raise a DataError that names the first marked rows and counts the others."""
-    rows = np.flatnonzero(bad) + 1
-    if rows.size == 0:
+def refuse_rows(
+    values: FloatVector, is_bad: Callable[[FloatVector], NDArray[np.bool_]], reason: str
+) -> None:
+    """Raise a DataError that names the first rows whose value is bad and counts the others."""
+    count, first = 0, list[int]()
+    for part in chunks(len(values)):  # the values may be mapped, and then a mask must not be
+        rows = np.flatnonzero(is_bad(values[part])) + 1 + part.start
+        first += rows[: _ROWS_SHOWN - len(first)].tolist()
+        count += rows.size
+    if count == 0:
         return
-    shown = ", ".join(str(row) for row in rows[:_ROWS_SHOWN])
-    more = f" and {rows.size - _ROWS_SHOWN} more" if rows.size > _ROWS_SHOWN else ""
+    shown = ", ".join(map(str, first))
+    more = f" and {count - _ROWS_SHOWN} more" if count > _ROWS_SHOWN else ""
     raise DataError(f"{reason}: row {shown}{more}")
 
 
@@ -126,14 +134,18 @@ class Family(ABC):
 
     def check_labels(self, y: FloatVector) -> None:
         """Raise a DataError naming the rows whose label is outside the domain."""
-        refuse_rows(~np.isfinite(y), "label is missing or not finite")
-        refuse_rows(self._outside(y), f"label is outside the domain of {self.name}")
+        refuse_rows(y, lambda part: ~np.isfinite(part), "label is missing or not finite")
+        refuse_rows(y, self._outside, f"label is outside the domain of {self.name}")
 
     def encode(self, y: FloatVector) -> FloatVector:
-        """Check labels, then bring them to the declared range."""
+        """Check labels, then put them as the formulas take them."""
         labels = np.asarray(y, dtype=np.float64)
         self.check_labels(labels)
-        return np.clip(labels, self.label_low, self.label_high)
+        return self.coded(labels)
+
+    def coded(self, y: FloatVector) -> FloatVector:
+        """Labels inside the domain, brought to the declared range."""
+        return np.clip(y, self.label_low, self.label_high)
 
     def _outside(self, y: FloatVector) -> NDArray[np.bool_]:
         match self.task:

@@ -34,11 +34,9 @@ class _Margin(Family):
     task = "binary"
     default_range = (-1.0, 1.0)
 
-    def encode(self, y: FloatVector) -> FloatVector:
-        """Check labels; 1 becomes +1, both 0 and -1 become -1."""
-        labels = np.asarray(y, dtype=np.float64)
-        self.check_labels(labels)
-        return np.where(labels > 0.0, 1.0, -1.0)
+    def coded(self, y: FloatVector) -> FloatVector:
+        """1 becomes +1, both 0 and -1 become -1."""
+        return np.where(y > 0.0, 1.0, -1.0)
 
 
 class Logistic(_Margin):

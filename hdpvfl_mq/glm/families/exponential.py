@@ -91,11 +91,9 @@ class Bernoulli(ExponentialDispersion):
     default_range = (0.0, 1.0)
     theta_range = (-EXPONENT_LIMIT, EXPONENT_LIMIT)
 
-    def encode(self, y: FloatVector) -> FloatVector:
-        """Check labels; 1 stays 1, both 0 and -1 become 0."""
-        labels = np.asarray(y, dtype=np.float64)
-        self.check_labels(labels)
-        return np.where(labels > 0.0, 1.0, 0.0)
+    def coded(self, y: FloatVector) -> FloatVector:
+        """1 stays 1, both 0 and -1 become 0."""
+        return np.where(y > 0.0, 1.0, 0.0)
 
     def _clip_bound(self) -> float:
         return min(1.0, self.spec.residual_clip or 1.0)

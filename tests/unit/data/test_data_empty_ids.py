@@ -22,12 +22,11 @@ CASES = {
 def test_kept_empty_ids_are_dropped_by_the_rules_and_counted(name):
     values, kind, expected = CASES[name]
     data = prepare(Table.of({"id": values, "x": [1.0, 2.0, 4.0]}), KEEP, role="passive")
-    columns = [column.tolist() for column in data.ids]
-    found = normalise(columns, IdProfile(kind=kind, empties="drop"))
-    assert (found.ids, found.dropped_empty) == (expected, 1)
+    found = normalise(data.ids, IdProfile(kind=kind, empties="drop"))
+    assert (list(found.ids), found.dropped_empty) == (expected, 1)
     assert found.rows.tolist() == [0, 2]
     with pytest.raises(DataError, match="rows 2"):
-        normalise(columns, IdProfile(kind=kind))
+        normalise(data.ids, IdProfile(kind=kind))
 
 
 def test_by_default_the_reader_refuses_and_decimal_ids_are_refused_always():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import tomllib
 import tracemalloc
@@ -11,9 +12,10 @@ import numpy as np
 import pytest
 from pydantic import ValidationError
 
-from hdpvfl_mq.data.preprocess import PreparedData, prepare, prepare_to_disk
+from hdpvfl_mq.data.fingerprint import Fingerprint, Sides
+from hdpvfl_mq.data.preprocess import PreparedData, prepare, prepare_in_room
 from hdpvfl_mq.data.readers import TableFile
-from hdpvfl_mq.data.tables import Table
+from hdpvfl_mq.data.tables import TEXT, Table
 from hdpvfl_mq.errors import DataError
 from schemas.data import ColumnRule, DataSettings, NamedColumn
 
@@ -166,6 +168,18 @@ def test_the_fingerprint_knows_every_part() -> None:
     assert prepared(weighted, w=[1, 1, 1, 1]).fingerprint != base
 
 
+def test_ids_enter_the_fingerprint_as_json() -> None:
+    ids = (np.array(['a"b', "é\n\U0001f600", "\x7f"], dtype=TEXT), np.array([1, -2, 2**62]))
+    block = np.zeros((3, 1))
+    fingerprint = Fingerprint(("x",))
+    fingerprint.add(block, Sides(ids, None, None, None))
+    lines = [json.dumps(key) + "\n" for key in zip(*(c.tolist() for c in ids), strict=True)]
+    expected = hashlib.sha256(json.dumps([1, ["x"]]).encode())
+    for content in (block.tobytes(), "".join(lines).encode(), b"", b"", b""):
+        expected.update(hashlib.sha256(content).digest())
+    assert fingerprint.digest() == expected.digest()
+
+
 def test_disk_equals_memory_and_needs_a_few_chunks(tmp_path: Path) -> None:
     rng = np.random.default_rng(31)
     rows, columns = 20_000, 40
@@ -182,7 +196,14 @@ def test_disk_equals_memory_and_needs_a_few_chunks(tmp_path: Path) -> None:
     source = TableFile(tmp_path / "named.npy", chunk_cells=2**14)
     settings = DataSettings(default=ColumnRule(centre="learn", scale="learn"))
     tracemalloc.start()
-    disk = prepare_to_disk(source, settings, tmp_path / "x.npy", role="passive")
+    taken: list[int] = []
+
+    def mapped(shape, dtype):
+        return np.lib.format.open_memmap(tmp_path / "x.npy", mode="w+", dtype=dtype, shape=shape)
+
+    disk = prepare_in_room(
+        source, settings, mapped, lambda ids: taken.append(len(ids[0])), role="passive"
+    )
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     memory = prepare(source, settings, role="passive")
@@ -192,7 +213,9 @@ def test_disk_equals_memory_and_needs_a_few_chunks(tmp_path: Path) -> None:
     assert not disk.X.flags.writeable
     assert np.allclose(disk.X, memory.X, atol=1e-6)
     assert disk.fingerprint == memory.fingerprint
-    assert np.array_equal(disk.ids[0], ids)
+    assert disk.ids == ()
+    assert sum(taken) == rows
+    assert np.array_equal(memory.ids[0], ids)
 
 
 def test_settings_come_from_toml() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
 
@@ -179,3 +180,38 @@ def test_a_table_cannot_be_changed() -> None:
     with pytest.raises(DataError, match="one dimension"):
         Table(["a"], [np.zeros((2, 2))])
     assert repr(table) == "<Table of 2 rows and 1 columns>"
+
+
+def test_an_archive_is_read_a_few_rows_at_a_time(tmp_path: Path) -> None:
+    rows = 400_000
+    np.savez_compressed(tmp_path / "x.npz", id=np.arange(rows), x=np.arange(rows) * 0.5)
+    tracemalloc.start()
+    total = sum(chunk["x"].sum() for chunk in TableFile(tmp_path / "x.npz", 2**12).chunks())
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert total == rows * (rows - 1) / 4
+    assert peak < rows
+
+
+@pytest.mark.parametrize(
+    ("columns", "message"),
+    [
+        ({"id": np.arange(3), "x": np.arange(4)}, "differ in length"),
+        ({"id": np.arange(3), "x": np.zeros((3, 2))}, "one dimension"),
+        ({"id": np.arange(3), "x": np.array(["s3cret", 1, None], dtype=object)}, "pickled"),
+    ],
+)
+def test_archives_of_anything_else_are_refused(tmp_path: Path, columns, message: str) -> None:
+    np.savez(tmp_path / "x.npz", **columns)
+    with pytest.raises(DataError, match=message):
+        load(tmp_path / "x.npz")
+
+
+def test_a_damaged_archive_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "x.npz"
+    np.savez_compressed(path, id=np.arange(3000), x=np.random.default_rng(1).normal(size=3000))
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 0xFF
+    path.write_bytes(content)
+    with pytest.raises(DataError, match="cannot be read"):
+        load(path)

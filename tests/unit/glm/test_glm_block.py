@@ -14,6 +14,7 @@ from numpy.lib.format import open_memmap
 
 from hdpvfl_mq.errors import DataError
 from hdpvfl_mq.glm import block as block_module
+from hdpvfl_mq.glm import reorder
 from hdpvfl_mq.glm.block import ColumnBlock, scale_rows
 
 RNG = np.random.default_rng(17)
@@ -73,23 +74,32 @@ def test_mapped_float32_equals_memory_chunk_by_chunk(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, intercept: bool
 ) -> None:
     monkeypatch.setattr(block_module, "CHUNK_NUMBERS", 40)
+    monkeypatch.setattr(reorder, "RUN_NUMBERS", 100)
+
+    def room(shape, dtype):
+        name = f"{len(list(tmp_path.iterdir()))}.npy"
+        return open_memmap(tmp_path / name, mode="w+", dtype=dtype, shape=shape)
+
+    source = room(X.shape, np.float32)
+    source[:] = X
     memory = ColumnBlock.align(X, ORDER, intercept=intercept)
-    shape = ColumnBlock.shape(X, ORDER, intercept=intercept)
-    out = open_memmap(tmp_path / "x.npy", mode="w+", dtype=np.float32, shape=shape)
-    mapped = ColumnBlock.align(X, ORDER, intercept=intercept, out=out)
-    w, rows = RNG.normal(size=shape[1]), slice(11, 83)
+    mapped = ColumnBlock.align(source, ORDER, intercept=intercept, room=room)
+    same = ColumnBlock.align(np.array(source), ORDER, intercept=intercept)
+    assert np.array_equal(mapped._X, same._X)
+    w, rows = RNG.normal(size=memory.columns), slice(11, 83)
     h = RNG.normal(size=72)
     assert np.allclose(mapped.scores(rows, w).expose(), memory.scores(rows, w).expose(), atol=1e-6)
     assert np.allclose(mapped.gradient(rows, h), memory.gradient(rows, h), atol=1e-6)
-    norms = np.linalg.norm(np.asarray(out, dtype=np.float64), axis=1)
+    assert isinstance(mapped._X, np.memmap)
+    norms = np.linalg.norm(np.asarray(mapped._X, dtype=np.float64), axis=1)
     assert norms.max() <= 1.0
 
 
 def test_rounding_to_float32_never_leaves_the_unit_ball() -> None:
-    long = RNG.normal(size=(5000, 30)) * 100.0
-    out = np.empty((5000, 30), dtype=np.float32)
-    ColumnBlock.align(long, np.arange(5000), out=out)
-    norms = np.linalg.norm(out.astype(np.float64), axis=1)
+    long = RNG.normal(size=(5000, 30)).astype(np.float32) * 100.0
+    block = ColumnBlock.align(long, np.arange(5000))
+    assert block._X.dtype == np.float32
+    norms = np.linalg.norm(block._X.astype(np.float64), axis=1)
     assert 0.999999 < norms.min() <= norms.max() <= 1.0
 
 
@@ -97,8 +107,6 @@ def test_what_is_not_a_block_is_refused() -> None:
     for bad in (np.zeros(3), np.zeros((3, 0)), np.zeros((3, 2), dtype=np.int64)):
         with pytest.raises(DataError):
             ColumnBlock(bad)
-    with pytest.raises(DataError, match="90 rows and 7 columns"):
-        ColumnBlock.align(X, ORDER, out=np.empty((90, 8)))
 
 
 def test_a_block_shows_and_ships_nothing() -> None:

@@ -6,7 +6,14 @@ import pytest
 
 from hdpvfl_mq.machine import Arm, Fired
 from hdpvfl_mq.ports import Turn
-from hdpvfl_mq.runtime.pacing import ACK_DELAY_S, GREET_S, RESEND_MAX_S, RESEND_S, Pacing
+from hdpvfl_mq.runtime.pacing import (
+    ACK_DELAY_S,
+    BULK_MAX_S,
+    GREET_S,
+    RESEND_MAX_S,
+    RESEND_S,
+    Pacing,
+)
 
 
 class FakePost:
@@ -70,6 +77,22 @@ def test_sending_again_slows_down_while_nothing_gets_through(post):
     assert gaps[0] == RESEND_S
     assert gaps == sorted(gaps)
     assert gaps[-1] == RESEND_MAX_S
+
+
+def test_bulk_is_sent_again_a_few_times_however_long_its_receiver_works(post):
+    pacing = Pacing()
+    post.has_unacknowledged = True
+    pacing.after_turn(post, turn(send=[(bytes(32_000_000),)]), 0.0)
+    pacing.after_turn(post, turn(send=[(b"",)]), 1.0)  # a small one does not hurry the bulk
+    moments = []
+    while pacing.next() < 180.0:
+        moments.append(pacing.next())
+        assert pacing.due(pacing.next()).resend
+    assert moments[0] == 1.0 + RESEND_S + BULK_MAX_S
+    assert len(moments) <= 6
+    post.acknowledged = 1  # it got through: what is lost after it comes as soon as ever
+    pacing.after_turn(post, turn(), 200.0)
+    assert pacing.next() == 200.0 + RESEND_S + BULK_MAX_S
 
 
 def test_a_hello_is_repeated_after_a_silence(post):

@@ -1,0 +1,77 @@
+"""Many ids as one string of bytes. Owns where each id begins and ends; knows no normal form.
+
+A list of a million `bytes` takes 60 bytes an id besides what it says, and can only be in memory.
+Here ids are slices of one array, which may be mapped from a file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, overload
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hdpvfl_mq.psi.stream import Octets
+from hdpvfl_mq.room import Growing, Room, gather
+
+
+class PackedIds(Sequence[bytes]):
+    """Ids as a sequence; a slice of it is a list, so take small ones."""
+
+    def __init__(self, text: Octets, starts: NDArray[np.int64], ends: NDArray[np.int64]) -> None:
+        self._text, self._starts, self._ends = text, starts, ends
+
+    def __len__(self) -> int:
+        return len(self._ends)
+
+    @overload
+    def __getitem__(self, place: int) -> bytes: ...
+
+    @overload
+    def __getitem__(self, place: slice) -> list[bytes]: ...
+
+    def __getitem__(self, place: int | slice) -> bytes | list[bytes]:
+        if isinstance(place, slice):
+            return self._cut(self._starts[place], self._ends[place])
+        return self._text[self._starts[place] : self._ends[place]].tobytes()
+
+    def at(self, positions: NDArray[np.integer[Any]]) -> list[bytes]:
+        """The ids at a few positions."""
+        return self._cut(self._starts[positions], self._ends[positions])
+
+    def chosen(self, positions: NDArray[np.integer[Any]], room: Room) -> PackedIds:
+        """The ids at these positions, in this order; their text is shared."""
+        starts, ends = (gather(bounds, positions, room) for bounds in (self._starts, self._ends))
+        return PackedIds(self._text, starts, ends)
+
+    def _cut(self, starts: NDArray[np.int64], ends: NDArray[np.int64]) -> list[bytes]:
+        if len(starts) and (starts[1:] == ends[:-1]).all():  # one after the other: read at once
+            first, text = starts[0], self._text[starts[0] : ends[-1]].tobytes()
+            bounds = zip((starts - first).tolist(), (ends - first).tolist(), strict=True)
+            return [text[start:end] for start, end in bounds]
+        view, bounds = self._text.data, zip(starts.tolist(), ends.tolist(), strict=True)
+        return [view[start:end].tobytes() for start, end in bounds]
+
+    def __repr__(self) -> str:
+        return f"<PackedIds of {len(self)} ids>"
+
+
+class Packing:
+    """Ids on their way into one string."""
+
+    def __init__(self, room: Room) -> None:
+        self._text, self._bounds = Growing(np.uint8, room), Growing(np.int64, room)
+        self._bounds.add(np.zeros(1, dtype=np.int64))
+
+    def add(self, ids: Sequence[bytes]) -> None:
+        """Put these at the end."""
+        lengths = np.fromiter(map(len, ids), dtype=np.int64, count=len(ids))
+        self._bounds.add(len(self._text.filled) + np.cumsum(lengths))
+        self._text.add(np.frombuffer(b"".join(ids), dtype=np.uint8))
+
+    @property
+    def packed(self) -> PackedIds:
+        """All that was added."""
+        bounds = self._bounds.filled
+        return PackedIds(self._text.filled, bounds[:-1], bounds[1:])

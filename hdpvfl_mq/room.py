@@ -1,0 +1,127 @@
+"""Room for arrays with an entry for every row, and ways to go over them a part at a time.
+
+It owns chunks, gathering and grouping; it knows no file and no meaning of an entry. A room gives
+arrays to be filled: numpy's own memory, or files that a party maps. Everything here holds a few
+chunks besides, so with mapped arrays the number of rows costs no memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+# Shape and dtype to an array whose contents do not matter yet.
+Room = Callable[[tuple[int, ...], Any], NDArray[Any]]
+Positions = NDArray[np.int64]
+
+CHUNK_ROWS = 1 << 16
+OBJECT_ROWS = 1 << 13  # where each row becomes a Python object: a third faster than large chunks
+_GROWS_FROM = 1 << 12
+
+
+def chunks(rows: int, size: int = CHUNK_ROWS) -> Iterator[slice]:
+    """Consecutive slices of so many rows, none of them empty."""
+    for start in range(0, rows, size):
+        yield slice(start, min(start + size, rows))
+
+
+def gather(values: NDArray[Any], positions: NDArray[np.integer[Any]], room: Room) -> NDArray[Any]:
+    """values[positions], for vectors."""
+    taken = room((len(positions),), values.dtype)
+    for part in chunks(len(positions)):
+        taken[part] = values[positions[part]]
+    return taken
+
+
+def marks(rows: int, room: Room) -> NDArray[np.bool_]:
+    """A mark for each row, none of them set."""
+    unset = room((rows,), np.bool_)
+    unset[:] = False
+    return unset
+
+
+def marked(mask: NDArray[np.bool_], room: Room) -> Positions:
+    """Where marks are set, ascending."""
+    found = room((int(np.count_nonzero(mask)),), np.int64)
+    filled = 0
+    for part in chunks(len(mask)):
+        here = np.flatnonzero(mask[part])
+        found[filled : filled + len(here)] = here + part.start
+        filled += len(here)
+    return found
+
+
+class Growing:
+    """A vector that is filled without knowing its length; room for it is doubled as needed."""
+
+    def __init__(self, dtype: Any, room: Room) -> None:
+        self._room = room
+        self._held = room((_GROWS_FROM,), dtype)
+        self._length = 0
+
+    @property
+    def filled(self) -> NDArray[Any]:
+        """What has been added so far."""
+        return self._held[: self._length]
+
+    def add(self, values: NDArray[Any]) -> None:
+        """Put these at the end."""
+        needed = self._length + len(values)
+        if needed > len(self._held):
+            larger = self._room((max(needed, 2 * len(self._held)),), self._held.dtype)
+            larger[: self._length] = self.filled
+            self._held = larger
+        self._held[self._length : needed] = values
+        self._length = needed
+
+    def __repr__(self) -> str:
+        return f"<Growing of {self._length} entries>"
+
+
+@dataclass(frozen=True)
+class Groups:
+    """Positions by the number of their group, ascending in each."""
+
+    positions: Positions = field(repr=False)
+    bounds: Positions = field(repr=False)
+
+    def __len__(self) -> int:
+        return len(self.bounds) - 1
+
+    def __getitem__(self, number: int) -> Positions:
+        return self.positions[self.bounds[number] : self.bounds[number + 1]]
+
+    def __iter__(self) -> Iterator[Positions]:
+        return map(self.__getitem__, range(len(self)))
+
+
+def group(
+    number_of: Callable[[slice], NDArray[Any]], rows: int, *, groups: int, room: Room
+) -> Groups:
+    """Group rows by the number that `number_of` gives for each row of a slice; called twice.
+
+    A counting sort, chunk by chunk: no sort of all rows has to be held.
+    """
+    counts = np.zeros(groups, dtype=np.int64)
+    for part in chunks(rows):
+        counts += np.bincount(number_of(part).astype(np.int64), minlength=groups)
+    bounds = np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(counts)])
+    positions, free = room((rows,), np.int64), bounds[:-1].copy()
+    narrow = np.min_scalar_type(groups)  # numpy sorts 16 bits by radix
+    for part in chunks(rows):
+        numbers = number_of(part).astype(narrow)
+        order = np.argsort(numbers, kind="stable")
+        positions[take_places(free, np.bincount(numbers, minlength=groups))] = order + part.start
+    return Groups(positions, bounds)
+
+
+def take_places(free: Positions, counts: NDArray[np.integer[Any]]) -> Positions:
+    """The next `counts` free places of each group, group after group; `free` moves on."""
+    first = np.cumsum(counts) - counts
+    places: Positions = np.arange(counts.sum()) + np.repeat(free - first, counts)
+    free += counts
+    return places

@@ -1,0 +1,72 @@
+"""What an entity resolution holds besides its room: a few buckets, whatever the number of ids."""
+
+from __future__ import annotations
+
+import tracemalloc
+from collections import deque
+from pathlib import Path
+
+import numpy as np
+
+from hdpvfl_mq.psi import (
+    IdProfile,
+    Session,
+    Terms,
+    normalise,
+    open_session,
+    order_digest,
+    row_order,
+)
+from parties.room import DiskRoom
+
+FEW_IDS = (70_000, 140_000)  # more than a chunk, so that a chunk does not grow
+TRACED_BYTES_AN_ID = 2.0
+TERMS = Terms(
+    method="oprf",
+    active="a",
+    passives=("b",),
+    public_seed=b"\7" * 32,
+    profile_digest=IdProfile().digest(),
+    block_bytes=1 << 17,
+    window=2,
+    bucket_ids=1 << 13,
+)
+
+
+def resolve(sessions: dict[str, Session]) -> None:
+    """Deliver all messages, keeping none of them."""
+    waiting = deque((name, each) for name in sessions for each in sessions[name].start())
+    while waiting:
+        sender, message = waiting.popleft()
+        for receiver in message.to:
+            place = (message.stage, message.index, message.last, message.payload, message.meta)
+            waiting.extend((receiver, each) for each in sessions[receiver].receive(sender, *place))
+
+
+def traced_peak(folder: Path, count: int) -> int:
+    """Bytes at most, of two parties together, from columns of ids to the common order."""
+    room, dice = DiskRoom(folder), np.random.default_rng(count)
+    columns = [dice.permutation(2 * count)[:count] for _ in range(2)]
+    tracemalloc.start()
+    ids = [normalise([column], IdProfile(kind="integer"), room).ids for column in columns]
+    sessions = {
+        name: open_session(TERMS, name, own, secret=name.encode() * 32, room=room)
+        for name, own in zip("ab", ids, strict=True)
+    }
+    resolve(sessions)
+    digests = set()
+    for session, own in zip(sessions.values(), ids, strict=True):
+        common = own.chosen(session.result, room)
+        order = row_order(common, bytes(32), room)
+        digests.add(order_digest(common.chosen(order, room), bytes(32)))
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert len(digests) == 1
+    assert len(common) == len(np.intersect1d(*columns))
+    return peak
+
+
+def test_more_ids_need_hardly_more_memory(tmp_path: Path) -> None:
+    small, large = (traced_peak(tmp_path, count) for count in FEW_IDS)
+    an_id = (large - small) / (FEW_IDS[1] - FEW_IDS[0])
+    assert an_id < TRACED_BYTES_AN_ID, f"{an_id:.1f} bytes an id, peaks {small}, {large}"
