@@ -12,14 +12,16 @@ DELTA ?= 0.01
 GUARANTEE ?= sound
 SEED ?= 0
 OUT ?= .
+RUN ?= latest
 option = $(if $($(1)),--$(2) $($(1)))
 
-.PHONY: help setup run-parties test check bench reproduce soak audit-privacy test-slow lock clean
+.PHONY: help setup run-parties predict test check bench reproduce soak audit-privacy test-slow lock clean
 
 help:
 	@echo "make run-parties    a federation of real processes on this machine trains a model"
 	@echo "                    DATASET=$(DATASET) PASSIVES=$(PASSIVES) EPSILON=$(EPSILON) DELTA=$(DELTA) GUARANTEE=$(GUARANTEE) SEED=$(SEED)"
 	@echo "                    EPOCHS= BATCH= LOSS= PENALTY= OUT=$(OUT) RESUME=last"
+	@echo "make predict        score the held-out rows of a run: RUN=$(RUN) EPSILON= DELTA= OUT= EXACT=1"
 	@echo "make test           all quick tests            make check   formatting, types, architecture"
 	@echo "make bench          ratios to other systems, measured side by side (FULL=1 for the large ones)"
 	@echo "make reproduce      the paper's evaluation (QUICK=1: a few minutes)"
@@ -40,6 +42,9 @@ run-parties: $(READY)
 	@$(BIN)/hdpvfl up --dataset $(DATASET) --passives $(PASSIVES) --epsilon $(EPSILON) --delta $(DELTA) \
 	  --guarantee $(GUARANTEE) --seed $(SEED) --out $(OUT) $(call option,EPOCHS,epochs) $(call option,BATCH,batch) \
 	  $(call option,LOSS,loss) $(call option,PENALTY,penalty) $(call option,RESUME,resume)
+
+predict: $(READY)
+	@$(BIN)/hdpvfl predict $(RUN) --epsilon $(EPSILON) --delta $(DELTA) --out $(OUT) $(if $(EXACT),--exact)
 
 test: $(READY)
 	@$(BIN)/python -m pytest -n 2 --dist loadgroup

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 
-from hdpvfl_mq.glm.families import Family
+from hdpvfl_mq.glm.families import Family, family
 from hdpvfl_mq.glm.minimiser import MinimiserRule, MinimiserTerms
 from hdpvfl_mq.glm.schedule import Schedule, StepSize
 from hdpvfl_mq.privacy.bounds import ActiveBounds, PassiveBounds, PublicSchedule
@@ -20,14 +20,21 @@ from hdpvfl_mq.privacy.minimiser import (
     minimiser_active_plan,
     minimiser_passive_plan,
 )
-from hdpvfl_mq.privacy.plan import NoisePlan, plan_none, plan_paper, plan_sound
+from hdpvfl_mq.privacy.plan import (
+    NoisePlan,
+    plan_none,
+    plan_paper,
+    plan_prediction,
+    plan_silent,
+    plan_sound,
+)
 from hdpvfl_mq.privacy.published import (
     paper_active_bounds,
     paper_passive_bounds,
     published_active,
     published_passive,
 )
-from schemas.config import RunManifest
+from schemas.config import PredictionSpec, RunManifest
 
 # What the paper puts into Lemma 3 for each loss: beta_y and k_y (docs/privacy.md).
 _PUBLISHED_LABEL_TERMS = {
@@ -53,6 +60,8 @@ class Sides:
 
 def sides(manifest: RunManifest, schedule: Schedule, loss: Family) -> Sides:
     """Both sides of a run; RefusedError where the privacy argument does not hold."""
+    if manifest.method == "prediction":
+        return prediction_sides(manifest, schedule)
     if manifest.guarantee == "none":
         noise = plan_none(schedule.rounds)
         return Sides(noise, noise)
@@ -61,6 +70,37 @@ def sides(manifest: RunManifest, schedule: Schedule, loss: Family) -> Sides:
     if manifest.method == "minimiser":
         return minimiser_sides(manifest, schedule, loss)
     return descent_sides(manifest, schedule, loss)
+
+
+def prediction_sides(manifest: RunManifest, schedule: Schedule) -> Sides:
+    """The passive parties release scores once, the active party nothing."""
+    assert manifest.prediction is not None
+    if manifest.budget is None:
+        return Sides(plan_silent(), plan_none(1))
+    passive = plan_prediction(
+        schedule.rows,
+        distance=manifest.prediction.distance,
+        radius=manifest.prediction.weight_norm,
+        budget=manifest.budget,
+    )
+    return Sides(plan_silent(), passive)
+
+
+def prediction_spec(trained: RunManifest, rows: int) -> PredictionSpec:
+    """What bounds the passive parties' weights after a run over so many rows.
+
+    *Bound.* Of the distance: what the fit of the one-round method proves; elsewhere the ball's 2k.
+    """
+    if trained.method != "minimiser":
+        norm = trained.passive.weight_norm
+        return PredictionSpec(model_run=trained.run, weight_norm=norm, distance=2.0 * norm)
+    terms = minimiser_sides(trained, Schedule(rows, rows, 1), family(trained.loss)).terms
+    assert terms is not None
+    return PredictionSpec(
+        model_run=trained.run,
+        weight_norm=terms.weight_norm,
+        distance=_minimiser_passive(rows, terms).d_model(),
+    )
 
 
 def minimiser_sides(manifest: RunManifest, schedule: Schedule, loss: Family) -> Sides:
@@ -84,19 +124,20 @@ def minimiser_sides(manifest: RunManifest, schedule: Schedule, loss: Family) -> 
     )
     passives = len(manifest.passive_parties)
     terms = rule.terms(rows, loss, passives, fitted, noise_std=active.noise_std)
-    passive = minimiser_passive_plan(
-        MinimiserPassive(
-            rows=rows,
-            clip_received=terms.received_clip,
-            curvature=terms.curvature,
-            strength=terms.passive_strength,
-            weight_norm=terms.weight_norm,
-            score_bound=terms.score_bound,
-            error=terms.passive_error,
-        ),
-        manifest.budget,
-    )
+    passive = minimiser_passive_plan(_minimiser_passive(rows, terms), manifest.budget)
     return Sides(active, passive, terms.received_clip, terms)
+
+
+def _minimiser_passive(rows: int, terms: MinimiserTerms) -> MinimiserPassive:
+    return MinimiserPassive(
+        rows=rows,
+        clip_received=terms.received_clip,
+        curvature=terms.curvature,
+        strength=terms.passive_strength,
+        weight_norm=terms.weight_norm,
+        score_bound=terms.score_bound,
+        error=terms.passive_error,
+    )
 
 
 def _bookable(plan: NoisePlan) -> NoisePlan:

@@ -98,7 +98,7 @@ class TrainingPlan:
 
 def plan_training(manifest: RunManifest, rows: int) -> TrainingPlan:
     """Derive the plan; RefusedError where the privacy argument does not hold for these settings."""
-    batch_rows = rows if manifest.method == "minimiser" else manifest.batch_rows
+    batch_rows = manifest.batch_rows if manifest.method == "descent" else rows
     schedule = Schedule(rows, batch_rows, manifest.epochs)
     if schedule.rounds > ROUNDS_MAX:
         raise SettingsError(

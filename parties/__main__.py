@@ -16,8 +16,10 @@ from hdpvfl_mq.runtime.snapshots import Snapshots
 from hdpvfl_mq.runtime.status import Status, Stopwatch
 from hdpvfl_mq.runtime.transport import DealerLink
 from parties.accounts import Accounts
-from parties.build import PartyFiles, build_node, load_possession, write_model
+from parties.build import PartyFiles, build_node, load_possession
 from parties.keeping import Keeper
+from parties.models import write_model, write_predictions
+from parties.possession import Possession
 from schemas.config import PartySettings
 
 
@@ -56,13 +58,20 @@ async def _run(settings: PartySettings) -> str:
     try:
         outcome = await runner.run()
         if outcome == "completed":
-            write_model(files.run / "model.json", own, node)
+            _write_result(files.run, own, node)
         accounts.close()
         observe(node)
     finally:
         link.close()
     explain(settings.party, outcome, node.state.reason)
     return outcome
+
+
+def _write_result(folder: Path, own: Possession, node: Node) -> None:
+    if own.model is None:
+        write_model(folder / "model.json", own, node)
+    elif own.role == "active":
+        write_predictions(folder / "predictions.csv", own, node.state)
 
 
 def _fields(

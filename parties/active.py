@@ -1,7 +1,7 @@
 """The active party: it has the label, hears every passive party, and answers all with one residual.
 
 It owns what the active party remembers and how it reads a share; what a round computes is in
-descent.py and one_round.py, by the manifest's method.
+descent.py, one_round.py and prediction.py, by the manifest's method.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from hdpvfl_mq.glm.response import Response
 from hdpvfl_mq.machine import Moves, Received, Step, stay
 from hdpvfl_mq.privacy.mechanism import largest_value, receive
 from hdpvfl_mq.unreleased import FloatVector
-from parties import descent, one_round
+from parties import descent, one_round, prediction
 from parties.member import SHARED_MOVES, Member
 from parties.possession import MemberState
 from schemas.ids import PartyId
@@ -40,6 +40,9 @@ class ActiveState(MemberState):
     )
     response: Response | None = field(default=None, repr=False)
     losses: tuple[float, ...] = field(default=(), repr=False)  # own loss per round, never sent
+    # In a prediction: the own rows in the common order, and what was found for them.
+    scored: NDArray[np.int64] | None = field(default=None, repr=False)
+    theta: FloatVector | None = field(default=None, repr=False)
 
 
 class Active(Member):
@@ -58,6 +61,8 @@ class Active(Member):
     def prepare_training(self, state: ActiveState, order: NDArray[np.int64]) -> ActiveState:
         """Labels, weights and offsets of the common rows."""
         data = self.own.data
+        if self.own.model is not None:
+            return replace(state, scored=order)
         assert data.y is not None
         response = Response(
             self.training(state).plan.family,
@@ -90,9 +95,14 @@ class Active(Member):
 
     def begin_training(self, state: ActiveState) -> Step[ActiveState]:
         """Do whatever the current round allows by now."""
-        if self.training(state).plan.terms is None:
-            return descent.run_rounds(self, state)
-        return one_round.lead(self, state)
+        return LEAD[self.training(state).plan.manifest.method](self, state)
+
+    def with_offset(self, theta: FloatVector, state: ActiveState) -> FloatVector:
+        """theta of scored rows with their offsets, where the loss has any."""
+        if self.own.data.offset is None:
+            return theta
+        reach = self.training(state).plan.family.spec.offset_max
+        return theta + np.clip(self.own.data.offset[state.scored], -reach, reach)
 
     def missing(self, state: ActiveState) -> tuple[PartyId, ...]:
         """The parties whose share the current round still needs."""
@@ -100,6 +110,11 @@ class Active(Member):
         return tuple(p for p in passives if p not in state.shares and not state.is_away(p))
 
 
+LEAD = {
+    "descent": descent.lead,
+    "minimiser": one_round.lead,
+    "prediction": prediction.lead,
+}
 Active.moves = {
     **SHARED_MOVES,
     ("aligned", "score_share"): Active.share,

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 
 from hdpvfl_mq.privacy.calibration import mu_of
+from hdpvfl_mq.sides import prediction_spec
 from parties.possession import Possession
 from schemas.config import PartyPolicy, RunManifest
 from schemas.privacy import MU2_UNIT_BITS
@@ -21,6 +22,7 @@ def broken_rule(own: Possession, manifest: RunManifest, standing: LedgerStanding
     """The first rule of the policy that this run breaks, or None."""
     rule = (
         _wrong_part(own, manifest)
+        or _wrong_model(own, manifest)
         or _wrong_guarantee(own.policy, manifest)
         or _over_budget(own.policy, manifest, standing)
         or _wrong_data(own, manifest)
@@ -41,8 +43,31 @@ def _wrong_part(own: Possession, manifest: RunManifest) -> str | None:
     return None
 
 
+def _wrong_model(own: Possession, manifest: RunManifest) -> str | None:
+    """Whether a prediction is one with the model this party names, and priced for it."""
+    model, asked = own.model, manifest.prediction
+    if (model is None) != (asked is None):
+        return "settings.model: name a model in a run that predicts, and in no other"
+    if model is None or asked is None:
+        return None
+    trained, proved = model.manifest, prediction_spec(model.manifest, model.rows)
+    if asked.model_run != trained.run:
+        return f"settings.model: it is of run {trained.run}, the manifest says {asked.model_run}"
+    same = ("active_party", "passive_parties", "loss", "scale_rows", "active")
+    if other := [name for name in same if getattr(manifest, name) != getattr(trained, name)]:
+        return f"the manifest's {', '.join(other)} is not that of the run the model is of"
+    if own.policy.dataset != model.dataset:
+        return "policy.dataset is not the one this party's model was learnt from"
+    is_priced = asked.weight_norm >= proved.weight_norm and asked.distance >= proved.distance
+    small = "the manifest's prediction.weight_norm or .distance is smaller than the run proved"
+    return None if is_priced else small
+
+
 def _wrong_guarantee(policy: PartyPolicy, manifest: RunManifest) -> str | None:
-    if manifest.guarantee not in policy.guarantees:
+    if manifest.method == "prediction" and manifest.guarantee == "none":
+        if not policy.exact_scoring:
+            return "policy.exact_scoring is off: set it to let un-noised scores leave"
+    elif manifest.guarantee not in policy.guarantees:
         return (
             f"policy.guarantees allows {', '.join(policy.guarantees)}, "
             f"not {manifest.guarantee}: name it there to allow it"

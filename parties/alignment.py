@@ -152,7 +152,8 @@ def _aligned(
         state = replace(state, reason="the run would exceed the lifetime cap of the policy")
         return state, (Send((COORDINATOR,), Withdraw(reason="budget")),)
     state = with_training(party, state, plan, rows)
-    start = state.training.start_weights
+    model = party.own.model
+    start = state.training.start_weights if model is None else model.weights
     state = replace(
         state,
         phase="aligned",

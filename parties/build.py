@@ -6,7 +6,6 @@ of that stops here, before anything is sent.
 
 from __future__ import annotations
 
-import json
 import os
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,11 +25,11 @@ from hdpvfl_mq.room import Room
 from hdpvfl_mq.runtime.keys import Keys, read_secret, write_secret
 from hdpvfl_mq.runtime.profile import numeric_profile
 from hdpvfl_mq.runtime.settings import load
-from hdpvfl_mq.runtime.status import write_atomically
 from parties import keeping
 from parties.accounts import Accounts
 from parties.active import Active
 from parties.member import Member
+from parties.models import read_model, scoring_settings
 from parties.passive import Passive
 from parties.possession import Possession, id_profile
 from parties.room import DiskRoom
@@ -105,9 +104,11 @@ def _possession(settings: PartySettings, keys: Keys) -> Possession:
     if len(settings.data.id_columns) != settings.ids.columns:
         raise SettingsError("ids.columns must be the number of data.id_columns")
     policy = load(PartyPolicy, Path(settings.policy))
+    model = read_model(Path(settings.model), settings) if settings.model else None
     files, source = PartyFiles(settings), TableFile(Path(settings.data.file))
     room: Room = DiskRoom(files.state / "rows") if settings.data.on_disk else np.empty
-    data, ids = _rows(source, settings, room)
+    rules = settings.data if model is None else scoring_settings(model, settings.data)
+    data, ids = _rows(source, settings, rules, room)
     secret, salt = run_secret(files.secret)
     return Possession(
         party=settings.party,
@@ -125,20 +126,21 @@ def _possession(settings: PartySettings, keys: Keys) -> Possession:
         kept=keeping.usable(
             files.alignments, settings.run, data.fingerprint, id_profile(settings.ids).digest()
         ),
+        model=model,
         found=keeping.found(files.alignments, settings.run),
         room=room,
     )
 
 
 def _rows(
-    source: TableFile, settings: PartySettings, room: Room
+    source: TableFile, settings: PartySettings, rules: DataSettings, room: Room
 ) -> tuple[PreparedData, NormalisedIds]:
-    profile = id_profile(settings.ids)
-    if not settings.data.on_disk:
-        data = prepare(source, settings.data, role=settings.role)
+    profile, to_score = id_profile(settings.ids), settings.model is not None
+    if not rules.on_disk:
+        data = prepare(source, rules, role=settings.role, to_score=to_score)
         return data, normalise(data.ids, profile)
     ids = IdCollector(profile, room)
-    data = prepare_in_room(source, settings.data, room, ids.add, role=settings.role)
+    data = prepare_in_room(source, rules, room, ids.add, role=settings.role, to_score=to_score)
     return data, ids.distinct()
 
 
@@ -170,22 +172,3 @@ def build_node(
         node.resume(snapshot)
     node.open()
     return node, accounts
-
-
-def write_model(path: Path, own: Possession, node: Node) -> None:
-    """This party's weights; its own business, readable by it alone."""
-    role, state = node.role, node.state
-    assert isinstance(role, Member)
-    model = {
-        "format": 1,
-        "run": own.run,
-        "party": own.party,
-        "role": own.role,
-        "columns": list(own.data.column_names),
-        "weights": role.final_weights(state).tolist(),
-        "scale_rows": state.manifest.scale_rows,
-        "data": json.loads(own.data.settings.model_dump_json()),
-        "manifest": json.loads(state.manifest.model_dump_json()),
-        **role.model_extras(state),
-    }
-    write_atomically(path, json.dumps(model, indent=1))

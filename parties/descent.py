@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from parties.passive import Passive, PassiveState
 
 
-def share(party: Passive, state: PassiveState) -> Step[PassiveState]:
+def begin(party: Passive, state: PassiveState) -> Step[PassiveState]:
     """Passive: release the scores of the current round, unless that is done or not its turn."""
     waits = state.is_done or state.round >= state.planned or state.shared >= state.round
     if waits or state.is_away(party.name):
@@ -45,7 +45,7 @@ def share(party: Passive, state: PassiveState) -> Step[PassiveState]:
     return state, (Send((training.plan.manifest.active_party,), message),)
 
 
-def run_rounds(party: Active, state: ActiveState) -> Step[ActiveState]:
+def lead(party: Active, state: ActiveState) -> Step[ActiveState]:
     """Active: run every planned round whose parties have all spoken."""
     effects: tuple[Effect, ...] = ()
     while not state.is_done and state.round < state.planned and not party.missing(state):
@@ -115,7 +115,7 @@ def _local_steps(
     return w
 
 
-def step(party: Passive, state: PassiveState, received: FloatVector) -> Step[PassiveState]:
+def learn(party: Passive, state: PassiveState, received: FloatVector) -> Step[PassiveState]:
     """Passive: clip what came, step, go on; without a share of this round nothing is learnt."""
     plan, block = party.training(state).plan, party.training(state).block
     w = None
@@ -125,5 +125,5 @@ def step(party: Passive, state: PassiveState, received: FloatVector) -> Step[Pas
         w = plan.penalty.step(state.w, gradient, plan.passive_eta(state.round), free=())
         w = project(w, plan.manifest.passive.weight_norm)
     state, effects = party.finished_round(state, w, received)
-    state, more = share(party, state)
+    state, more = begin(party, state)
     return state, (*effects, *more)

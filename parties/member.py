@@ -236,10 +236,6 @@ class Member:
     def withdraw(self, state: S, given: Ordered) -> Step[S]:
         return state, (Send((COORDINATOR,), Withdraw(reason="operator")),)
 
-    def model_extras(self, state: Any) -> dict[str, Any]:
-        """What a side's model holds besides its weights."""
-        return {}
-
     def final_weights(self, state: MemberState) -> FloatVector:
         """The model this party keeps: the average of the iterates the manifest names."""
         return state.w if state.w_count == 0 else state.w_sum / state.w_count

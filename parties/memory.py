@@ -37,10 +37,15 @@ _AS_IT_IS = (
 
 
 def freeze(party: Member, state: Any) -> bytes | None:
-    """The state as bytes; None outside training, or where the alignment is not kept."""
+    """The state as bytes; None outside training, or where the alignment is not kept.
+
+    None in a prediction too: its one round leaves nothing to fold.
+    """
+    own = party.own
     if state.phase != "training" or state.session is not None or state.alignment is None:
         return None
-    own = party.own
+    if own.model is not None:
+        return None
     values = {name: getattr(state, name) for name in _AS_IT_IS}
     memory = MemberMemory(
         commitment=commitment(own.secret, own.salt),

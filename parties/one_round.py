@@ -37,6 +37,11 @@ def lead(party: Active, state: ActiveState) -> Step[ActiveState]:
     return _fit_again(party, state)
 
 
+def begin(party: Passive, state: PassiveState) -> Step[PassiveState]:
+    """Passive: wait for the residual."""
+    return state, ()
+
+
 def _release(party: Active, state: ActiveState) -> Step[ActiveState]:
     training, response = party.training(state), state.response
     terms = training.plan.terms
@@ -92,7 +97,7 @@ def _fit_again(party: Active, state: ActiveState) -> Step[ActiveState]:
     return party.finished_round(state, w)
 
 
-def answer(party: Passive, state: PassiveState, received: FloatVector) -> Step[PassiveState]:
+def learn(party: Passive, state: PassiveState, received: FloatVector) -> Step[PassiveState]:
     """Passive: the minimiser of the received residual's quadratic model, and its noised scores."""
     training = party.training(state)
     plan, terms = training.plan, training.plan.terms

@@ -1,7 +1,7 @@
 """A passive party: noised inner products out, noised residuals in.
 
 It owns what a passive party remembers and how it reads a residual; what a round computes is in
-descent.py and one_round.py, by the manifest's method.
+descent.py, one_round.py and prediction.py, by the manifest's method.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import ClassVar
 from hdpvfl_mq.errors import PeerError
 from hdpvfl_mq.machine import Moves, Received, Step, stay
 from hdpvfl_mq.privacy.mechanism import largest_value, receive
-from parties import descent, one_round
+from parties import descent, one_round, prediction
 from parties.member import SHARED_MOVES, Member
 from parties.possession import MemberState, next_transcript
 from schemas.messages import Residual
@@ -35,10 +35,8 @@ class Passive(Member):
         return PassiveState()
 
     def begin_training(self, state: PassiveState) -> Step[PassiveState]:
-        """In descent a passive party speaks first, in one round it waits for the residual."""
-        if self.training(state).plan.terms is None:
-            return descent.share(self, state)
-        return state, ()
+        """In descent and predictions a passive party speaks first, else it waits."""
+        return BEGIN[self.training(state).plan.manifest.method](self, state)
 
     def residual(self, state: PassiveState, given: Received) -> Step[PassiveState]:
         """Read the active party's release and learn from it."""
@@ -53,10 +51,19 @@ class Passive(Member):
             bound=largest_value(plan.active_noise),
         )
         state = replace(state, transcript=next_transcript(state.transcript, message.release))
-        learn = descent.step if plan.terms is None else one_round.answer
-        return learn(self, state, received)
+        return LEARN[plan.manifest.method](self, state, received)
 
 
+BEGIN = {
+    "descent": descent.begin,
+    "minimiser": one_round.begin,
+    "prediction": prediction.begin,
+}
+LEARN = {
+    "descent": descent.learn,
+    "minimiser": one_round.learn,
+    "prediction": prediction.learn,
+}
 Passive.moves = {
     **SHARED_MOVES,
     ("aligned", "residual"): Passive.residual,

@@ -25,6 +25,7 @@ from hdpvfl_mq.training import TrainingPlan
 from hdpvfl_mq.unreleased import FloatVector
 from schemas.alignment import KeptAlignment
 from schemas.config import IdRules, PartyPolicy, RunManifest
+from schemas.data import DataSettings
 from schemas.ids import PartyId, RunId
 from schemas.privacy import Release
 from schemas.records import LedgerStanding
@@ -39,6 +40,17 @@ def id_profile(rules: IdRules) -> IdProfile:
         duplicates=rules.duplicates,
         empties=rules.empties,
     )
+
+
+@dataclass(frozen=True)
+class TrainedModel:
+    """What an earlier run left this party."""
+
+    manifest: RunManifest
+    data: DataSettings  # how its rows were prepared, constants filled in
+    rows: int  # common rows it learnt from
+    dataset: str  # the name they have in the ledger
+    weights: FloatVector = field(repr=False)
 
 
 @dataclass(frozen=True)
@@ -58,6 +70,7 @@ class Possession:
     verify_keys: Mapping[PartyId, VerifyKey] = field(repr=False)
     numeric_profile: str
     kept: tuple[KeptAlignment, ...] = field(default=(), repr=False)  # of these rows and id rules
+    model: TrainedModel | None = field(default=None, repr=False)  # to predict with
     found: KeptAlignment | None = field(default=None, repr=False)  # by an earlier start of the run
     # Gives every array that has an entry for each row, in memory or mapped from disk.
     room: Room = field(default=np.empty, repr=False)

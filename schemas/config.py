@@ -56,6 +56,14 @@ class MinimiserSpec(Closed):
     weight_variance: Positive = 1.0  # what passive weights are expected to be
 
 
+class PredictionSpec(Closed):
+    """Score rows with the models an earlier run left; nothing is learnt."""
+
+    model_run: RunId
+    weight_norm: Positive  # k: the ball that every passive party's weights lie in
+    distance: NonNegative  # d_model: how far one training row can move them
+
+
 class EarlyStopSpec(Closed):
     """Stop when the released residuals of `patience` epochs bring no fall in their energy."""
 
@@ -93,8 +101,9 @@ class RunManifest(Closed):
     budget: Budget | None = None
     loss: LossSpec = LossSpec(name="logistic")
     penalty: PenaltySpec = PenaltySpec(name="l2", strength=1e-3)
-    method: Literal["descent", "minimiser"] = "descent"
+    method: Literal["descent", "minimiser", "prediction"] = "descent"
     minimiser: MinimiserSpec | None = None
+    prediction: PredictionSpec | None = None
     early_stop: EarlyStopSpec | None = None
     epochs: Annotated[int, Field(ge=1, le=1_000_000)] = 10
     batch_rows: Annotated[int, Field(ge=1, le=10**9)] = 3200
@@ -127,14 +136,22 @@ class RunManifest(Closed):
         return self._check_method()
 
     def _check_method(self) -> Self:
+        if (self.minimiser is None) == (self.method == "minimiser"):
+            raise ValueError("minimiser: method minimiser needs these constants, no other has them")
+        if (self.prediction is None) == (self.method == "prediction"):
+            raise ValueError("prediction: method prediction needs this table, no other has it")
+        if self.method == "prediction":
+            if self.guarantee == "paper" or self.epochs != 1 or self.early_stop is not None:
+                raise ValueError("method prediction is one round, guarantee sound or none (exact)")
+            if self.absence != "wait":
+                raise ValueError("absence: a prediction needs every party; it can only wait")
+            return self
         if self.method == "descent":
-            if self.minimiser is not None:
-                raise ValueError("minimiser: these constants belong to method minimiser")
             if self.guarantee == "sound" and self.passive.received_clip is None:
                 raise ValueError("guarantee sound needs passive.received_clip (C, in noise_std)")
             return self
-        if self.guarantee != "sound" or self.minimiser is None:
-            raise ValueError("method minimiser needs guarantee sound and its constants")
+        if self.guarantee != "sound":
+            raise ValueError("method minimiser needs guarantee sound")
         if self.epochs != 1 or self.early_stop is not None or not self.active.intercept:
             raise ValueError("method minimiser is one epoch over all rows, with an intercept")
         return self
@@ -150,7 +167,7 @@ class PartyPolicy(Closed):
     rows_min: Annotated[int, Field(ge=1, le=10**9)] = 100
     peers: Annotated[tuple[PartyId, ...], Field(max_length=MAX_PASSIVES + 1)] = ()
     learned_constants: bool = False  # preprocessing constants fitted on the private data
-    exact_scoring: bool = False
+    exact_scoring: bool = False  # un-noised scores in a prediction: booked as infinitely much
 
 
 class Peer(Closed):
@@ -182,6 +199,7 @@ class PartySettings(Closed):
     patience_s: Seconds = 600.0  # stop when nothing was heard for this long
     ids: IdRules = IdRules()
     data: DataSettings
+    model: Path | None = None  # what an earlier run left: this run predicts with it
     peers: Annotated[tuple[Peer, ...], Field(min_length=2, max_length=MAX_PASSIVES + 1)]
 
     @model_validator(mode="after")
@@ -191,7 +209,9 @@ class PartySettings(Closed):
                 "data.label_column: a passive party has no label; remove the field, "
                 'or set role = "active"'
             )
-        if self.role == "active" and self.data.label_column is None:
+        if self.model is not None and self.data.label_column is not None:
+            raise ValueError("data.label_column: rows to score have no label; remove the field")
+        if self.role == "active" and self.data.label_column is None and self.model is None:
             raise ValueError("data.label_column: the active party must name its label column")
         return self
 

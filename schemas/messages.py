@@ -185,23 +185,6 @@ class LedgerWitness(Closed):
     signature: Signature  # the witness's
 
 
-class ScoreRequest(Closed):
-    """Active to passive: score these common rows with the model of the run."""
-
-    kind: Literal["score_request"] = "score_request"
-    request: Count
-    mode: Literal["noised", "exact"]
-    rows: Tensor
-
-
-class ScoreReply(Closed):
-    """Passive to active: scores as a release of their own."""
-
-    kind: Literal["score_reply"] = "score_reply"
-    request: Count
-    release: Release
-
-
 Message = (
     Ack
     | Hello
@@ -222,8 +205,6 @@ Message = (
     | RunClosed
     | LedgerNotice
     | LedgerWitness
-    | ScoreRequest
-    | ScoreReply
 )
 MESSAGE: TypeAdapter[Message] = TypeAdapter(Annotated[Message, Field(discriminator="kind")])
 
@@ -255,6 +236,4 @@ ROUTES: dict[str, tuple[frozenset[RoleName], frozenset[RoleName]]] = {
     "run_closed": (_COORDINATOR, _PARTY),
     "ledger_head": (_PARTY, _PARTY),
     "ledger_witness": (_PARTY, _PARTY),
-    "score_request": (_ACTIVE, _PASSIVE),
-    "score_reply": (_PASSIVE, _ACTIVE),
 }

@@ -17,7 +17,7 @@ ZERO = bytes(32)
 ROUTES = """ack apc apc, hello ap c, welcome c ap, run_offer c ap, run_accept ap c, run_refuse ap c,
 align_start c ap, align_block ap ap, aligned ap c, round_plan c ap, score_share p a, residual a p,
 round_report ap c, pause c ap, resume c ap, withdraw ap c, run_closed c ap, ledger_head ap apc,
-ledger_witness apc ap, score_request a p, score_reply p a"""
+ledger_witness apc ap"""
 ROUTES = {kind: ends for kind, *ends in (route.split() for route in ROUTES.split(","))}
 WIDTH = {"|i1": 1, "<i2": 2, "<i4": 4, "<i8": 8, "|u1": 1, "<f8": 8}
 FORMS = {0xCB: ">d", 0xCC: ">B", 0xCD: ">H", 0xCE: ">I", 0xCF: ">Q", 0xD0: ">b", 0xD1: ">h"}

@@ -55,6 +55,7 @@ def _parser() -> argparse.ArgumentParser:
     _add_file_command(commands, "party", "run one party", _party, "party.toml")
     keys = _add(commands, "keys", "make the keys of a party or a broker", _keys)
     keys.add_argument("folder", type=Path, help="a folder that has no keys yet")
+    _add_predict(commands)
     _add_plan(commands)
     _add_ledger(commands)
     add_evidence_commands(commands, _add)
@@ -114,6 +115,22 @@ def _add_up(commands: Any) -> None:
     )
 
 
+def _add_predict(commands: Any) -> None:
+    predict = _add(
+        commands,
+        "predict",
+        "score the held-out rows of a run of 'up' with its models, through the protocol "
+        "(own rows, separate hosts: docs/prediction.md)",
+        _predict,
+    )
+    add = predict.add_argument
+    add("run", nargs="?", default="latest", help="the run that was trained (default: latest)")
+    add("--epsilon", type=float, default=1.0, help="budget of the passive parties for this alone")
+    add("--delta", type=float, default=1e-2, help="its delta (default: 0.01)")
+    add("--exact", action="store_true", help="no noise; the ledgers book infinitely much")
+    add("--out", type=Path, default=Path(), help="folder with runs/ and state/ (default: here)")
+
+
 def _add_plan(commands: Any) -> None:
     plan = _add(commands, "plan", "what a budget buys, from public quantities only", _plan)
     plan.add_argument("--rows", type=int, required=True, help="common rows you expect")
@@ -141,6 +158,19 @@ def _up(options: argparse.Namespace) -> int:
         result = up.resume(options.resume, chosen, console, as_json=options.json)
     else:
         result = up.start(chosen, console, as_json=options.json)
+    if options.json:
+        print(json.dumps(result))
+    return 0
+
+
+def _predict(options: argparse.Namespace) -> int:
+    from rich.console import Console  # noqa: PLC0415
+
+    from hdpvfl_mq.app import predict  # noqa: PLC0415
+
+    fields = predict.PredictOptions.__dataclass_fields__
+    chosen = predict.PredictOptions(**{name: getattr(options, name) for name in fields})
+    result = predict.start(chosen, Console(quiet=options.json))
     if options.json:
         print(json.dumps(result))
     return 0

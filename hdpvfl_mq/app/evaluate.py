@@ -28,11 +28,9 @@ Matrix = NDArray[np.float64]
 def score(models: Mapping[str, dict[str, Any]], features: Mapping[str, Matrix]) -> NDArray[Any]:
     """theta of the joint model: every party's block times its weights, as the active party adds."""
     theta = np.zeros(len(next(iter(features.values()))))
-    active = next(model for model in models.values() if model["role"] == "active")
     for party, model in models.items():
         block = _block(features[party], model)
-        share = block.scores(slice(0, block.rows), np.array(model["weights"])).expose()
-        theta += share * active.get("passive_scale", {}).get(party, 1.0)
+        theta += block.scores(slice(0, block.rows), np.array(model["weights"])).expose()
     return theta
 
 

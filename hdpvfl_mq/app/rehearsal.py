@@ -27,7 +27,7 @@ from hdpvfl_mq.unreleased import FloatVector
 from hdpvfl_mq.wire.codec import model_digest
 from parties.accounts import Accounts
 from parties.build import make_role
-from parties.possession import Possession, id_profile
+from parties.possession import Possession, TrainedModel, id_profile
 from schemas.alignment import KeptAlignment
 from schemas.config import PartyPolicy, RunManifest
 from schemas.ids import COORDINATOR, PartyId
@@ -71,6 +71,7 @@ class Rehearsal:
         self.ledgers = {p: sqlite3.connect(":memory:", isolation_level=None) for p in self.parties}
         self.outcomes: dict[PartyId, str] = {}
         self.kept: dict[PartyId, tuple[KeptAlignment, ...]] = {}  # from an earlier rehearsal
+        self.models: dict[PartyId, TrainedModel] = {}  # of an earlier rehearsal, to predict with
 
     def secret(self, party: PartyId, purpose: bytes) -> bytes:
         """A fixed secret of 32 bytes: a rehearsal can be repeated to the bit."""
@@ -93,6 +94,7 @@ class Rehearsal:
             verify_keys={p: key.verify_key for p, key in self.keys.items()},
             numeric_profile="rehearsal",
             kept=self.kept.get(party, ()),
+            model=self.models.get(party),
         )
 
     def contacts(self, party: PartyId) -> dict[PartyId, Contact]:

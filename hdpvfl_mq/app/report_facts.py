@@ -16,7 +16,7 @@ from hdpvfl_mq.privacy.accountant import Spent, epsilon_shown
 from hdpvfl_mq.privacy.ledger import decode
 from schemas.config import RunManifest
 from schemas.ids import PartyId
-from schemas.messages import Residual, ScoreReply, ScoreShare
+from schemas.messages import Residual, ScoreShare
 from schemas.privacy import MU2_UNIT_BITS, Budget, CapFixed, Release
 
 CURVE_POINTS_MAX = 200
@@ -33,8 +33,6 @@ IN_WORDS = {
     "withdraw": "withdrawal from the run",
     "ledger_head": "state of the privacy ledger, for the others to remember",
     "ledger_witness": "memory of the others' privacy ledgers",
-    "score_request": "which common rows to score",
-    "score_reply": "noised scores",
 }
 
 
@@ -113,7 +111,7 @@ def gather_facts(
 
 def _release(envelope: Envelope) -> Release | None:
     message = envelope.message
-    return message.release if isinstance(message, ScoreShare | Residual | ScoreReply) else None
+    return message.release if isinstance(message, ScoreShare | Residual) else None
 
 
 def _outflows(sent: list[Envelope]) -> tuple[Outflow, ...]:

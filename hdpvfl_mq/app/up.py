@@ -70,8 +70,8 @@ def resume(run: str, options: UpOptions, console: Console, *, as_json: bool) -> 
     runs = options.out / "runs"
     name = last_run(runs) if run == "last" else run
     folder = (runs / name).absolute()
-    if not (folder / "settings" / "manifest.toml").exists():
-        raise SettingsError(f"there is no run {name!r} in {runs}; start without --resume")
+    if not (folder / "settings" / "dataset").exists():
+        raise SettingsError(f"there is no training {name!r} in {runs}; start without --resume")
     name_of_data = (folder / "settings" / "dataset").read_text()
     dataset = load_dataset(name_of_data, folder=data_folder(), cache=options.out / "state" / "data")
     for name_of_class in dataset.card.classes:  # the run of a class goes on with the whole
@@ -83,7 +83,8 @@ def resume(run: str, options: UpOptions, console: Console, *, as_json: bool) -> 
 
 def last_run(runs: Path) -> str:
     """The run that was started last."""
-    found = [p for p in runs.glob("*/settings/manifest.toml") if "latest" not in p.parts]
+    # A prediction names no data set: it is short, and made anew rather than resumed.
+    found = [p for p in runs.glob("*/settings/dataset") if "latest" not in p.parts]
     if not found:
         raise SettingsError(f"there is no run in {runs}; start without --resume")
     return max(found, key=lambda path: path.stat().st_mtime).parent.parent.name

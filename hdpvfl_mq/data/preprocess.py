@@ -71,10 +71,16 @@ def prepare(
 
 
 def prepare_in_room(
-    source: Source, settings: DataSettings, room: Room, take_ids: TakeIds, *, role: Role
+    source: Source,
+    settings: DataSettings,
+    room: Room,
+    take_ids: TakeIds,
+    *,
+    role: Role,
+    to_score: bool = False,
 ) -> PreparedData:
     """Prepare chunk by chunk, as float32, into arrays of this room; the ids go to `take_ids`."""
-    settled, rows = resolve(source, settings, role)
+    settled, rows = resolve(source, settings, role, allow_constant=to_score)
     X = room((rows, len(output_names(settled))), np.float32)
     prepared = _encode_all(source, settled, X, room, take_ids)
     for array in (prepared.X, prepared.y, prepared.weights, prepared.offset):

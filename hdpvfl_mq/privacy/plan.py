@@ -127,11 +127,25 @@ def plan_none(rounds: int) -> NoisePlan:
     )
 
 
-def plan_prediction(rows: int, *, distance: float, radius: float, budget: Budget) -> NoisePlan:
-    """Plan the noised scores of at most `rows` distinct rows with one model.
+def plan_silent() -> NoisePlan:
+    """One round in which this party releases nothing, and pays nothing."""
+    return NoisePlan(
+        guarantee="sound",
+        rounds=1,
+        noise_std=0.0,
+        exponent=0,
+        value_bound=0.0,
+        sensitivity=0.0,
+        mu2_cumulative=(0,),
+        tau_cumulative=(0,),
+        budget=None,
+    )
 
-    A round of this plan is one scored row: a reply that brings the number of distinct rows from m
-    to m' is the release of round m' - 1 after round m - 1.
+
+def plan_prediction(rows: int, *, distance: float, radius: float, budget: Budget) -> NoisePlan:
+    """Plan one release of the scores of `rows` distinct rows, with weights learnt before.
+
+    *Guarantee.* Within the budget for every row the weights were learnt from and every row scored.
     """
     plain = prediction_square(rows, distance=distance, radius=radius, grid=0.0)
     exponent = math.ceil(math.log2(2.0 * radius))
@@ -140,11 +154,9 @@ def plan_prediction(rows: int, *, distance: float, radius: float, budget: Budget
         >= plain * 1.001**2
     ):
         exponent -= 1
-    squares = [
-        prediction_square(m, distance=distance, radius=radius, grid=2.0**exponent)
-        for m in range(1, rows + 1)
-    ]
-    return fit_noise(np.array(squares), np.ones(rows, dtype=np.int64), exponent, budget, radius)
+    square = prediction_square(rows, distance=distance, radius=radius, grid=2.0**exponent)
+    values = np.array([rows], dtype=np.int64)
+    return fit_noise(np.array([square]), values, exponent, budget, radius)
 
 
 def fit_noise(

@@ -161,14 +161,12 @@ def _keep(split: Split, simulation: Simulation) -> None:
 def _models(rehearsal: Rehearsal, simulation: Simulation) -> dict[str, dict[str, Any]]:
     """What every party would write into model.json, as far as scoring reads it."""
     weights = rehearsal.weights(simulation)
-    nodes: dict[str, Any] = dict(simulation.nodes)
     return {
         party: {
             "role": rehearsal.roles[party],
             "weights": weights[party].tolist(),
             "scale_rows": rehearsal.manifest.scale_rows,
             "manifest": json.loads(rehearsal.manifest.model_dump_json()),
-            **nodes[party].role.model_extras(nodes[party].state),
         }
         for party in rehearsal.parties
     }

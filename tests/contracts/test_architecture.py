@@ -32,7 +32,7 @@ MAY_EXPOSE = {
 MAY_PRINT = ("hdpvfl_mq/app/", "hdpvfl_mq/runtime/process.py")
 # Parts of the party and broker processes that touch the world; all others are pure.
 IMPURE = {
-    "parties": {"__init__", "__main__", "accounts", "build", "keeping", "room"},
+    "parties": {"__init__", "__main__", "accounts", "build", "keeping", "models", "room"},
     "broker": {"__init__", "__main__", "service"},
 }
 

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 from hdpvfl_mq.errors import RefusedError, SettingsError
-from hdpvfl_mq.privacy.accountant import affordable
+from hdpvfl_mq.privacy.accountant import Spent, affordable
 from hdpvfl_mq.privacy.bounds import ActiveBounds, PassiveBounds, PublicSchedule
 from hdpvfl_mq.privacy.calibration import mu_of
 from hdpvfl_mq.privacy.noise import ladder
-from hdpvfl_mq.privacy.plan import plan_none, plan_prediction, plan_sound
+from hdpvfl_mq.privacy.plan import plan_none, plan_prediction, plan_silent, plan_sound
 from hdpvfl_mq.privacy.sensitivity import profile
 from schemas.privacy import MU2_UNIT, Budget
 
@@ -85,10 +85,17 @@ def test_no_guarantee_means_infinite() -> None:
     assert plan.spent.exact == 4
 
 
-def test_prediction_rows_are_priced_one_by_one() -> None:
+def test_a_prediction_is_priced_for_the_own_row_and_every_other_score() -> None:
     budget = Budget(epsilon=1.0, delta=0.01)
-    plan = plan_prediction(50, distance=0.05, radius=2.0, budget=budget)
+    plan = plan_prediction(50, distance=0.5, radius=2.0, budget=budget)
     assert affordable(budget, plan.spent.mu2_units, plan.spent.tau_units)
-    per_row = np.diff(plan.mu2_cumulative) * MU2_UNIT * plan.noise_std**2
-    assert per_row == pytest.approx(np.full(49, 0.05**2), rel=0.1)
-    assert plan.mu2_cumulative[0] * MU2_UNIT * plan.noise_std**2 == pytest.approx(16, rel=1e-2)
+    (paid,) = plan.mu2_cumulative
+    assert paid * MU2_UNIT * plan.noise_std**2 == pytest.approx(49 * 0.5**2 + 16, rel=1e-2)
+    assert plan.value_bound == 2.0
+
+
+def test_a_silent_party_pays_nothing() -> None:
+    plan = plan_silent()
+    assert plan.spent == Spent()
+    assert plan.mu == 0.0
+    assert plan.epsilon(0.01) == 0.0

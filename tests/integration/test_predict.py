@@ -1,0 +1,85 @@
+"""`hdpvfl up`, then `hdpvfl predict`: real processes, through the command line."""
+
+from __future__ import annotations
+
+import csv
+import json
+import stat
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from hdpvfl_mq.app import evaluate
+from tests.integration.processes import hdpvfl
+
+
+def predict(folder: Path, *options: object) -> dict:
+    done = hdpvfl("predict", "--out", folder, "--json", *options, cwd=folder)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("predict")
+    done = hdpvfl("up", "--out", folder, "--passives", 2, "--json", cwd=folder)
+    assert done.returncode == 0, done.stderr
+    return folder
+
+
+def test_exact_scores_are_those_of_the_demo_which_holds_all_data(trained):
+    result = predict(trained, "--exact")
+    path = Path(result["predictions"])
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    with path.open(newline="") as file:
+        found = {int(row["id"]): row for row in csv.DictReader(file)}
+    run = trained / "runs" / result["model_run"]
+    parties = ("active", "passive-1", "passive-2")
+    models = {p: json.loads((run / p / "model.json").read_text()) for p in parties}
+    files = {p: run / "data" / f"{p}_test.csv" for p in parties}
+    theta = evaluate.score(models, evaluate.prepared(models, files)["features"])
+    scores = [float(found[key]["theta"]) for key in sorted(found, key=str)]
+    assert scores == pytest.approx(theta.tolist(), abs=1e-9)
+    chances = [float(found[key]["prediction"]) for key in sorted(found, key=str)]
+    assert chances == pytest.approx((1 / (1 + np.exp(-theta))).tolist(), abs=1e-9)
+    assert result["test"]["auc"] > 0.95
+    costs = {party["name"]: party["epsilon_spent"] for party in result["parties"]}
+    assert costs == {"active": 0.0, "passive-1": "infinite", "passive-2": "infinite"}
+
+
+def test_noised_scores_cost_what_was_asked_and_can_be_audited_and_replayed(trained):
+    result = predict(trained, "--epsilon", 5)
+    costs = {party["name"]: party["epsilon_spent"] for party in result["parties"]}
+    assert costs["active"] == 0.0
+    assert 4.9 < costs["passive-1"] <= 5.0
+    run = trained / "runs" / result["run"]
+    audited = hdpvfl("audit", run, "--ledgers", trained / "state", cwd=trained)
+    assert audited.returncode == 0, audited.stdout
+    for party in ("active", "passive-1"):
+        replayed = hdpvfl("replay", run, "--party", party, cwd=trained)
+        assert replayed.returncode == 0, replayed.stdout
+
+
+def test_a_run_that_is_not_there_or_did_not_end_is_named(trained):
+    done = hdpvfl("predict", "nowhere", "--out", trained, cwd=trained)
+    assert done.returncode == 2
+    assert "no run 'nowhere'" in done.stderr
+    half = trained / "runs" / "half"
+    (half / "settings").mkdir(parents=True)
+    whole = next(trained.glob("runs/breast-*/settings/dataset"))
+    for name in ("manifest.toml", "dataset"):
+        (half / "settings" / name).write_text(whole.with_name(name).read_text())
+    done = hdpvfl("predict", "half", "--out", trained, cwd=trained)
+    assert done.returncode == 2
+    assert "has no model of active" in done.stderr
+
+
+def test_a_prediction_is_neither_predicted_with_nor_resumed(trained):
+    scores = Path(predict(trained, "--epsilon", 5)["run"]).name
+    done = hdpvfl("predict", scores, "--out", trained, cwd=trained)
+    assert done.returncode == 2
+    assert "is a prediction" in done.stderr
+    done = hdpvfl("up", "--resume", scores, "--out", trained, cwd=trained)
+    assert done.returncode == 2
+    assert "no training" in done.stderr

@@ -1,0 +1,229 @@
+"""Scoring with the models of an earlier run: exact or noised, priced, and refused where it must."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from hdpvfl_mq.errors import PeerError
+from hdpvfl_mq.glm.block import ColumnBlock
+from hdpvfl_mq.journal.audit import audit, exit_code
+from hdpvfl_mq.machine import Received
+from hdpvfl_mq.privacy.ledger_store import Ledger
+from hdpvfl_mq.runtime.simulation import Faults
+from hdpvfl_mq.sides import prediction_spec
+from hdpvfl_mq.training import plan_training
+from parties.possession import TrainedModel
+from schemas.config import MinimiserSpec, PredictionSpec
+from schemas.messages import Residual
+from schemas.model import LossSpec
+from schemas.privacy import Budget, Release
+from tests.evidence import evidence_of
+from tests.federation import Federation, manifest, policy, tables
+from tests.samples import release
+
+ONE_ROUND = {"method": "minimiser", "minimiser": MinimiserSpec(), "epochs": 1}
+
+
+def trained(**changes) -> tuple[Federation, dict[str, TrainedModel]]:
+    federation = Federation(manifest(**{**ONE_ROUND, **changes}), tables(300))
+    simulation = federation.simulate()
+    models = {
+        party: TrainedModel(
+            manifest=federation.manifest,
+            data=federation.data[party].settings,
+            rows=simulation.nodes[party].state.training.plan.rows,
+            dataset="people",
+            weights=weights,
+        )
+        for party, weights in federation.weights(simulation).items()
+    }
+    return federation, models
+
+
+def prediction(models, policies=None, rows=80, ledgers=None, **changes) -> Federation:
+    model = models["bank"]
+    settings = {
+        "run": "scores",
+        "method": "prediction",
+        "epochs": 1,
+        "loss": model.manifest.loss,
+        "active": model.manifest.active,
+        "prediction": prediction_spec(model.manifest, model.rows),
+        "budget": Budget(epsilon=20.0, delta=0.01),
+    }
+    federation = Federation(
+        manifest(**{**settings, **changes}),
+        tables(rows, seed=11),
+        policies={p: policy(exact_scoring=True) for p in models} | (policies or {}),
+    )
+    federation.models = models
+    if ledgers is not None:
+        federation.ledgers = ledgers
+    return federation
+
+
+EXACT = {"guarantee": "none", "budget": None}
+
+
+def theta_by_id(federation, simulation) -> dict[int, float]:
+    state = simulation.nodes["bank"].state
+    ids = federation.data["bank"].ids[0]
+    return dict(zip(ids[state.scored].tolist(), state.theta.tolist(), strict=True))
+
+
+def centrally(federation, models) -> dict[int, float]:
+    """What somebody with all rows and all weights would compute."""
+    parts = {}
+    for party, model in models.items():
+        data = federation.data[party]
+        block = ColumnBlock.align(data.X, np.arange(data.rows), intercept=party == "bank")
+        scores = block.scores(slice(0, data.rows), model.weights).expose()
+        parts[party] = dict(zip(data.ids[0].tolist(), scores.tolist(), strict=True))
+    common = set.intersection(*(set(part) for part in parts.values()))
+    return {key: sum(part[key] for part in parts.values()) for key in common}
+
+
+def test_exact_scores_are_those_of_all_weights_in_one_place():
+    _, models = trained()
+    federation = prediction(models, **EXACT)
+    simulation = federation.simulate()
+    assert set(federation.outcomes.values()) == {"completed"}
+    found, expected = theta_by_id(federation, simulation), centrally(federation, models)
+    assert found.keys() == expected.keys()
+    assert [found[k] for k in expected] == pytest.approx(list(expected.values()), abs=1e-12)
+
+
+def test_only_the_passive_parties_pay_and_on_top_of_the_training():
+    before, models = trained()
+    federation = prediction(models, ledgers=before.ledgers)
+    alone = {p: Ledger(db, p).books.epsilon_spent("people") for p, db in before.ledgers.items()}
+    federation.simulate()
+    books = {p: Ledger(db, p).books for p, db in federation.ledgers.items()}
+    assert books["bank"].epsilon_spent("people") == alone["bank"]
+    for passive in ("shop", "telco"):
+        spent = books[passive].runs["people", "scores"].spent
+        assert (
+            spent.mu2_units == plan_training(federation.manifest, 77).passive_noise.spent.mu2_units
+        )
+        assert books[passive].epsilon_spent("people") > max(20.0, alone[passive])
+
+
+def test_exact_scores_are_booked_as_infinitely_much():
+    before, models = trained()
+    federation = prediction(models, ledgers=before.ledgers, **EXACT)
+    federation.simulate()
+    books = {p: Ledger(db, p).books for p, db in federation.ledgers.items()}
+    assert books["bank"].epsilon_spent("people") < 1.1
+    assert books["shop"].epsilon_spent("people") == float("inf")
+
+
+def test_scores_leave_with_the_noise_of_the_plan():
+    _, models = trained()
+    federation = prediction(models)
+    simulation = federation.simulate()
+    noise_std = plan_training(federation.manifest, 77).passive_noise.noise_std
+    shares = [
+        e.message.release for e in evidence_of(federation).said if e.header.kind == "score_share"
+    ]
+    assert len(shares) == 2
+    for share in shares:
+        values = share.tensor.array() * 2.0**share.exponent
+        assert share.noise_std == noise_std
+        assert values.std() == pytest.approx(noise_std, rel=0.25)
+    assert simulation.nodes["bank"].state.theta is not None
+
+
+def test_an_auditor_finds_nothing_and_a_restart_changes_nothing():
+    _, models = trained()
+    calm = prediction(models)
+    theta = calm.simulate().nodes["bank"].state.theta
+    assert exit_code(audit(evidence_of(calm))) == 0
+    for seed in range(5):
+        disturbed = prediction(models)
+        faults = Faults(loss=0.05, copies=0.05, delay_s=0.01, crashes=4, crash_window_s=0.3)
+        found = disturbed.simulate(seed=seed, faults=faults).nodes["bank"].state.theta
+        assert np.array_equal(found, theta)
+        assert disturbed.spent() == calm.spent()
+
+
+def test_with_little_noise_the_joint_model_is_found_again():
+    _, models = trained()
+    quiet = prediction(models, budget=Budget(epsilon=500.0, delta=0.01), policies=wide(models))
+    found = theta_by_id(quiet, quiet.simulate())
+    expected = centrally(quiet, models)
+    order = sorted(expected)
+    together = np.corrcoef([found[k] for k in order], [expected[k] for k in order])[0, 1]
+    assert together > 0.9
+
+
+def wide(models):
+    budget = Budget(epsilon=1000.0, delta=0.01)
+    return {p: policy(run_epsilon_max=1000.0, lifetime=budget) for p in models}
+
+
+def refused(federation: Federation) -> str:
+    simulation = federation.simulate()
+    assert set(federation.outcomes.values()) == {"refused"}
+    assert not any(
+        n.state.last_released >= 0 for p, n in simulation.nodes.items() if p != "coordinator"
+    )
+    return simulation.nodes["coordinator"].state.reason
+
+
+def changed(models, party, **changes):
+    return {**models, party: replace(models[party], **changes)}
+
+
+def test_a_party_refuses_a_prediction_that_is_not_with_its_model():
+    _, models = trained()
+    other = manifest(**ONE_ROUND, run="another-run")
+    assert "of run another-run" in refused(prediction(changed(models, "shop", manifest=other)))
+    assert "policy.dataset" in refused(prediction(changed(models, "telco", dataset="others")))
+    other_loss = LossSpec(name="bernoulli")
+    assert "the manifest's loss is not that" in refused(prediction(models, loss=other_loss))
+
+
+def test_a_party_without_a_model_refuses_to_predict_and_one_with_a_model_to_train():
+    _, models = trained()
+    assert "settings.model" in refused(prediction({**models, "shop": None}))
+    federation = Federation(manifest(), tables(60))
+    federation.models = models
+    assert "settings.model" in refused(federation)
+
+
+@pytest.mark.parametrize("field", ["weight_norm", "distance"])
+def test_a_passive_party_refuses_bounds_smaller_than_its_training_proved(field):
+    _, models = trained()
+    spec = prediction_spec(models["bank"].manifest, models["bank"].rows)
+    small = PredictionSpec(**{**dict(spec), field: getattr(spec, field) * 0.99})
+    assert "smaller than the run proved" in refused(prediction(models, prediction=small))
+
+
+def test_exact_scores_need_the_word_of_the_policy():
+    _, models = trained()
+    strict = {"shop": policy(exact_scoring=False)}
+    assert "exact_scoring" in refused(prediction(models, policies=strict, **EXACT))
+
+
+def test_a_residual_in_a_prediction_is_refused_and_teaches_nothing():
+    _, models = trained()
+    federation = prediction(models)
+    federation.simulate()
+    node = federation.node("shop")
+    node.open()
+    state = replace(node.state, phase="training", round=0)
+    sample = release(np.zeros(77, dtype=np.int8), kind="residual", party="bank")
+    said = Release(**{**dict(sample), "release_id": "scores/bank/residual/0", "exponent": 0})
+    lie = Residual(round=0, release=said)
+    with pytest.raises(PeerError, match="nobody sends residuals"):
+        node.role.step(state, Received("bank", lie))
+
+
+def test_the_distance_is_that_of_the_method():
+    one_round = prediction_spec(manifest(**ONE_ROUND), 10_000)
+    assert one_round.distance < 2 * one_round.weight_norm
+    descent = prediction_spec(manifest(), 10_000)
+    assert descent.distance == 2 * descent.weight_norm == 2 * manifest().passive.weight_norm
