@@ -22,6 +22,7 @@ from hdpvfl_mq.app.cluster import Cluster
 from hdpvfl_mq.app.demo import ACTIVE, Demo, free_port
 from hdpvfl_mq.app.up import data_folder
 from hdpvfl_mq.data.bundled import load_dataset
+from hdpvfl_mq.data.preprocess import prepare
 from hdpvfl_mq.data.readers import load as load_table
 from hdpvfl_mq.errors import SettingsError
 from hdpvfl_mq.glm.families import family, unclipped
@@ -179,18 +180,14 @@ def _result(
 
 def _quality(trained: Demo, theta: dict[str, float]) -> dict[str, Any]:
     """Against the labels the active party holds of these rows."""
-    table = load_table(trained.rows(ACTIVE, "test"))
     model = json.loads((trained.folder / ACTIVE / "model.json").read_text())
     settings = DataSettings.model_validate_json(json.dumps(model["data"]))
-    label = dict(
-        zip(map(str, table["id"].tolist()), table[str(settings.label_column)], strict=True)
-    )
-    ids = sorted(theta)
-    y = (np.array([float(label[i]) for i in ids]) - float(settings.label_centre)) / float(
-        settings.label_scale
-    )
-    found = np.array([theta[i] for i in ids])
-    return quality(family(unclipped(trained.manifest.loss)), found, y)
+    rows = load_table(trained.rows(ACTIVE, "test"))
+    labelled = prepare(rows, settings, role="active", to_score=True)
+    assert labelled.y is not None
+    pairs = zip(map(str, labelled.ids[0].tolist()), labelled.y.tolist(), strict=True)
+    both = np.array([(theta[key], label) for key, label in pairs if key in theta])
+    return quality(family(unclipped(trained.manifest.loss)), both[:, 0], both[:, 1])
 
 
 def _show(console: Console, result: dict[str, Any]) -> None:
