@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hdpvfl_mq.errors import PeerError
+from hdpvfl_mq.glm.refit import Told
 from hdpvfl_mq.glm.response import Response
 from hdpvfl_mq.machine import Moves, Received, Step, stay
 from hdpvfl_mq.privacy.mechanism import largest_value, receive
@@ -40,6 +41,8 @@ class ActiveState(MemberState):
     )
     response: Response | None = field(default=None, repr=False)
     losses: tuple[float, ...] = field(default=(), repr=False)  # own loss per round, never sent
+    # After one round: what the own columns tell of each passive party's scores, in party order.
+    told: tuple[Told, ...] = field(default=(), repr=False)
     # In a prediction: the own rows in the common order, and what was found for them.
     scored: NDArray[np.int64] | None = field(default=None, repr=False)
     theta: FloatVector | None = field(default=None, repr=False)

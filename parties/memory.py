@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from pydantic import ValidationError
 
 from hdpvfl_mq.errors import PeerError
+from hdpvfl_mq.glm.refit import Told
 from hdpvfl_mq.privacy.mechanism import released_values
 from hdpvfl_mq.privacy.noise import commitment
 from hdpvfl_mq.unreleased import FloatVector
@@ -96,6 +97,7 @@ def _of_the_side(state: Any) -> dict[str, Any]:
         "shares": {p: release for p, (release, _) in state.shares.items()},
         "stand_ins": _gathered(state.stand_ins),
         "losses": Tensor.of(np.array(state.losses, dtype=np.float64)),
+        "told": tuple((Tensor.of(told.b), told.variance) for told in state.told),
     }
 
 
@@ -109,6 +111,7 @@ def _side_of(state: Any, memory: MemberMemory) -> dict[str, Any]:
         "shares": MappingProxyType(shares),
         "stand_ins": MappingProxyType(_scattered(memory.stand_ins, sizes)),
         "losses": tuple(memory.losses.array().tolist()),
+        "told": tuple(Told(b.array(), variance) for b, variance in memory.told),
     }
 
 

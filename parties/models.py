@@ -18,6 +18,7 @@ from pydantic import ValidationError
 from hdpvfl_mq.data.readers import TableFile
 from hdpvfl_mq.errors import OperatorError, SettingsError
 from hdpvfl_mq.glm.families import family
+from hdpvfl_mq.glm.refit import Told
 from hdpvfl_mq.node import Node
 from hdpvfl_mq.runtime.status import write_atomically
 from parties.member import Member
@@ -43,6 +44,7 @@ def write_model(path: Path, own: Possession, node: Node) -> None:
         "rows": state.training.plan.rows,
         "columns": list(own.data.column_names),
         "weights": role.final_weights(state).tolist(),
+        "told": [[told.b.tolist(), told.variance] for told in getattr(state, "told", ())],
         "scale_rows": state.manifest.scale_rows,
         "data": json.loads(own.data.settings.model_dump_json()),
         "manifest": json.loads(state.manifest.model_dump_json()),
@@ -60,6 +62,10 @@ def read_model(path: Path, settings: PartySettings) -> TrainedModel:
             rows=int(stored["rows"]),
             dataset=str(stored["dataset"]),
             weights=np.array(stored["weights"], dtype=np.float64),
+            told=tuple(
+                Told(np.array(b, dtype=np.float64), float(variance))
+                for b, variance in stored["told"]
+            ),
         )
     except OSError as missing:
         raise OperatorError(f"model = {str(path)!r}: {missing.strerror}") from None

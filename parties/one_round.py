@@ -86,14 +86,14 @@ def _fit_again(party: Active, state: ActiveState) -> Step[ActiveState]:
             release, values = state.shares[passive]
             transcript = next_transcript(transcript, release)
             shares.append(values)
-    w = refit(
+    w, told = refit(
         training.block,
         response,
         shares,
         noise_std=plan.passive_noise.noise_std,
         prior_variance=terms.prior_variance,
     )
-    state = replace(state, transcript=transcript, shares=MappingProxyType({}))
+    state = replace(state, transcript=transcript, shares=MappingProxyType({}), told=told)
     return party.finished_round(state, w)
 
 

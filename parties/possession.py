@@ -17,6 +17,7 @@ from nacl.signing import SigningKey, VerifyKey
 
 from hdpvfl_mq.data.preprocess import PreparedData
 from hdpvfl_mq.glm.block import ColumnBlock
+from hdpvfl_mq.glm.refit import Told
 from hdpvfl_mq.machine import Received
 from hdpvfl_mq.privacy.mechanism import Mechanism
 from hdpvfl_mq.psi import IdProfile, NormalisedIds, Session
@@ -51,6 +52,7 @@ class TrainedModel:
     rows: int  # common rows it learnt from
     dataset: str  # the name they have in the ledger
     weights: FloatVector = field(repr=False)
+    told: tuple[Told, ...] = field(default=(), repr=False)  # of the passive parties' scores
 
 
 @dataclass(frozen=True)

@@ -6,12 +6,15 @@ scores is its own business and shows in no message. Why the noise suffices: docs
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NoReturn
 
+import numpy as np
+
 from hdpvfl_mq.errors import PeerError
-from hdpvfl_mq.glm.refit import conditional_scores
+from hdpvfl_mq.glm.refit import Told, flattened_by
 from hdpvfl_mq.machine import Send, Step
 from hdpvfl_mq.unreleased import FloatVector
 from parties.possession import next_transcript
@@ -20,6 +23,8 @@ from schemas.messages import ScoreShare
 if TYPE_CHECKING:
     from parties.active import Active, ActiveState
     from parties.passive import Passive, PassiveState
+
+_DEVIATIONS = 2.0  # a sample variance further above the noise's is taken for signal
 
 
 def begin(party: Passive, state: PassiveState) -> Step[PassiveState]:
@@ -48,32 +53,43 @@ def learn(party: Passive, state: PassiveState, received: FloatVector) -> NoRetur
 
 
 def lead(party: Active, state: ActiveState) -> Step[ActiveState]:
-    """Active: add up once every passive party has spoken.
-
-    A noised score counts by as much as it tells beyond the own columns; where noise drowns it, next
-    to nothing.
-    """
+    """Active: add up once every passive party has spoken; all of it is the party's own business."""
     if state.round >= state.planned or party.missing(state):
         return state, ()
     training, plan = party.training(state), party.training(state).plan
-    assert plan.manifest.prediction is not None
     theta = training.block.scores(plan.schedule.batch(0), state.w).expose()
-    transcript, noise_std = state.transcript, plan.passive_noise.noise_std
-    for passive in plan.manifest.passive_parties:  # party order: arrival is not information
+    transcript, doubt = state.transcript, 0.0
+    for number, passive in enumerate(plan.manifest.passive_parties):  # arrival says nothing
         release, values = state.shares[passive]
         transcript = next_transcript(transcript, release)
-        if noise_std > 0.0:
-            values, _ = conditional_scores(
-                training.block,
-                values,
-                noise_std=noise_std,
-                prior_variance=plan.manifest.prediction.weight_norm**2,
-            )
-        theta = theta + values
-    state = replace(
-        state,
-        transcript=transcript,
-        shares=MappingProxyType({}),
-        theta=party.with_offset(theta, state),
-    )
+        expected, variance = _expected(party, state, number, values)
+        theta, doubt = theta + expected, doubt + variance
+    theta = party.with_offset(theta / flattened_by(plan.family, doubt), state)
+    state = replace(state, transcript=transcript, shares=MappingProxyType({}), theta=theta)
     return party.finished_round(state, None)
+
+
+def _expected(
+    party: Active, state: ActiveState, number: int, share: FloatVector
+) -> tuple[FloatVector, float]:
+    """One party's scores given its noised ones and what the training told of them; their doubt.
+
+    Where noise drowns them, what is left is what the own columns tell. After descent nothing is
+    known of them: they count by the variance that is clearly more than the noise's.
+    """
+    block, noise_std = (
+        party.training(state).block,
+        party.training(state).plan.passive_noise.noise_std,
+    )
+    assert party.own.model is not None
+    if noise_std == 0.0:
+        return share, 0.0
+    told = party.own.model.told
+    known = told[number] if told else _unknown(share, block.columns, noise_std=noise_std)
+    return known.expected(block, share, noise_std=noise_std)
+
+
+def _unknown(share: FloatVector, columns: int, *, noise_std: float) -> Told:
+    by_chance = 1.0 + _DEVIATIONS * math.sqrt(2.0 / len(share))
+    variance = max(float(share.var()) - noise_std**2 * by_chance, 0.0)
+    return Told(np.zeros(columns), variance)

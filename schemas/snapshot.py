@@ -109,3 +109,4 @@ class MemberMemory(Closed):
     shares: dict[PartyId, Release] = Field(default_factory=dict)
     stand_ins: dict[PartyId, StandIns] = Field(default_factory=dict)
     losses: Tensor | None = None
+    told: tuple[tuple[Tensor, float], ...] = ()

@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 
 from hdpvfl_mq.glm.block import ColumnBlock
+from hdpvfl_mq.glm.families.base import Family
 from hdpvfl_mq.glm.response import Response
 from hdpvfl_mq.glm.solver import Objective, newton
 from hdpvfl_mq.unreleased import FloatVector
@@ -25,6 +27,27 @@ _TOLERANCE = 1e-11
 _LOGIT = ("logistic", "bernoulli")
 
 
+@dataclass(frozen=True)
+class Told:
+    """What the own columns tell of one passive party's scores: X b, and the variance besides."""
+
+    b: FloatVector = field(repr=False)
+    variance: float
+
+    def expected(
+        self, block: ColumnBlock, share: FloatVector, *, noise_std: float
+    ) -> tuple[FloatVector, float]:
+        """The scores to be expected given the own columns and the noised ones, and their doubt.
+
+        Of what the own columns do not tell, the part that exceeds the noise.
+        """
+        noise = noise_std**2
+        told = block.scores(slice(0, block.rows), self.b).expose()
+        left = share - told
+        trust = self.variance / (self.variance + noise) if self.variance > 0.0 else 0.0
+        return told + trust * (left - left.mean()), self.variance * (1.0 - trust)
+
+
 def refit(
     block: ColumnBlock,
     response: Response,
@@ -32,8 +55,8 @@ def refit(
     *,
     noise_std: float,
     prior_variance: float,
-) -> FloatVector:
-    """The active weights that go with the passive parties' exact scores.
+) -> tuple[FloatVector, tuple[Told, ...]]:
+    """The active weights that go with the passive parties' exact scores, and what tells of those.
 
     `shares` are the received scores in the order of the parties. The fit sees their conditional
     means as an offset, the prediction sees the scores themselves. Under the logit link a score in
@@ -41,36 +64,35 @@ def refit(
     taken out of the weights again.
     """
     offset, doubt = np.zeros(block.rows), 0.0
-    for share in shares:
-        mean, variance = conditional_scores(
-            block, share, noise_std=noise_std, prior_variance=prior_variance
-        )
+    told = tuple(
+        tell(block, share, noise_std=noise_std, prior_variance=prior_variance) for share in shares
+    )
+    for share, each in zip(shares, told, strict=True):
+        mean, variance = each.expected(block, share, noise_std=noise_std)
         offset += mean
         doubt += variance
-    flattens = response.family.name in _LOGIT
-    flattening = math.sqrt(1.0 + math.pi * doubt / 8.0) if flattens else 1.0
+    flattening = flattened_by(response.family, doubt)
     strengths = np.full(block.columns, 0.5 / block.rows)
     strengths[list(block.free)] = _INTERCEPT_STRENGTH
     objective = Objective(
         block=block, response=response, strengths=strengths, received=offset / flattening
     )
     w, _ = newton(objective, tolerance=_TOLERANCE)
-    return w * flattening
+    return w * flattening, told
 
 
-def conditional_scores(
+def flattened_by(family: Family, doubt: float) -> float:
+    """By how much doubt about theta pulls probabilities to one half, as a divisor of theta."""
+    return math.sqrt(1.0 + math.pi * doubt / 8.0) if family.name in _LOGIT else 1.0
+
+
+def tell(
     block: ColumnBlock, share: FloatVector, *, noise_std: float, prior_variance: float
-) -> tuple[FloatVector, float]:
-    """What the true scores are expected to be given X^A and the noised ones, and their doubt.
-
-    A ridge regression on the own columns, and of what is left the part that exceeds the noise.
-    """
+) -> Told:
+    """A ridge regression of noised scores on the own columns, and the variance of what is left."""
     rows, noise = slice(0, block.rows), noise_std**2
     ridge = noise / (block.rows * _TOLD_SHARE * prior_variance)
     G = block.gram(rows) + ridge * np.eye(block.columns)
     b: FloatVector = np.linalg.solve(G, block.gradient(rows, share)).astype(np.float64)
-    told = block.scores(rows, b).expose()
-    left = share - told
-    signal = min(max(float(left.var()) - noise, 0.0), prior_variance)
-    trust = signal / (signal + noise) if signal > 0.0 else 0.0
-    return told + trust * (left - left.mean()), signal * (1.0 - trust)
+    left = share - block.scores(rows, b).expose()
+    return Told(b, min(max(float(left.var()) - noise, 0.0), prior_variance))

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, fields, replace
 import numpy as np
 import pytest
 
+from hdpvfl_mq.glm.refit import Told
 from hdpvfl_mq.journal import chain
 from hdpvfl_mq.node import Node
 from hdpvfl_mq.runtime.simulation import Faults
@@ -105,6 +106,8 @@ def assert_same(found, expected, name) -> None:
         assert set(found) == set(expected), name
         for key, value in expected.items():
             assert_same(found[key], value, name)
+    elif isinstance(expected, Told):
+        assert_same((found.b, found.variance), (expected.b, expected.variance), name)
     elif isinstance(expected, tuple):
         assert len(found) == len(expected), name
         for mine, theirs in zip(found, expected, strict=True):

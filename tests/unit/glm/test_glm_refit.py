@@ -10,7 +10,8 @@ from sklearn.linear_model import LogisticRegression
 
 from hdpvfl_mq.glm.block import ColumnBlock, scale_rows
 from hdpvfl_mq.glm.families import family
-from hdpvfl_mq.glm.refit import conditional_scores, refit
+from hdpvfl_mq.glm.refit import refit as refit_and_tell
+from hdpvfl_mq.glm.refit import tell
 from hdpvfl_mq.glm.response import Response
 from schemas.model import LossSpec
 
@@ -23,6 +24,15 @@ Y = np.where(THETA + RNG.logistic(size=ROWS) > 0, 1.0, 0.0)
 BLOCK = ColumnBlock.align(X, np.arange(ROWS), intercept=True)
 RESPONSE = Response(family(LossSpec(name="logistic")), Y)
 ALL = slice(0, ROWS)
+
+
+def refit(*given, **constants):
+    return refit_and_tell(*given, **constants)[0]
+
+
+def conditional_scores(block, share, *, noise_std: float, prior_variance: float):
+    told = tell(block, share, noise_std=noise_std, prior_variance=prior_variance)
+    return told.expected(block, share, noise_std=noise_std)
 
 
 def alone() -> np.ndarray:
