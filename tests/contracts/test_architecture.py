@@ -27,6 +27,7 @@ MAY_EXPOSE = {
     "hdpvfl_mq/app/evaluate.py",
     "parties/descent.py",
     "parties/one_round.py",
+    "parties/prediction.py",
 }
 # Where people are spoken to.
 MAY_PRINT = ("hdpvfl_mq/app/", "hdpvfl_mq/runtime/process.py")
