@@ -53,22 +53,34 @@ class Response:
 
     def residual(self, rows: slice, own: Unreleased, received: FloatVector | float) -> Unreleased:
         """h of the batch: theta is the party's own scores, what it received, and the offset."""
-        h = self.family.residual(self._theta(rows, own, received), self._y[rows])
-        return Unreleased(h if self._weights is None else h * self._weights[rows])
+        return self._each(self.family.residual, rows, own, received)
 
     def curvature(self, rows: slice, own: Unreleased, received: FloatVector | float) -> Unreleased:
         """The derivative of `residual` by theta, row by row; at most the smoothness."""
-        slope = self.family.curvature(self._theta(rows, own, received), self._y[rows])
-        return Unreleased(slope if self._weights is None else slope * self._weights[rows])
+        return self._each(self.family.curvature, rows, own, received)
 
     def loss(self, rows: slice, own: Unreleased, received: FloatVector | float) -> Unreleased:
         """Weighted losses of the batch, before clipping. Never leaves the party."""
-        values = self.family.loss(self._theta(rows, own, received), self._y[rows])
-        return Unreleased(values if self._weights is None else values * self._weights[rows])
+        return self._each(self.family.loss, rows, own, received)
 
-    def _theta(self, rows: slice, own: Unreleased, received: FloatVector | float) -> FloatVector:
-        theta = own.expose() + received
-        return theta if self._offset is None else theta + self._offset[rows]
+    def _each(
+        self,
+        formula: Callable[[FloatVector, FloatVector], FloatVector],
+        rows: slice,
+        own: Unreleased,
+        received: FloatVector | float,
+    ) -> Unreleased:
+        """A formula of theta and label, weighted; a chunk at a time, since a batch may be all."""
+        scores = own.expose()
+        found = np.empty(len(scores))
+        for part in chunks(len(scores)):
+            here = slice(rows.start + part.start, rows.start + part.stop)
+            theta = scores[part] + (received if isinstance(received, float) else received[part])
+            if self._offset is not None:
+                theta = theta + self._offset[here]
+            values = formula(theta, self._y[here])
+            found[part] = values if self._weights is None else values * self._weights[here]
+        return Unreleased(found)
 
     def __repr__(self) -> str:
         return f"<Response of {self.rows} rows, {self.family.name}>"

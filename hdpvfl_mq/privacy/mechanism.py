@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 from hdpvfl_mq.errors import PeerError, RefusedError, SettingsError
 from hdpvfl_mq.privacy.noise import SEED_BYTES, ladder, stream_key
 from hdpvfl_mq.privacy.plan import NoisePlan
-from hdpvfl_mq.unreleased import Unreleased
+from hdpvfl_mq.room import chunks
+from hdpvfl_mq.unreleased import FloatVector, Unreleased
 from schemas.privacy import Release, SpendEvent
 from schemas.tensor import Tensor
 
@@ -71,11 +72,7 @@ class Mechanism:
     def _noised(
         self, values: Unreleased, release_id: str, round: int, transcript: bytes
     ) -> NDArray[np.int64]:
-        grid = 2.0**self._plan.exponent
-        bound = min(self._plan.value_bound, LARGEST_INTEGER / 2 * grid)
-        # Clipping costs nothing where the bound holds, and keeps the price where code is wrong.
-        inside = np.clip(np.nan_to_num(values.expose(), nan=0.0), -bound, bound)
-        lattice = np.rint(inside / grid).astype(np.int64)
+        lattice = self._on_lattice(values.expose())
         key = stream_key(
             self.__seed,
             self._party.encode(),
@@ -83,9 +80,21 @@ class Mechanism:
             round.to_bytes(8, "little"),
             release_id.encode(),
             transcript,
-            hashlib.sha256(lattice.astype("<i8").tobytes()).digest(),
+            hashlib.sha256(lattice.data).digest(),
         )
-        return lattice + ladder(self._plan.ratio).sample(lattice.size, key)
+        lattice += ladder(self._plan.ratio).sample(lattice.size, key)
+        return lattice
+
+    def _on_lattice(self, values: FloatVector) -> NDArray[np.int64]:
+        """The nearest integers, a chunk at a time: a batch may be all rows there are."""
+        grid = 2.0**self._plan.exponent
+        bound = min(self._plan.value_bound, LARGEST_INTEGER / 2 * grid)
+        lattice = np.empty(len(values), dtype="<i8")
+        for part in chunks(len(values)):
+            # Clipping costs nothing where the bound holds, and keeps the price where code is wrong.
+            inside = np.clip(np.nan_to_num(values[part], nan=0.0), -bound, bound)
+            lattice[part] = np.rint(inside / grid).astype(np.int64)
+        return lattice
 
     def _event(self, release_id: str, round: int, last_round: int) -> SpendEvent:
         plan = self._plan

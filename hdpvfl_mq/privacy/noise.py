@@ -31,6 +31,7 @@ from numpy.typing import NDArray
 
 from hdpvfl_mq.errors import SettingsError
 from hdpvfl_mq.privacy.table import AliasTable, discrete_gaussian, rounded_gaussian
+from hdpvfl_mq.room import chunks
 from schemas.privacy import TAU_UNIT_BITS
 
 WIDEST_TABLE = 512.0
@@ -53,14 +54,27 @@ class Ladder:
     tau_units: int
 
     def sample(self, count: int, key: bytes) -> NDArray[np.int64]:
-        """Draw `count` samples from the stream of this key."""
-        stream = Cipher(algorithms.AES(key), modes.CTR(bytes(16))).encryptor()
-        blocks = np.frombuffer(stream.update(bytes(16 * count * len(self.rungs))), dtype="<u8")
-        words = blocks.reshape(len(self.rungs), 2, count)
+        """Draw `count` samples from the stream of this key.
+
+        The stream is, for every rung, the high words of all samples and then the low ones; it is
+        read a chunk of samples at a time.
+        """
         total = np.zeros(count, dtype=np.int64)
-        for (spacing, table), (high, low) in zip(self.rungs, words, strict=True):
-            total += spacing * table.draw(high, low)
+        for part in chunks(count):
+            for rung, (spacing, table) in enumerate(self.rungs):
+                high, low = (
+                    _words(key, (2 * rung + half) * count + part.start, part) for half in (0, 1)
+                )
+                total[part] += spacing * table.draw(high, low)
         return total
+
+
+def _words(key: bytes, first: int, part: slice) -> NDArray[np.uint64]:
+    """As many 64-bit words of a key's stream as the part has samples, from word `first` on."""
+    block, skipped = divmod(first, 2)
+    stream = Cipher(algorithms.AES(key), modes.CTR(block.to_bytes(16, "big"))).encryptor()
+    count = skipped + part.stop - part.start
+    return np.frombuffer(stream.update(bytes(8 * count)), dtype="<u8")[skipped:]
 
 
 def round_ratio(ratio: float) -> float:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 import numpy as np
 import pytest
+from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from scipy import special, stats
 
 from hdpvfl_mq.errors import SettingsError
@@ -157,3 +158,17 @@ def test_a_commitment_binds_the_seed_and_hides_it() -> None:
             commitment(bad_seed, bad_salt)
     with pytest.raises(SettingsError):
         stream_key(b"short", b"x")
+
+
+@pytest.mark.parametrize("count", [1, 2, 65_535, 65_536, 65_537, 200_001])
+@pytest.mark.parametrize("ratio", [3.0, 1e5])
+def test_samples_are_the_same_read_at_once_or_by_chunks(count: int, ratio: float) -> None:
+    key, made = stream_key(KEY, b"chunks"), ladder(ratio)
+    stream = Cipher(algorithms.AES(key), modes.CTR(bytes(16))).encryptor()
+    blocks = np.frombuffer(stream.update(bytes(16 * count * len(made.rungs))), dtype="<u8")
+    words = blocks.reshape(len(made.rungs), 2, count)
+    expected = sum(
+        spacing * table.draw(high, low)
+        for (spacing, table), (high, low) in zip(made.rungs, words, strict=True)
+    )
+    assert np.array_equal(made.sample(count, key), expected)
