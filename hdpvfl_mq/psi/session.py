@@ -178,12 +178,13 @@ class Session(ABC):
             raise PeerError(f"{sender} sent an impossible size, stage hello")
         profile, rest = self.terms.checks()
         if payload[32:64] != profile:
-            raise SettingsError(
+            # All have stated the same profile before; who now has another is not believed.
+            raise PeerError(
                 f"{sender} reads ids by another profile (type, columns, case, whitespace, "
                 "duplicates or empties): make the alignment settings equal at all parties"
             )
         if payload[64:] != rest:
-            raise SettingsError(f"{sender} has other terms of entity resolution: compare manifests")
+            raise PeerError(f"{sender} has other terms of entity resolution: compare manifests")
         link = open_link(derive(self._root, "link"), payload[:32], self.me, sender)
         if link is None:
             raise PeerError(f"{sender} sent a degenerate key, stage hello")

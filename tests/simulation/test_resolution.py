@@ -11,6 +11,7 @@ from hdpvfl_mq.data.tables import Table
 from hdpvfl_mq.errors import PeerError
 from hdpvfl_mq.journal.chain import walk
 from hdpvfl_mq.machine import Received
+from hdpvfl_mq.node import Node
 from hdpvfl_mq.runtime.simulation import Faults
 from hdpvfl_mq.wire.codec import decode_header
 from schemas.config import AlignmentSpec, IdRules
@@ -235,3 +236,42 @@ def test_a_block_after_the_end_is_refused():
     block = AlignBlock(stage="query", index=0, last=True, meta=(0,), tensor=tensor)
     with pytest.raises(PeerError, match="which is over"):
         node.role.step(state, Received("bank", block))
+
+
+class OtherProfile(Node):
+    """Before its true greeting in entity resolution, claims to read ids by other rules."""
+
+    lied = False
+
+    def _perform(self, effect, parent):
+        message = getattr(effect, "message", None)
+        if isinstance(message, AlignBlock) and message.stage == "hello" and not self.lied:
+            self.lied = True
+            greeting = bytearray(message.tensor.data)
+            greeting[40] ^= 1
+            other = Tensor.of(np.frombuffer(bytes(greeting), dtype=np.uint8))
+            lie = AlignBlock(**{**dict(message), "tensor": other})
+            self._pending.send.append(self.post.write(effect.to, lie, parent, self._stamp()))
+        return super()._perform(effect, parent)
+
+
+class LyingFederation(Federation):
+    """telco lies."""
+
+    def node(self, party):
+        node = super().node(party)
+        if party == "telco":
+            node.__class__ = OtherProfile
+        return node
+
+
+def test_a_peer_that_claims_another_id_profile_is_refused_and_stops_nobody():
+    federation = LyingFederation()
+    simulation = federation.simulate()
+    assert simulation.nodes["telco"].lied
+    assert set(federation.outcomes.values()) == {"completed"}
+    for party in ("bank", "shop"):
+        effects = (e for r, _ in walk(federation.journals[party].records()) for e in r.effects)
+        reasons = [effect.reason for effect in effects if effect.kind == "refused"]
+        assert len(reasons) == 1
+        assert "telco reads ids by another profile" in reasons[0]

@@ -134,10 +134,10 @@ def test_another_profile_is_told_at_the_first_message() -> None:
     federation = Federation("ecdh", shaped_sets("identical", 2, 5))
     terms = replace(federation.terms, profile_digest=IdProfile(casefold=True).digest())
     other = open_session(terms, "party1", [], secret=bytes(32))
-    with pytest.raises(SettingsError, match="party0 reads ids by another profile"):
+    with pytest.raises(PeerError, match="party0 reads ids by another profile"):
         _greet(other, "party0", federation)
     (hello,) = other.start()
-    with pytest.raises(SettingsError, match="party1 reads ids by another profile"):
+    with pytest.raises(PeerError, match="party1 reads ids by another profile"):
         federation.give("party1", "party0", hello)
 
 
@@ -145,7 +145,7 @@ def test_another_profile_is_told_at_the_first_message() -> None:
 def test_other_terms_are_told_at_the_first_message(other: dict[str, int]) -> None:
     federation = Federation("ecdh", shaped_sets("identical", 2, 5))
     session = open_session(replace(federation.terms, **other), "party1", [], secret=bytes(32))
-    with pytest.raises(SettingsError, match="party0 has other terms"):
+    with pytest.raises(PeerError, match="party0 has other terms"):
         _greet(session, "party0", federation)
 
 
