@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 Row = Mapping[str, Any]
+Tables = dict[str, list[dict[str, Any]]]  # the rows of each question
 
 
 def write(path: Path, rows: Sequence[Row]) -> None:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from scripts import reproduce
-from scripts.reproduction import attacks, he, methods, page, tables, targets, timing
+from scripts.reproduction import attacks, he, methods, page_quality, tables, targets, timing
 from scripts.reproduction.data import ACTIVE, PASSIVE, fold, held_rows, split
 from scripts.reproduction.grid import DATASETS, DELTA, TINY
 
@@ -84,7 +84,7 @@ def test_targets_can_fail():
     assert ("adult", "accuracy at epsilon = 10, central less 0.007") in missed
     assert ("credit", "accuracy at every epsilon, active alone less 0.003") in missed
     assert ("credit", "accuracy at epsilon = 1") not in missed
-    assert "**not met**" in page._targets(q1_rows(0.89))
+    assert "**not met**" in page_quality.met_targets(q1_rows(0.89))
 
 
 def test_a_missing_figure_is_not_met():
