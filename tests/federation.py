@@ -9,6 +9,7 @@ import numpy as np
 from hdpvfl_mq.app.rehearsal import Rehearsal
 from hdpvfl_mq.data.preprocess import prepare
 from hdpvfl_mq.data.tables import Table
+from hdpvfl_mq.node import Node
 from schemas.config import (
     ActiveSide,
     AlignmentSpec,
@@ -96,3 +97,16 @@ class Federation(Rehearsal):
     def settings(self, party: str) -> DataSettings:
         """How a party's table is read."""
         return DataSettings(label_column="y" if party == self.manifest.active_party else None)
+
+
+@dataclass
+class LyingFederation(Federation):
+    """Some parties' nodes depart from what an honest one does."""
+
+    liars: dict[str, type[Node]] = field(default_factory=dict)
+
+    def node(self, party: str) -> Node:
+        """A party's process, of the liar's kind where it is one."""
+        node = super().node(party)
+        node.__class__ = self.liars.get(party, Node)
+        return node

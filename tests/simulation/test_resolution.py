@@ -18,7 +18,7 @@ from schemas.config import AlignmentSpec, IdRules
 from schemas.messages import AlignBlock, AlignStart
 from schemas.records import EnvelopeInput
 from schemas.tensor import Tensor
-from tests.federation import Federation, manifest
+from tests.federation import Federation, LyingFederation, manifest
 from tests.simulation.brittle import BrittleFederation, passive_names
 
 QUICK = {"epochs": 1, "batch_rows": 10**6}
@@ -255,18 +255,8 @@ class OtherProfile(Node):
         return super()._perform(effect, parent)
 
 
-class LyingFederation(Federation):
-    """telco lies."""
-
-    def node(self, party):
-        node = super().node(party)
-        if party == "telco":
-            node.__class__ = OtherProfile
-        return node
-
-
 def test_a_peer_that_claims_another_id_profile_is_refused_and_stops_nobody():
-    federation = LyingFederation()
+    federation = LyingFederation(liars={"telco": OtherProfile})
     simulation = federation.simulate()
     assert simulation.nodes["telco"].lied
     assert set(federation.outcomes.values()) == {"completed"}

@@ -17,7 +17,7 @@ from parties.witness import statement
 from schemas.messages import LedgerWitness
 from schemas.privacy import LedgerHead
 from schemas.records import RefusedEffect
-from tests.federation import Federation, manifest
+from tests.federation import Federation, LyingFederation, manifest
 
 
 def copied(ledger: sqlite3.Connection) -> sqlite3.Connection:
@@ -91,18 +91,8 @@ class FalseWitness(Node):
         return super()._perform(effect, parent)
 
 
-class LyingFederation(Federation):
-    """telco bears false witness."""
-
-    def node(self, party):
-        node = super().node(party)
-        if party == "telco":
-            node.__class__ = FalseWitness
-        return node
-
-
 def test_a_head_that_the_owner_never_signed_is_refused_and_stops_nobody():
-    calm, lying = Federation(), LyingFederation()
+    calm, lying = Federation(), LyingFederation(liars={"telco": FalseWitness})
     expected = calm.weights(calm.simulate())
     simulation = lying.simulate()
     assert simulation.nodes["telco"].lied

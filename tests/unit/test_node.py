@@ -18,14 +18,7 @@ from tests.unit.node_bench import (
     SHARE,
     Bench,
     messages,
-    new_bench,
 )
-
-
-@pytest.fixture
-def bench():
-    return new_bench()
-
 
 # -- ledger, journal, speech ----------------------------------------------------------------------
 

@@ -16,14 +16,7 @@ from tests.unit.node_bench import (
     PAUSE,
     Bench,
     messages,
-    new_bench,
 )
-
-
-@pytest.fixture
-def bench():
-    return new_bench()
-
 
 # -- sending again --------------------------------------------------------------------------------
 
