@@ -130,7 +130,7 @@ def memory_mb(pid: int) -> dict[str, float]:
     ("case", "anonymous_mb"),
     [
         ({"guarantee": "none", "epochs": 3, "batch": 100_000}, 240.0),
-        ({}, 320.0),  # the one batch has all rows
+        ({}, 240.0),  # the one batch has all rows
     ],
 )
 def test_a_million_rows_need_little_memory(tmp_path, case, anonymous_mb):
