@@ -30,8 +30,8 @@ class Problem:
     penalty: PenaltySpec
 
 
-def train(problem: Problem, schedule: Schedule, step: StepSize) -> list[np.ndarray]:
-    """Rounds until nothing moves or the schedule ends."""
+def train(problem: Problem, schedule: Schedule, step: StepSize) -> tuple[list[np.ndarray], int]:
+    """Rounds until nothing moves or the schedule ends; final weights and how many rounds."""
     active, *passives = problem.blocks
     pen = penalty(problem.penalty)
     weights = [block.start_weights(problem.response.family.start_theta) for block in problem.blocks]
@@ -47,8 +47,8 @@ def train(problem: Problem, schedule: Schedule, step: StepSize) -> list[np.ndarr
         largest = max(float(np.abs(a - b).max()) for a, b in zip(moved, weights, strict=True))
         weights = moved
         if largest < SETTLED * eta:
-            break
-    return weights
+            return weights, round_ + 1
+    return weights, schedule.rounds
 
 
 def predictions(problem: Problem, weights: Sequence[np.ndarray]) -> np.ndarray:
