@@ -219,7 +219,8 @@ class Node:
 
     def snapshot(self) -> NodeSnapshot | None:
         """The memory of what is on disk, or None while the role's state cannot be put away."""
-        state = None if self.outcome is not None else self.role.freeze(self.state)
+        is_between = self.steps > 0 and self.outcome is None
+        state = self.role.freeze(self.state) if is_between else None
         if state is None:
             return None
         # An envelope states the size of its sender's journal: that is the index of its record.
@@ -263,7 +264,11 @@ class Node:
 
     def _stored(self, index: int) -> tuple[int, bytes, bytes] | None:
         found = next(iter(self._journal.records(index)), None)
-        return found if found is not None and found[0] == index else None
+        if found is None or found[0] != index:
+            return None
+        if chain.link(found[1]) != found[2]:
+            raise IntegrityError(f"journal record {index} does not match its digest")
+        return found
 
     def _sent(self, index: int) -> list[Frames]:
         """The envelopes one record holds."""

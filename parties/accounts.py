@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from hdpvfl_mq.machine import Reserve
 from hdpvfl_mq.privacy.accountant import Spent
@@ -29,9 +29,18 @@ from schemas.records import LedgerStanding, Remembered
 class Accounts:
     """The ledger entries of one run of one data set."""
 
-    def __init__(self, ledger: Ledger, policy: PartyPolicy, run: RunId, fingerprint: bytes) -> None:
+    def __init__(
+        self,
+        ledger: Ledger,
+        policy: PartyPolicy,
+        run: RunId,
+        fingerprint: bytes,
+        *,
+        peers: Iterable[PartyId] = (),
+    ) -> None:
         self._ledger, self._policy, self._run = ledger, policy, run
         self._fingerprint = fingerprint.hex()
+        self._peers = frozenset(peers)
         ledger.fix_cap(policy.dataset, policy.lifetime)
 
     def standing(self) -> LedgerStanding:
@@ -49,6 +58,7 @@ class Accounts:
             remembered=tuple(
                 Remembered(party=party, head=head, signature=signature)
                 for party, (head, signature) in sorted(self._ledger.remembered().items())
+                if party in self._peers
             ),
         )
 

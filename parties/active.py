@@ -41,8 +41,8 @@ class ActiveState(MemberState):
     )
     response: Response | None = field(default=None, repr=False)
     losses: tuple[float, ...] = field(default=(), repr=False)  # own loss per round, never sent
-    # After one round: what the own columns tell of each passive party's scores, in party order.
-    told: tuple[Told, ...] = field(default=(), repr=False)
+    # After one round: what the own columns tell of the scores of each party that was there.
+    told: Mapping[PartyId, Told] = field(default_factory=lambda: MappingProxyType({}), repr=False)
     # In a prediction: the own rows in the common order, and what was found for them.
     scored: NDArray[np.int64] | None = field(default=None, repr=False)
     theta: FloatVector | None = field(default=None, repr=False)

@@ -23,10 +23,16 @@ def broken_rule(own: Possession, manifest: RunManifest, standing: LedgerStanding
     rule = (
         _wrong_part(own, manifest)
         or _wrong_model(own, manifest)
-        or _wrong_guarantee(own.policy, manifest)
-        or _over_budget(own.policy, manifest, standing)
+        or _too_few_rows(own.policy, manifest)
         or _wrong_data(own, manifest)
     )
+    is_silent = manifest.method == "prediction" and own.role == "active"
+    if not is_silent:  # who releases nothing has nothing to pay or to forbid
+        rule = (
+            rule
+            or _wrong_guarantee(own.policy, manifest)
+            or _over_budget(own.policy, manifest, standing)
+        )
     return None if rule is None else (rule, "")
 
 
@@ -72,6 +78,10 @@ def _wrong_guarantee(policy: PartyPolicy, manifest: RunManifest) -> str | None:
             f"policy.guarantees allows {', '.join(policy.guarantees)}, "
             f"not {manifest.guarantee}: name it there to allow it"
         )
+    return None
+
+
+def _too_few_rows(policy: PartyPolicy, manifest: RunManifest) -> str | None:
     if manifest.alignment.rows_min < policy.rows_min:
         return (
             f"policy.rows_min is {policy.rows_min}, the manifest's alignment.rows_min "

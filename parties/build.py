@@ -164,10 +164,11 @@ def build_node(
     files = PartyFiles(settings)
     files.run.mkdir(parents=True, exist_ok=True)
     ledger = Ledger.open(files.ledger, settings.party)
-    accounts = Accounts(ledger, own.policy, settings.run, own.data.fingerprint)
+    known = contacts(settings)
+    accounts = Accounts(ledger, own.policy, settings.run, own.data.fingerprint, peers=known)
     journal = Journal(files.run / "journal.db", run=settings.run, party=settings.party)
     identity = Identity(settings.party, settings.role, settings.run, keys.signing)
-    node = Node(make_role(own), identity, contacts(settings), journal=journal, book=accounts)
+    node = Node(make_role(own), identity, known, journal=journal, book=accounts)
     if snapshot is not None:
         node.resume(snapshot)
     node.open()

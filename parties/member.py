@@ -211,6 +211,8 @@ class Member:
 
     def resume(self, state: S, given: Received) -> Step[S]:
         message: Resume = given.message  # type: ignore[assignment]
+        if message.absent and self.training(state).plan.manifest.absence == "wait":
+            raise PeerError("nobody may be left out of this run: its absence policy is to wait")
         away = dict.fromkeys(message.absent, NEVER)
         for party in state.away_until:
             if party not in away:

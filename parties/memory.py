@@ -7,6 +7,7 @@ middle of training is put away: before that there is little to fold, or an open 
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
 from dataclasses import replace
 from types import MappingProxyType
@@ -22,7 +23,10 @@ from hdpvfl_mq.privacy.mechanism import released_values
 from hdpvfl_mq.privacy.noise import commitment
 from hdpvfl_mq.unreleased import FloatVector
 from hdpvfl_mq.wire.canonical import pack, unpack
+from hdpvfl_mq.wire.codec import model_digest
 from parties import alignment
+from parties.possession import Possession
+from schemas.data import DataSettings
 from schemas.ids import PartyId
 from schemas.snapshot import MemberMemory, StandIns
 from schemas.tensor import Tensor
@@ -49,8 +53,7 @@ def freeze(party: Member, state: Any) -> bytes | None:
         return None
     values = {name: getattr(state, name) for name in _AS_IT_IS}
     memory = MemberMemory(
-        commitment=commitment(own.secret, own.salt),
-        fingerprint=own.data.fingerprint,
+        made_of=_made_of(own),
         alignment=state.alignment.name,
         away_until=dict(state.away_until),
         w=Tensor.of(state.w),
@@ -64,16 +67,15 @@ def freeze(party: Member, state: Any) -> bytes | None:
 
 
 def thaw(party: Member, frozen: bytes) -> Any | None:
-    """The state again; None if rows, secret or alignment are not those it was made with."""
+    """The state again; None if anything it was made of is another now."""
     try:
         memory = MemberMemory.model_validate(unpack(frozen, max_bytes=_MAX_BYTES))
     except (PeerError, ValidationError):
         return None
     own = party.own
-    made_of = (commitment(own.secret, own.salt), own.data.fingerprint)
     if own.found is None or own.found.name != memory.alignment:
         return None
-    if (memory.commitment, memory.fingerprint) != made_of:
+    if memory.made_of != _made_of(own):
         return None
     state = replace(
         party.initial(),
@@ -89,6 +91,22 @@ def thaw(party: Member, frozen: bytes) -> Any | None:
     return replace(state, **_side_of(state, memory))
 
 
+def _made_of(own: Possession) -> bytes:
+    """A digest of what a state follows from besides its inputs; the journal holds all to it.
+
+    A fingerprint leaves out which class counts as 1 and the type the numbers are kept in, so the
+    settings of the data are in it too, but for the name of the file.
+    """
+    settings = DataSettings(**{**dict(own.data.settings), "file": None})
+    parts = (
+        commitment(own.secret, own.salt),
+        own.data.fingerprint,
+        model_digest(settings),
+        own.numeric_profile.encode(),
+    )
+    return hashlib.sha256(b"".join(hashlib.sha256(part).digest() for part in parts)).digest()
+
+
 def _of_the_side(state: Any) -> dict[str, Any]:
     """What only an active or only a passive party remembers."""
     if hasattr(state, "shared"):
@@ -97,7 +115,7 @@ def _of_the_side(state: Any) -> dict[str, Any]:
         "shares": {p: release for p, (release, _) in state.shares.items()},
         "stand_ins": _gathered(state.stand_ins),
         "losses": Tensor.of(np.array(state.losses, dtype=np.float64)),
-        "told": tuple((Tensor.of(told.b), told.variance) for told in state.told),
+        "told": {p: (Tensor.of(told.b), told.variance) for p, told in state.told.items()},
     }
 
 
@@ -111,7 +129,9 @@ def _side_of(state: Any, memory: MemberMemory) -> dict[str, Any]:
         "shares": MappingProxyType(shares),
         "stand_ins": MappingProxyType(_scattered(memory.stand_ins, sizes)),
         "losses": tuple(memory.losses.array().tolist()),
-        "told": tuple(Told(b.array(), variance) for b, variance in memory.told),
+        "told": MappingProxyType(
+            {p: Told(b.array(), variance) for p, (b, variance) in memory.told.items()}
+        ),
     }
 
 

@@ -15,12 +15,15 @@ from typing import Any
 import numpy as np
 from pydantic import ValidationError
 
+from hdpvfl_mq.data.preprocess import output_names
 from hdpvfl_mq.data.readers import TableFile
 from hdpvfl_mq.errors import OperatorError, SettingsError
 from hdpvfl_mq.glm.families import family
 from hdpvfl_mq.glm.refit import Told
 from hdpvfl_mq.node import Node
 from hdpvfl_mq.runtime.status import write_atomically
+from hdpvfl_mq.sides import prediction_spec
+from hdpvfl_mq.unreleased import FloatVector
 from parties.member import Member
 from parties.possession import Possession, TrainedModel
 from schemas.config import PartySettings, RunManifest
@@ -44,7 +47,10 @@ def write_model(path: Path, own: Possession, node: Node) -> None:
         "rows": state.training.plan.rows,
         "columns": list(own.data.column_names),
         "weights": role.final_weights(state).tolist(),
-        "told": [[told.b.tolist(), told.variance] for told in getattr(state, "told", ())],
+        "told": {
+            party: [told.b.tolist(), told.variance]
+            for party, told in getattr(state, "told", {}).items()
+        },
         "scale_rows": state.manifest.scale_rows,
         "data": json.loads(own.data.settings.model_dump_json()),
         "manifest": json.loads(state.manifest.model_dump_json()),
@@ -53,27 +59,48 @@ def write_model(path: Path, own: Possession, node: Node) -> None:
 
 
 def read_model(path: Path, settings: PartySettings) -> TrainedModel:
-    """The model that the settings name; SettingsError if it is not this party's."""
+    """The model that the settings name; SettingsError if it is not a sound one of this party's."""
+    where = f"model = {str(path)!r}"
     try:
         stored: dict[str, Any] = json.loads(path.read_text())
+        owner = (stored["format"], stored["party"], stored["role"])
         model = TrainedModel(
             manifest=RunManifest.model_validate_json(json.dumps(stored["manifest"])),
             data=DataSettings.model_validate_json(json.dumps(stored["data"])),
             rows=int(stored["rows"]),
             dataset=str(stored["dataset"]),
-            weights=np.array(stored["weights"], dtype=np.float64),
-            told=tuple(
-                Told(np.array(b, dtype=np.float64), float(variance))
-                for b, variance in stored["told"]
-            ),
+            weights=_vector(stored["weights"]),
+            told={
+                party: Told(_vector(b), float(variance))
+                for party, (b, variance) in stored["told"].items()
+            },
         )
     except OSError as missing:
-        raise OperatorError(f"model = {str(path)!r}: {missing.strerror}") from None
-    except (ValueError, KeyError, TypeError, ValidationError):
-        raise SettingsError(f"model = {str(path)!r}: this is not a model of this version") from None
-    if (stored["party"], stored["role"]) != (settings.party, settings.role):
-        raise SettingsError(f"model = {str(path)!r}: it belongs to another party or role")
+        raise OperatorError(f"{where}: {missing.strerror}") from None
+    except (ValueError, KeyError, TypeError, AttributeError, ValidationError):
+        raise SettingsError(f"{where}: this is not a model of this version") from None
+    if owner != (MODEL_FORMAT, settings.party, settings.role):
+        raise SettingsError(f"{where}: it belongs to another party, role or version")
+    _check(model, settings, where)
     return model
+
+
+def _check(model: TrainedModel, settings: PartySettings, where: str) -> None:
+    """Weights that no training can have left are not predicted with: their price would be wrong."""
+    is_active = settings.role == "active"
+    columns = len(output_names(model.data)) + int(is_active and model.manifest.active.intercept)
+    if {len(model.weights), *(len(told.b) for told in model.told.values())} != {columns}:
+        raise SettingsError(f"{where}: its weights do not fit its columns")
+    reach = prediction_spec(model.manifest, model.rows).weight_norm * (1.0 + 1e-9)
+    if not is_active and float(np.linalg.norm(model.weights)) > reach:
+        raise SettingsError(f"{where}: its weights are beyond the norm that its run allowed")
+
+
+def _vector(numbers: list[float]) -> FloatVector:
+    vector = np.array(numbers, dtype=np.float64)
+    if vector.ndim != 1 or not np.isfinite(vector).all():
+        raise ValueError("not a vector of finite numbers")
+    return vector
 
 
 def scoring_settings(model: TrainedModel, given: DataSettings) -> DataSettings:

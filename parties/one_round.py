@@ -19,6 +19,7 @@ from hdpvfl_mq.glm.refit import refit
 from hdpvfl_mq.machine import Send, Step
 from hdpvfl_mq.unreleased import FloatVector
 from parties.possession import next_transcript
+from schemas.ids import PartyId
 from schemas.messages import Residual, ScoreShare
 
 if TYPE_CHECKING:
@@ -80,20 +81,25 @@ def _fit_again(party: Active, state: ActiveState) -> Step[ActiveState]:
     plan, terms = training.plan, training.plan.terms
     assert response is not None
     assert terms is not None
-    transcript, shares = state.transcript, []
+    transcript, shares = state.transcript, dict[PartyId, FloatVector]()
     for passive in plan.manifest.passive_parties:  # party order: arrival is not information
         if passive in state.shares:
             release, values = state.shares[passive]
             transcript = next_transcript(transcript, release)
-            shares.append(values)
+            shares[passive] = values
     w, told = refit(
         training.block,
         response,
-        shares,
+        list(shares.values()),
         noise_std=plan.passive_noise.noise_std,
         prior_variance=terms.prior_variance,
     )
-    state = replace(state, transcript=transcript, shares=MappingProxyType({}), told=told)
+    state = replace(
+        state,
+        transcript=transcript,
+        shares=MappingProxyType({}),
+        told=MappingProxyType(dict(zip(shares, told, strict=True))),
+    )
     return party.finished_round(state, w)
 
 

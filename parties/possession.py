@@ -52,7 +52,8 @@ class TrainedModel:
     rows: int  # common rows it learnt from
     dataset: str  # the name they have in the ledger
     weights: FloatVector = field(repr=False)
-    told: tuple[Told, ...] = field(default=(), repr=False)  # of the passive parties' scores
+    # Of the scores of the passive parties that were there, after one round.
+    told: Mapping[PartyId, Told] = field(default_factory=lambda: MappingProxyType({}), repr=False)
 
 
 @dataclass(frozen=True)

@@ -18,6 +18,7 @@ from hdpvfl_mq.glm.refit import Told, flattened_by
 from hdpvfl_mq.machine import Send, Step
 from hdpvfl_mq.unreleased import FloatVector
 from parties.possession import next_transcript
+from schemas.ids import PartyId
 from schemas.messages import ScoreShare
 
 if TYPE_CHECKING:
@@ -59,10 +60,10 @@ def lead(party: Active, state: ActiveState) -> Step[ActiveState]:
     training, plan = party.training(state), party.training(state).plan
     theta = training.block.scores(plan.schedule.batch(0), state.w).expose()
     transcript, doubt = state.transcript, 0.0
-    for number, passive in enumerate(plan.manifest.passive_parties):  # arrival says nothing
+    for passive in plan.manifest.passive_parties:  # party order: arrival is not information
         release, values = state.shares[passive]
         transcript = next_transcript(transcript, release)
-        expected, variance = _expected(party, state, number, values)
+        expected, variance = _expected(party, state, passive, values)
         theta, doubt = theta + expected, doubt + variance
     theta = party.with_offset(theta / flattened_by(plan.family, doubt), state)
     state = replace(state, transcript=transcript, shares=MappingProxyType({}), theta=theta)
@@ -70,12 +71,12 @@ def lead(party: Active, state: ActiveState) -> Step[ActiveState]:
 
 
 def _expected(
-    party: Active, state: ActiveState, number: int, share: FloatVector
+    party: Active, state: ActiveState, passive: PartyId, share: FloatVector
 ) -> tuple[FloatVector, float]:
     """One party's scores given its noised ones and what the training told of them; their doubt.
 
-    Where noise drowns them, what is left is what the own columns tell. After descent nothing is
-    known of them: they count by the variance that is clearly more than the noise's.
+    Where noise drowns them, what is left is what the own columns tell. After descent, and of a
+    party that was away, nothing is known: scores count by the variance clearly above the noise's.
     """
     block, noise_std = (
         party.training(state).block,
@@ -84,8 +85,8 @@ def _expected(
     assert party.own.model is not None
     if noise_std == 0.0:
         return share, 0.0
-    told = party.own.model.told
-    known = told[number] if told else _unknown(share, block.columns, noise_std=noise_std)
+    told = party.own.model.told.get(passive)
+    known = told or _unknown(share, block.columns, noise_std=noise_std)
     return known.expected(block, share, noise_std=noise_std)
 
 

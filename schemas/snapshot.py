@@ -83,8 +83,7 @@ class StandIns(Closed):
 class MemberMemory(Closed):
     """A party's state while it trains; what follows from data, secret and alignment is not here."""
 
-    commitment: Digest  # of the secret
-    fingerprint: Digest  # of the rows
+    made_of: Digest  # of the secret, the rows, how they were prepared, and the numeric profile
     alignment: Digest  # the name of the one in use
     phase: Text
     standing: LedgerStanding
@@ -109,4 +108,4 @@ class MemberMemory(Closed):
     shares: dict[PartyId, Release] = Field(default_factory=dict)
     stand_ins: dict[PartyId, StandIns] = Field(default_factory=dict)
     losses: Tensor | None = None
-    told: tuple[tuple[Tensor, float], ...] = ()
+    told: dict[PartyId, tuple[Tensor, float]] = Field(default_factory=dict)

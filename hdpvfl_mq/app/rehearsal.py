@@ -113,7 +113,9 @@ class Rehearsal:
             return Node(role, identity, contacts, journal=journal)
         own = self.possession(party)
         ledger = Ledger(self.ledgers[party], party)
-        book = Accounts(ledger, own.policy, self.manifest.run, own.data.fingerprint)
+        book = Accounts(
+            ledger, own.policy, self.manifest.run, own.data.fingerprint, peers=self.parties
+        )
         return Node(make_role(own), identity, contacts, journal=journal, book=book)
 
     def router(self) -> Router:

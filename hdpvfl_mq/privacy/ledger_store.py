@@ -39,6 +39,8 @@ _SCHEMA = (
     " digest BLOB NOT NULL, signature BLOB NOT NULL)",
 )
 
+_REMEMBERED_UNSIGNED = 3  # columns of that table before heads were signed
+
 
 class Ledger:
     """One party's ledger; the only connection to its file."""
@@ -52,6 +54,10 @@ class Ledger:
             connection.execute("PRAGMA journal_mode = WAL")
             connection.execute("PRAGMA synchronous = FULL")
             connection.execute("BEGIN EXCLUSIVE")
+            # Heads remembered without their owner's signature prove nothing any more.
+            columns = connection.execute("SELECT count(*) FROM pragma_table_info('remembered')")
+            if columns.fetchone()[0] == _REMEMBERED_UNSIGNED:
+                connection.execute("DROP TABLE remembered")
             for statement in _SCHEMA:
                 connection.execute(statement)
             self._own()
@@ -152,7 +158,12 @@ class Ledger:
 
     def remembered(self) -> dict[str, tuple[LedgerHead, bytes]]:
         """Give the newest head seen of each peer's ledger, with that peer's signature."""
-        rows = self._db.execute("SELECT peer, sequence, digest, signature FROM remembered")
+        try:
+            rows = self._db.execute(
+                "SELECT peer, sequence, digest, signature FROM remembered"
+            ).fetchall()
+        except sqlite3.Error as error:
+            raise _translated(error) from error
         return {
             peer: (LedgerHead(sequence=sequence, digest=digest), signature)
             for peer, sequence, digest, signature in rows

@@ -24,6 +24,7 @@ from schemas.snapshot import NodeSnapshot
 
 # Processor time between two snapshots. Folding repeats what was computed since, and no more.
 EVERY_CPU_S = 1.0
+REST_BY_COST = 20.0  # and this many times as much as the last one took
 _DOMAIN = b"hdpvfl-mq snapshot 1\x00"
 _SIGNATURE_BYTES = 64
 _MAX_BYTES = 2**31
@@ -34,20 +35,26 @@ class Snapshots:
 
     def __init__(self, path: Path, key: SigningKey) -> None:
         self._path, self._key = path, key
-        self._since_s = time.process_time()
+        self._aside = path.with_name(path.name + ".new")
+        self._next_s = time.process_time() + EVERY_CPU_S
 
     def see(self, node: Node) -> None:
         """Look at a node after a commit: put its memory away if much was computed since."""
         if node.outcome is not None:
-            self._path.unlink(missing_ok=True)
+            for path in (self._path, self._aside):
+                path.unlink(missing_ok=True)
             return
-        if time.process_time() - self._since_s < EVERY_CPU_S:
+        began_s = time.process_time()
+        if began_s < self._next_s:
             return
-        snapshot = node.snapshot()
-        if snapshot is not None:
-            with suppress(OSError):  # a disk that is full stops the journal, which says so
+        # A state that no snapshot can hold, or a full disk, costs the short cut; the journal says
+        # what is wrong with the disk.
+        with suppress(OSError, ValidationError):
+            snapshot = node.snapshot()
+            if snapshot is not None:
                 self._write(pack(snapshot.model_dump()))
-            self._since_s = time.process_time()
+        now_s = time.process_time()
+        self._next_s = now_s + max(EVERY_CPU_S, REST_BY_COST * (now_s - began_s))
 
     def load(self) -> NodeSnapshot | None:
         """The last one, if it is whole and this process's own."""
@@ -60,11 +67,14 @@ class Snapshots:
             return None
 
     def _write(self, body: bytes) -> None:
+        if len(body) > _MAX_BYTES:
+            return
         self._path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        aside = self._path.with_name(self._path.name + ".new")
-        with os.fdopen(os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
+        with os.fdopen(
+            os.open(self._aside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb"
+        ) as file:
             file.write(sign(self._key, _digest(body)) + body)
-        aside.replace(self._path)
+        self._aside.replace(self._path)
 
 
 def _digest(body: bytes) -> bytes:

@@ -17,7 +17,7 @@ from hdpvfl_mq.sides import prediction_spec
 from hdpvfl_mq.training import plan_training
 from parties.possession import TrainedModel
 from schemas.config import MinimiserSpec, PredictionSpec
-from schemas.messages import Residual
+from schemas.messages import Residual, Resume
 from schemas.model import LossSpec
 from schemas.privacy import Budget, Release
 from tests.evidence import evidence_of
@@ -37,6 +37,7 @@ def trained(**changes) -> tuple[Federation, dict[str, TrainedModel]]:
             rows=simulation.nodes[party].state.training.plan.rows,
             dataset="people",
             weights=weights,
+            told=getattr(simulation.nodes[party].state, "told", {}),
         )
         for party, weights in federation.weights(simulation).items()
     }
@@ -227,3 +228,36 @@ def test_the_distance_is_that_of_the_method():
     assert one_round.distance < 2 * one_round.weight_norm
     descent = prediction_spec(manifest(), 10_000)
     assert descent.distance == 2 * descent.weight_norm == 2 * manifest().passive.weight_norm
+
+
+@pytest.mark.parametrize("there", [(), ("telco",)])
+def test_a_party_that_was_away_in_the_training_can_be_scored_with(there):
+    _, models = trained()
+    told = {party: models["bank"].told[party] for party in there}
+    federation = prediction(changed(models, "bank", told=told))
+    theta = federation.simulate().nodes["bank"].state.theta
+    assert np.isfinite(theta).all()
+
+
+def test_nobody_can_be_left_out_of_a_run_that_waits():
+    _, models = trained()
+    federation = prediction(models)
+    federation.simulate()
+    node = federation.node("bank")
+    node.open()
+    state = replace(node.state, phase="training", round=0, is_done=False)
+    resume = Resume(round=0, absent=("shop", "telco"), stand_in="nothing")
+    with pytest.raises(PeerError, match="nobody may be left out"):
+        node.role.step(state, Received("coordinator", resume))
+
+
+def test_the_active_party_takes_part_whatever_its_own_budget_is():
+    _, models = trained()
+    poor = policy(run_epsilon_max=1e-3, lifetime=Budget(epsilon=1.2, delta=0.01))
+    federation = prediction(models, policies={"bank": poor})
+    federation.simulate()
+    assert set(federation.outcomes.values()) == {"completed"}
+    strict = {"bank": policy(exact_scoring=False, guarantees=("sound",))}
+    federation = prediction(models, policies=strict, **EXACT)
+    federation.simulate()
+    assert set(federation.outcomes.values()) == {"completed"}

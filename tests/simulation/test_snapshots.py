@@ -8,14 +8,16 @@ from dataclasses import dataclass, field, fields, replace
 import numpy as np
 import pytest
 
+from hdpvfl_mq.app.replaying import RecordedStore
+from hdpvfl_mq.errors import IntegrityError
 from hdpvfl_mq.glm.refit import Told
 from hdpvfl_mq.journal import chain
 from hdpvfl_mq.node import Node
 from hdpvfl_mq.runtime.simulation import Faults
-from hdpvfl_mq.wire.canonical import pack, unpack
 from schemas.config import EarlyStopSpec, MinimiserSpec
+from schemas.data import DataSettings
 from schemas.ids import COORDINATOR
-from schemas.snapshot import MemberMemory, NodeSnapshot
+from schemas.snapshot import NodeSnapshot
 from tests.federation import Federation, manifest, tables
 
 AWAY = Faults(absences=(("telco", 0.05, 40.0),), delay_s=0.002)
@@ -169,30 +171,65 @@ def test_processes_that_come_back_from_snapshots_leave_no_trace(seed):
     assert disturbed.resumed
 
 
-def test_a_snapshot_of_other_rows_another_secret_or_another_journal_is_passed_over():
+def relabelled(own):
+    """The same rows, another class that counts as 1: the fingerprint is the same."""
+    settings = {**dict(own.data.settings), "label_positive": "b", "label_classes": ("a", "b")}
+    return replace(own, data=replace(own.data, settings=DataSettings(**settings)))
+
+
+OTHER = {
+    "rows": lambda own: replace(own, data=replace(own.data, fingerprint=bytes(32))),
+    "secret": lambda own: replace(own, secret=bytes(32)),
+    "labels": relabelled,
+    "numeric profile": lambda own: replace(own, numeric_profile="another machine"),
+    "alignment": lambda own: replace(own, found=None),
+}
+
+
+@pytest.mark.parametrize("name", OTHER)
+def test_a_snapshot_of_something_else_is_passed_over(name):
     federation, _ = run("sound")
     federation.learn("shop")
-    snapshot = federation.taken["shop"][-1]
-    memory = MemberMemory.model_validate(unpack(snapshot.state, max_bytes=2**20))
-    for changes in (
-        {"fingerprint": bytes(32)},
-        {"commitment": bytes(32)},
-        {"alignment": bytes(32)},
-    ):
-        state = pack(MemberMemory(**{**dict(memory), **changes}).model_dump())
-        other = NodeSnapshot(**{**dict(snapshot), "state": state})
-        node = federation.fresh("shop")
-        assert not node.resume(other)
-        assert node.steps == 0
-    for changes in (
-        {"head": bytes(32)},
-        {"steps": 10_000},
-        {"party": "bank"},
-        {"version": "other"},
-    ):
-        node = federation.fresh("shop")
-        assert not node.resume(NodeSnapshot(**{**dict(snapshot), **changes}))
-        assert node.open() > 0
+    node = federation.fresh("shop")
+    node.role.own = OTHER[name](node.role.own)
+    assert not node.resume(federation.taken["shop"][-1])
+    assert node.steps == 0
+
+
+def test_the_name_of_the_file_may_be_another():
+    federation, _ = run("sound")
+    federation.learn("shop")
+    node = federation.fresh("shop")
+    own = node.role.own
+    moved = DataSettings(**{**dict(own.data.settings), "file": "elsewhere.csv"})
+    node.role.own = replace(own, data=replace(own.data, settings=moved))
+    assert node.resume(federation.taken["shop"][-1])
+
+
+@pytest.mark.parametrize(
+    "changes", [{"head": bytes(32)}, {"steps": 10_000}, {"party": "bank"}, {"version": "other"}]
+)
+def test_a_snapshot_of_another_journal_or_program_is_passed_over(changes):
+    federation, _ = run("sound")
+    federation.learn("shop")
+    node = federation.fresh("shop")
+    assert not node.resume(NodeSnapshot(**{**dict(federation.taken["shop"][-1]), **changes}))
+    assert node.open() > 0
+
+
+def test_a_damaged_record_is_not_sent_again():
+    """What a snapshot takes from the journal is held to its digest, as in folding."""
+    federation, _ = run("sound")
+    federation.learn("shop")
+    waiting = next(s for s in federation.taken["shop"] if len(s.unacknowledged.array()))
+    index = int(waiting.unacknowledged.array()[0])
+    rows = list(federation.journals["shop"].records())
+    place, stored, digest = rows[index]
+    rows[index] = (place, stored[:-1] + bytes([stored[-1] ^ 1]), digest)
+    node = federation.fresh("shop")
+    node._journal = RecordedStore(rows)
+    with pytest.raises(IntegrityError, match=f"record {index} does not match its digest"):
+        node.resume(waiting)
 
 
 def test_a_party_that_has_not_kept_its_alignment_folds_from_the_first_record():

@@ -51,7 +51,7 @@ def test_weights_come_back_to_the_bit(written):
 
 
 def test_another_partys_model_is_refused(written):
-    with pytest.raises(SettingsError, match="belongs to another party"):
+    with pytest.raises(SettingsError, match="belongs to another party, role"):
         read_model(written[0], settings(party="telco"))
 
 
@@ -84,3 +84,21 @@ def test_rows_to_score_are_read_as_the_models_rows_were(written):
     assert (found.file, found.id_columns) == ("new.csv", ("customer",))
     with pytest.raises(SettingsError, match=r"data.columns: with a model only file"):
         scoring_settings(model, DataSettings(file="new.csv", columns=("a",)))
+
+
+WRONG = {
+    "another version": ({"format": 99}, "another party, role or version"),
+    "not a number": ({"weights": [float("nan"), 0.0, 0.0]}, "not a model of this version"),
+    "too few": ({"weights": [0.1]}, "do not fit its columns"),
+    "too long": ({"weights": [1e3, 0.0, 0.0]}, "beyond the norm"),
+    "no party": ({"party": None}, "another party, role or version"),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_weights_that_no_training_can_have_left_are_refused(written, name):
+    changes, words = WRONG[name]
+    stored = {**json.loads(written[0].read_text()), **changes}
+    written[0].write_text(json.dumps(stored))
+    with pytest.raises(SettingsError, match=words):
+        read_model(written[0], settings())

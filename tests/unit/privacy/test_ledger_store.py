@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import shutil
 import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -289,3 +290,20 @@ def test_after_a_store_error_nothing_goes_on() -> None:
 
 def test_the_file_is_the_owners_alone(path: Path, ledger: Ledger) -> None:
     assert path.stat().st_mode & 0o077 == 0
+
+
+def test_a_ledger_from_before_heads_were_signed_is_opened(tmp_path: Path) -> None:
+    path = tmp_path / "ledger.db"
+    Ledger.open(path, "shop").close_file()
+    with closing(sqlite3.connect(path)) as old:
+        old.execute("DROP TABLE remembered")
+        old.execute(
+            "CREATE TABLE remembered (peer TEXT PRIMARY KEY, sequence INTEGER NOT NULL,"
+            " digest BLOB NOT NULL)"
+        )
+        old.execute("INSERT INTO remembered VALUES ('bank', 3, zeroblob(32))")
+        old.commit()
+    ledger = Ledger.open(path, "shop")
+    assert ledger.remembered() == {}
+    ledger.remember("bank", LedgerHead(sequence=4, digest=bytes(32)), bytes(64))
+    assert set(ledger.remembered()) == {"bank"}

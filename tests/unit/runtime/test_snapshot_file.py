@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import stat
+from dataclasses import replace
 
 import pytest
 from nacl.signing import SigningKey
@@ -111,3 +112,41 @@ def test_a_restart_reads_the_records_since_the_snapshot_and_no_others(tmp_path, 
     again.open()
     assert again.steps == node.steps > 100
     assert federation.journals["shop"].read == 2  # the last record and the one with the greeting
+
+
+def test_a_state_that_no_snapshot_can_hold_costs_the_short_cut_only(tmp_path, often):
+    _, node, _ = training_node()
+    node.state = replace(node.state, energies=(float("inf"),))
+    kept = Snapshots(tmp_path / "run", KEY)
+    kept.see(node)
+    assert kept.load() is None
+
+
+def test_a_process_that_has_recorded_nothing_has_no_snapshot():
+    federation = Federation(manifest(), tables(60))
+    assert federation.node("coordinator").snapshot() is None
+
+
+def test_what_a_torn_write_left_goes_with_the_run(tmp_path, often):
+    _, _, simulation = training_node()
+    (tmp_path / "run.new").write_bytes(b"half a snapshot, with weights")
+    Snapshots(tmp_path / "run", KEY).see(simulation.nodes["shop"])
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_snapshots_that_take_long_are_rare(tmp_path, monkeypatch):
+    clock = [0.0]
+    monkeypatch.setattr(snapshots.time, "process_time", lambda: clock[0])
+    _, node, _ = training_node()
+    kept = Snapshots(tmp_path / "run", KEY)
+
+    def slow():
+        clock[0] += 2.0
+        taken.append(clock[0])
+
+    taken: list[float] = []
+    node.snapshot = slow
+    for _ in range(100):
+        clock[0] += 1.0
+        kept.see(node)
+    assert len(taken) == 3  # each costs 2 s, so 40 s pass before the next
