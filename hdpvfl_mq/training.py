@@ -44,6 +44,11 @@ class TrainingPlan:
     terms: MinimiserTerms | None = None  # of the one-round method
 
     @property
+    def is_sealed(self) -> bool:
+        """Whether shares are for the active party's eyes alone: exact scores of a prediction."""
+        return self.manifest.method == "prediction" and self.passive_noise.guarantee == "none"
+
+    @property
     def rounds(self) -> int:
         """Rounds of the run."""
         return self.schedule.rounds

@@ -18,7 +18,7 @@ from hdpvfl_mq.errors import PeerError
 from hdpvfl_mq.glm.refit import Told
 from hdpvfl_mq.glm.response import Response
 from hdpvfl_mq.machine import Moves, Received, Step, stay
-from hdpvfl_mq.privacy.mechanism import largest_value, receive
+from hdpvfl_mq.privacy.mechanism import largest_value, receive, unsealed
 from hdpvfl_mq.unreleased import FloatVector
 from parties import descent, one_round, prediction
 from parties.member import SHARED_MOVES, Member
@@ -88,8 +88,11 @@ class Active(Member):
             raise PeerError(f"expected the share of round {state.round}")
         if given.sender in state.shares:
             raise PeerError(f"a second share of round {state.round}")
+        release = message.release
+        if plan.is_sealed:
+            release = unsealed(release, self.own.sealing_key(given.sender, expected))
         values = receive(
-            message.release,
+            release,
             count=plan.schedule.batch_sizes[state.round % plan.schedule.batches],
             bound=largest_value(plan.passive_noise),
         )

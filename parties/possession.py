@@ -13,6 +13,7 @@ from types import MappingProxyType
 from typing import Literal
 
 import numpy as np
+from nacl.bindings import crypto_scalarmult
 from nacl.signing import SigningKey, VerifyKey
 
 from hdpvfl_mq.data.preprocess import PreparedData
@@ -83,6 +84,15 @@ class Possession:
         names = tuple(sorted((manifest.active_party, *manifest.passive_parties)))
         found = (kept for kept in self.kept if kept.parties == names)
         return next(found, None) if manifest.alignment.reuse else None
+
+    def sealing_key(self, peer: PartyId, release_id: str) -> bytes:
+        """A key that this party and one peer alone can compute, for one release."""
+        own = bytes(self.signing_key.to_curve25519_private_key())
+        shared = crypto_scalarmult(own, bytes(self.verify_keys[peer].to_curve25519_public_key()))
+        address = release_id.encode()
+        return hashlib.blake2b(
+            address, key=shared, person=b"hdpvfl sealed 1", digest_size=32
+        ).digest()
 
     def derived(self, purpose: bytes) -> bytes:
         """A secret of its own for another purpose than noise."""

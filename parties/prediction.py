@@ -29,23 +29,24 @@ _DEVIATIONS = 2.0  # a sample variance further above the noise's is taken for si
 
 
 def begin(party: Passive, state: PassiveState) -> Step[PassiveState]:
-    """Passive: release the scores of all common rows, once."""
+    """Passive: release the scores of all common rows, once; sealed where they have no noise."""
     if state.round >= state.planned:
         return state, ()
-    training = party.training(state)
+    training, plan = party.training(state), party.training(state).plan
+    active, release_id = plan.manifest.active_party, f"{party.own.run}/{party.name}/share/0"
     release = training.mechanism.release(
-        training.block.scores(training.plan.schedule.batch(0), state.w),
+        training.block.scores(plan.schedule.batch(0), state.w),
         "share",
         0,
         state.transcript,
         last_round=-1,
+        seal=party.own.sealing_key(active, release_id) if plan.is_sealed else None,
     )
     state = replace(
         state, shared=0, last_released=0, transcript=next_transcript(state.transcript, release)
     )
     state, effects = party.finished_round(state, None)
-    share = Send((training.plan.manifest.active_party,), ScoreShare(round=0, release=release))
-    return state, (share, *effects)
+    return state, (Send((active,), ScoreShare(round=0, release=release)), *effects)
 
 
 def learn(party: Passive, state: PassiveState, received: FloatVector) -> NoReturn:

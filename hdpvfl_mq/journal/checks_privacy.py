@@ -44,6 +44,10 @@ def noise_sufficient(evidence: Evidence) -> None:
             )
         if (release.event.mechanism == "exact") != noise.infinite:
             raise CheckFailed(envelope.place, f"declares the mechanism {release.event.mechanism}")
+        if plan.is_sealed:  # nobody but its receiver can look at the values
+            if release.tensor.dtype != "<i8":
+                raise CheckFailed(envelope.place, "exact scores left unsealed")
+            continue
         try:
             receive(release, count=release.tensor.shape[0], bound=largest_value(noise))
         except PeerError as beyond:

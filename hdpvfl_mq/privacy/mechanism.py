@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hdpvfl_mq.errors import PeerError, RefusedError, SettingsError
-from hdpvfl_mq.privacy.noise import SEED_BYTES, ladder, stream_key
+from hdpvfl_mq.privacy.noise import SEED_BYTES, ladder, stream_key, stream_words
 from hdpvfl_mq.privacy.plan import NoisePlan
 from hdpvfl_mq.room import chunks
 from hdpvfl_mq.unreleased import FloatVector, Unreleased
@@ -42,12 +42,20 @@ class Mechanism:
         return self._plan
 
     def release(
-        self, values: Unreleased, kind: str, round: int, transcript: bytes, *, last_round: int
+        self,
+        values: Unreleased,
+        kind: str,
+        round: int,
+        transcript: bytes,
+        *,
+        last_round: int,
+        seal: bytes | None = None,
     ) -> Release:
         """Add noise to the values of one round and price them.
 
         `last_round` is the last round this party released in this run, -1 if none: rounds it
-        passed over are paid with this release, because their share is in the plan's sums.
+        passed over are paid with this release, because their share is in the plan's sums. `seal`
+        is a key for values that leave without noise and concern one receiver alone.
         *Guarantee.* The same arguments give the same bytes; any other address or value gives
         independent noise. What leaves is within the plan's bound for every input, NaN included.
         """
@@ -58,7 +66,8 @@ class Mechanism:
             )
         release_id = f"{self._run}/{self._party}/{kind}/{round}"
         if self._plan.guarantee == "none":
-            tensor = Tensor.of(values.expose())
+            exact = values.expose()
+            tensor = Tensor.of(exact if seal is None else _sealed(exact, seal))
         else:
             tensor = Tensor.smallest(self._noised(values, release_id, round, transcript))
         return Release(
@@ -112,6 +121,23 @@ class Mechanism:
             mu2_units=mu2,
             tau_units=tau,
         )
+
+
+def _sealed(values: FloatVector, key: bytes) -> NDArray[np.int64]:
+    """Numbers under a stream that is used once; that nobody changed them, signatures show."""
+    words = np.ascontiguousarray(values, dtype="<f8").view("<u8") ^ stream_words(key, len(values))
+    return words.view("<i8")
+
+
+def unsealed(release: Release, key: bytes) -> Release:
+    """A sealed release as its receiver reads it; PeerError if it does not hold finite numbers."""
+    words = release.tensor.array()
+    if words.dtype != np.dtype("<i8") or words.ndim != 1:
+        raise PeerError(f"{release.release_id}: exact scores travel sealed")
+    values = (words.view("<u8") ^ stream_words(key, len(words))).view("<f8")
+    if not np.isfinite(values).all():
+        raise PeerError(f"{release.release_id}: sealed for somebody else")
+    return Release(**{**dict(release), "tensor": Tensor.of(values)})
 
 
 def receive(release: Release, *, count: int, bound: float) -> NDArray[np.float64]:

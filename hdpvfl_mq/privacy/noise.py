@@ -62,19 +62,20 @@ class Ladder:
         total = np.zeros(count, dtype=np.int64)
         for part in chunks(count):
             for rung, (spacing, table) in enumerate(self.rungs):
+                size = part.stop - part.start
                 high, low = (
-                    _words(key, (2 * rung + half) * count + part.start, part) for half in (0, 1)
+                    stream_words(key, size, first=(2 * rung + half) * count + part.start)
+                    for half in (0, 1)
                 )
                 total[part] += spacing * table.draw(high, low)
         return total
 
 
-def _words(key: bytes, first: int, part: slice) -> NDArray[np.uint64]:
-    """As many 64-bit words of a key's stream as the part has samples, from word `first` on."""
+def stream_words(key: bytes, count: int, *, first: int = 0) -> NDArray[np.uint64]:
+    """So many 64-bit words of a key's stream, from word `first` on."""
     block, skipped = divmod(first, 2)
     stream = Cipher(algorithms.AES(key), modes.CTR(block.to_bytes(16, "big"))).encryptor()
-    count = skipped + part.stop - part.start
-    return np.frombuffer(stream.update(bytes(8 * count)), dtype="<u8")[skipped:]
+    return np.frombuffer(stream.update(bytes(8 * (skipped + count))), dtype="<u8")[skipped:]
 
 
 def round_ratio(ratio: float) -> float:
