@@ -2,75 +2,27 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
 from dataclasses import replace
-from functools import partial
 
 import numpy as np
 import pytest
 
-from hdpvfl_mq.errors import NetworkError, PeerError
+from hdpvfl_mq.errors import PeerError
 from hdpvfl_mq.glm.block import ColumnBlock
 from hdpvfl_mq.journal.audit import audit, exit_code
 from hdpvfl_mq.machine import Received
-from hdpvfl_mq.node import Node
 from hdpvfl_mq.privacy.ledger_store import Ledger
-from hdpvfl_mq.privacy.mechanism import unsealed
-from hdpvfl_mq.runtime.simulation import Faults, Simulation
+from hdpvfl_mq.runtime.simulation import Faults
 from hdpvfl_mq.sides import prediction_spec
 from hdpvfl_mq.training import plan_training
-from parties.possession import TrainedModel
-from schemas.config import MinimiserSpec, PredictionSpec
-from schemas.messages import Residual, Resume, ScoreShare
+from schemas.config import PredictionSpec
+from schemas.messages import Residual, Resume
 from schemas.model import LossSpec
 from schemas.privacy import Budget, Release
 from tests.evidence import evidence_of
-from tests.federation import Federation, LyingFederation, manifest, policy, tables
+from tests.federation import Federation, manifest, policy, tables
 from tests.samples import release
-
-ONE_ROUND = {"method": "minimiser", "minimiser": MinimiserSpec(), "epochs": 1}
-
-
-def trained(**changes) -> tuple[Federation, dict[str, TrainedModel]]:
-    federation = Federation(manifest(**{**ONE_ROUND, **changes}), tables(300))
-    simulation = federation.simulate()
-    models = {
-        party: TrainedModel(
-            manifest=federation.manifest,
-            data=federation.data[party].settings,
-            rows=simulation.nodes[party].state.training.plan.rows,
-            dataset="people",
-            weights=weights,
-            told=getattr(simulation.nodes[party].state, "told", {}),
-        )
-        for party, weights in federation.weights(simulation).items()
-    }
-    return federation, models
-
-
-def prediction(models, policies=None, rows=80, ledgers=None, **changes) -> Federation:
-    model = models["bank"]
-    settings = {
-        "run": "scores",
-        "method": "prediction",
-        "epochs": 1,
-        "loss": model.manifest.loss,
-        "active": model.manifest.active,
-        "prediction": prediction_spec(model.manifest, model.rows),
-        "budget": Budget(epsilon=20.0, delta=0.01),
-    }
-    federation = Federation(
-        manifest(**{**settings, **changes}),
-        tables(rows, seed=11),
-        policies={p: policy(exact_scoring=True) for p in models} | (policies or {}),
-    )
-    federation.models = models
-    if ledgers is not None:
-        federation.ledgers = ledgers
-    return federation
-
-
-EXACT = {"guarantee": "none", "budget": None}
+from tests.simulation.predicting import EXACT, ONE_ROUND, changed, prediction, refused, trained
 
 
 def theta_by_id(federation, simulation) -> dict[int, float]:
@@ -169,19 +121,6 @@ def wide(models):
     return {p: policy(run_epsilon_max=1000.0, lifetime=budget) for p in models}
 
 
-def refused(federation: Federation) -> str:
-    simulation = federation.simulate()
-    assert set(federation.outcomes.values()) == {"refused"}
-    assert not any(
-        n.state.last_released >= 0 for p, n in simulation.nodes.items() if p != "coordinator"
-    )
-    return simulation.nodes["coordinator"].state.reason
-
-
-def changed(models, party, **changes):
-    return {**models, party: replace(models[party], **changes)}
-
-
 def test_a_party_refuses_a_prediction_that_is_not_with_its_model():
     _, models = trained()
     other = manifest(**ONE_ROUND, run="another-run")
@@ -265,62 +204,3 @@ def test_the_active_party_takes_part_whatever_its_own_budget_is():
     federation = prediction(models, policies=strict, **EXACT)
     federation.simulate()
     assert set(federation.outcomes.values()) == {"completed"}
-
-
-def exact_shares(federation) -> dict:
-    said = (e for e in evidence_of(federation).said if e.header.kind == "score_share")
-    return {e.header.sender: e.message.release for e in said}
-
-
-def test_exact_scores_travel_sealed_and_lie_sealed_in_the_journals():
-    _, models = trained()
-    federation = prediction(models, **EXACT)
-    simulation = federation.simulate()
-    state = simulation.nodes["shop"].state
-    scores = state.training.block.scores(slice(0, 77), state.w).expose()
-    share = exact_shares(federation)["shop"]
-    words = share.tensor.array()
-    assert words.dtype == np.int64
-    assert not np.isin(words, scores.view(np.int64)).any()
-    own = {p: federation.possession(p) for p in ("bank", "telco", "shop")}
-    opened = unsealed(share, own["bank"].sealing_key("shop", share.release_id))
-    assert np.array_equal(opened.tensor.array(), scores)
-    with pytest.raises(PeerError, match="sealed for somebody else"):
-        unsealed(share, own["telco"].sealing_key("shop", share.release_id))
-    assert exit_code(audit(evidence_of(federation))) == 0
-
-
-def test_every_release_has_a_seal_of_its_own():
-    _, models = trained()
-    own = prediction(models, **EXACT).possession("shop")
-    keys = {own.sealing_key(p, f"{run}/shop/share/0") for p in ("bank", "telco") for run in "ab"}
-    assert len(keys) == 4
-
-
-class Unsealing(Node):
-    """Lets exact scores leave as they are."""
-
-    def _perform(self, effect, parent):
-        message = getattr(effect, "message", None)
-        if isinstance(message, ScoreShare):
-            key = self.role.own.sealing_key("bank", message.release.release_id)
-            bare = ScoreShare(round=0, release=unsealed(message.release, key))
-            effect = replace(effect, message=bare)
-        return super()._perform(effect, parent)
-
-
-def test_an_exact_score_that_left_unsealed_is_refused_and_found_by_an_auditor():
-    _, models = trained()
-    honest = prediction(models, **EXACT)
-    federation = LyingFederation(
-        honest.manifest, honest.tables, honest.policies, {"shop": Unsealing}
-    )
-    federation.models = models
-    simulation = Simulation(
-        {p: partial(federation.node, p) for p in ("coordinator", *federation.parties)},
-        federation.router,
-    )
-    with suppress(NetworkError):  # the run waits for a share that it accepts
-        simulation.run()
-    verdicts = audit(evidence_of(federation))
-    assert "exact scores left unsealed" in verdicts[8].found

@@ -1,0 +1,68 @@
+"""A training and the prediction that follows it, for tests."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from hdpvfl_mq.sides import prediction_spec
+from parties.possession import TrainedModel
+from schemas.config import MinimiserSpec
+from schemas.privacy import Budget
+from tests.federation import Federation, manifest, policy, tables
+
+ONE_ROUND = {"method": "minimiser", "minimiser": MinimiserSpec(), "epochs": 1}
+
+
+def trained(**changes) -> tuple[Federation, dict[str, TrainedModel]]:
+    federation = Federation(manifest(**{**ONE_ROUND, **changes}), tables(300))
+    simulation = federation.simulate()
+    models = {
+        party: TrainedModel(
+            manifest=federation.manifest,
+            data=federation.data[party].settings,
+            rows=simulation.nodes[party].state.training.plan.rows,
+            dataset="people",
+            weights=weights,
+            told=getattr(simulation.nodes[party].state, "told", {}),
+        )
+        for party, weights in federation.weights(simulation).items()
+    }
+    return federation, models
+
+
+def prediction(models, policies=None, rows=80, ledgers=None, **changes) -> Federation:
+    model = models["bank"]
+    settings = {
+        "run": "scores",
+        "method": "prediction",
+        "epochs": 1,
+        "loss": model.manifest.loss,
+        "active": model.manifest.active,
+        "prediction": prediction_spec(model.manifest, model.rows),
+        "budget": Budget(epsilon=20.0, delta=0.01),
+    }
+    federation = Federation(
+        manifest(**{**settings, **changes}),
+        tables(rows, seed=11),
+        policies={p: policy(exact_scoring=True) for p in models} | (policies or {}),
+    )
+    federation.models = models
+    if ledgers is not None:
+        federation.ledgers = ledgers
+    return federation
+
+
+EXACT = {"guarantee": "none", "budget": None}
+
+
+def refused(federation: Federation) -> str:
+    simulation = federation.simulate()
+    assert set(federation.outcomes.values()) == {"refused"}
+    assert not any(
+        n.state.last_released >= 0 for p, n in simulation.nodes.items() if p != "coordinator"
+    )
+    return simulation.nodes["coordinator"].state.reason
+
+
+def changed(models, party, **changes):
+    return {**models, party: replace(models[party], **changes)}
