@@ -110,6 +110,14 @@ class Active(Member):
         reach = self.training(state).plan.family.spec.offset_max
         return theta + np.clip(self.own.data.offset[state.scored], -reach, reach)
 
+    def counted(self, state: ActiveState, passive: PartyId) -> bool:
+        """Whether a party's share enters the current round.
+
+        Not if the round goes on without it, even if its share has come: when it came is not
+        information, and after a crash it may come earlier or later.
+        """
+        return passive in state.shares and not state.is_away(passive)
+
     def missing(self, state: ActiveState) -> tuple[PartyId, ...]:
         """The parties whose share the current round still needs."""
         passives = self.training(state).plan.manifest.passive_parties

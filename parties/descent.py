@@ -90,7 +90,7 @@ def _received(party: Active, state: ActiveState) -> tuple[FloatVector, ActiveSta
     total, transcript = np.zeros(plan.schedule.batch_sizes[batch]), state.transcript
     stand_ins = dict(state.stand_ins)
     for passive in plan.manifest.passive_parties:
-        if passive in state.shares:
+        if party.counted(state, passive):
             release, values = state.shares[passive]
             transcript = next_transcript(transcript, release)
             total = total + values

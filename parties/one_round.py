@@ -83,7 +83,7 @@ def _fit_again(party: Active, state: ActiveState) -> Step[ActiveState]:
     assert terms is not None
     transcript, shares = state.transcript, dict[PartyId, FloatVector]()
     for passive in plan.manifest.passive_parties:  # party order: arrival is not information
-        if passive in state.shares:
+        if party.counted(state, passive):
             release, values = state.shares[passive]
             transcript = next_transcript(transcript, release)
             shares[passive] = values

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from types import MappingProxyType
+
 import numpy as np
 import pytest
 
+from hdpvfl_mq.journal.chain import walk
+from hdpvfl_mq.machine import Received, Send
 from hdpvfl_mq.runtime.simulation import Faults
 from hdpvfl_mq.training import plan_training
+from parties.member import NEVER
 from schemas.config import ActiveSide, PassiveSide
 from schemas.model import PenaltySpec
 from tests.federation import Federation, manifest
@@ -81,3 +87,27 @@ def test_skipped_updates_are_in_the_plan_where_the_policy_allows_them():
     waits = plan_training(manifest(**strong), 117).passive_noise
     skips = plan_training(manifest(**strong, absence="nothing"), 117).passive_noise
     assert skips.noise_std > waits.noise_std * 1.05
+
+
+@pytest.mark.parametrize("policy", ["last", "nothing"])
+def test_when_the_share_of_a_party_that_is_left_out_comes_is_not_information(policy):
+    """Else an active party killed between ledger and journal could make another residual."""
+    federation = Federation(manifest(absence=policy))
+    federation.simulate()
+    node, shares = federation.node("bank"), {}
+    for record, stored in walk(federation.journals["bank"].records()):
+        given, _ = federation.node("bank")._recorded_input(record.input)
+        is_share = isinstance(given, Received) and given.message.kind == "score_share"
+        if is_share and given.message.round == 2:
+            shares[given.sender] = given
+            continue
+        if len(shares) == 2:
+            break
+        node.refold(record, stored)
+    state = replace(node.state, away_until=MappingProxyType({"telco": NEVER}))
+    _, alone = node.role.step(state, shares["shop"])
+    after_telco, nothing = node.role.step(state, shares["telco"])
+    assert nothing == ()
+    _, both = node.role.step(after_telco, shares["shop"])
+    assert any(isinstance(effect, Send) and effect.message.kind == "residual" for effect in alone)
+    assert both == alone
