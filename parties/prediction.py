@@ -79,16 +79,14 @@ def _expected(
     Where noise drowns them, what is left is what the own columns tell. After descent, and of a
     party that was away, nothing is known: scores count by the variance clearly above the noise's.
     """
-    block, noise_std = (
-        party.training(state).block,
-        party.training(state).plan.passive_noise.noise_std,
-    )
-    assert party.own.model is not None
+    training, model = party.training(state), party.own.model
+    noise_std = training.plan.passive_noise.noise_std
+    assert model is not None
     if noise_std == 0.0:
         return share, 0.0
-    told = party.own.model.told.get(passive)
-    known = told or _unknown(share, block.columns, noise_std=noise_std)
-    return known.expected(block, share, noise_std=noise_std)
+    told = model.told.get(passive)
+    known = told or _unknown(share, training.block.columns, noise_std=noise_std)
+    return known.expected(training.block, share, noise_std=noise_std)
 
 
 def _unknown(share: FloatVector, columns: int, *, noise_std: float) -> Told:
