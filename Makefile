@@ -21,7 +21,7 @@ help:
 	@echo "make run-parties    a federation of real processes on this machine trains a model"
 	@echo "                    DATASET=$(DATASET) PASSIVES=$(PASSIVES) EPSILON=$(EPSILON) DELTA=$(DELTA) GUARANTEE=$(GUARANTEE) SEED=$(SEED)"
 	@echo "                    EPOCHS= BATCH= LOSS= PENALTY= OUT=$(OUT) RESUME=last"
-	@echo "make predict        score the held-out rows of a run: RUN=$(RUN) EPSILON= DELTA= OUT= EXACT=1"
+	@echo "make predict        score the held-out rows of a run: RUN=$(RUN) EPSILON= DELTA= OUT= EXACT=1 ROWS="
 	@echo "make test           all quick tests            make check   formatting, types, architecture"
 	@echo "make bench          ratios to other systems, measured side by side (FULL=1 for the large ones)"
 	@echo "make reproduce      the paper's evaluation (QUICK=1: a few minutes)"
@@ -44,7 +44,7 @@ run-parties: $(READY)
 	  $(call option,LOSS,loss) $(call option,PENALTY,penalty) $(call option,RESUME,resume)
 
 predict: $(READY)
-	@$(BIN)/hdpvfl predict $(RUN) --epsilon $(EPSILON) --delta $(DELTA) --out $(OUT) $(if $(EXACT),--exact)
+	@$(BIN)/hdpvfl predict $(RUN) --epsilon $(EPSILON) --delta $(DELTA) --out $(OUT) $(if $(EXACT),--exact) $(call option,ROWS,rows)
 
 test: $(READY)
 	@$(BIN)/python -m pytest -n 2 --dist loadgroup

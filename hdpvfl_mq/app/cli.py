@@ -119,8 +119,8 @@ def _add_predict(commands: Any) -> None:
     predict = _add(
         commands,
         "predict",
-        "score the held-out rows of a run of 'up' with its models, through the protocol "
-        "(own rows, separate hosts: docs/prediction.md)",
+        "score rows with the models of a run of 'up', through the protocol; by default those it "
+        "held out (separate hosts: docs/prediction.md)",
         _predict,
     )
     add = predict.add_argument
@@ -128,6 +128,7 @@ def _add_predict(commands: Any) -> None:
     add("--epsilon", type=float, default=1.0, help="budget of the passive parties for this alone")
     add("--delta", type=float, default=1e-2, help="its delta (default: 0.01)")
     add("--exact", action="store_true", help="no noise; the ledgers book infinitely much")
+    add("--rows", type=Path, help="a folder with PARTY.csv of every party: id and its columns")
     add("--out", type=Path, default=Path(), help="folder with runs/ and state/ (default: here)")
 
 

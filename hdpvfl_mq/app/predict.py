@@ -1,4 +1,4 @@
-"""`hdpvfl predict`: the held-out rows of a run of `hdpvfl up`, scored through the protocol.
+"""`hdpvfl predict`: rows scored through the protocol with the models of a run of `hdpvfl up`.
 
 It owns the settings of such a run; the processes are those of production. Everybody's ledger is the
 one of the training: what the scores cost comes on top of it.
@@ -45,7 +45,17 @@ class PredictOptions:
     epsilon: float = 1.0
     delta: float = 1e-2
     exact: bool = False
+    rows: Path | None = None  # a folder with <party>.csv; None takes the held-out rows
     out: Path = Path()
+
+    def file(self, trained: Demo, party: str) -> Path:
+        """The rows of a party that are scored."""
+        if self.rows is None:
+            return trained.rows(party, "test")
+        path = (self.rows / f"{party}.csv").absolute()
+        if not path.exists():
+            raise SettingsError(f"--rows: there is no file {path}; every party needs one")
+        return path
 
 
 def start(options: PredictOptions, console: Console) -> dict[str, Any]:
@@ -62,6 +72,8 @@ def start(options: PredictOptions, console: Console) -> dict[str, Any]:
     with shown.Watcher(console, ACTIVE) as watcher:
         cluster.run(watcher.show)
     result = _result(demo, trained, cluster.statuses(), time.monotonic() - began)
+    if options.rows is None:
+        result["test"] = _quality(trained, Path(result["predictions"]))
     write_atomically(demo.summary, json.dumps(result, indent=2) + "\n")
     _show(console, result)
     return result
@@ -116,7 +128,7 @@ def _prepared(options: PredictOptions, trained: Demo) -> tuple[Path, RunManifest
             "broker": f"tcp://127.0.0.1:{port}",
             "policy": policy_file,
             "model": str(trained.folder / party / "model.json"),
-            "data": DataSettings(file=str(trained.rows(party, "test"))),
+            "data": DataSettings(file=str(options.file(trained, party))),
         }
         old = load(PartySettings, trained.settings(party))
         put(party, PartySettings(**{**_fields(old), **party_changes}))
@@ -152,8 +164,6 @@ def _result(
     demo: Demo, trained: Demo, statuses: dict[str, dict[str, Any]], wall_s: float
 ) -> dict[str, Any]:
     path = demo.folder / ACTIVE / "predictions.csv"
-    with path.open(newline="") as file:
-        theta = {row["id"]: float(row["theta"]) for row in csv.DictReader(file)}
     budget = demo.manifest.budget
     return {
         "run": demo.manifest.run,
@@ -161,10 +171,9 @@ def _result(
         "mode": "noised" if budget else "exact",
         "epsilon": budget.epsilon if budget else None,
         "delta": budget.delta if budget else None,
-        "rows_scored": len(theta),
+        "rows_scored": statuses[ACTIVE]["rows_common"],
         "wall_s": round(wall_s, 3),
         "predictions": str(path),
-        "test": _quality(trained, theta),
         "parties": [
             {
                 "name": party,
@@ -178,8 +187,10 @@ def _result(
     }
 
 
-def _quality(trained: Demo, theta: dict[str, float]) -> dict[str, Any]:
-    """Against the labels the active party holds of these rows."""
+def _quality(trained: Demo, predictions: Path) -> dict[str, Any]:
+    """Against the labels the active party holds of the held-out rows."""
+    with predictions.open(newline="") as file:
+        theta = {row["id"]: float(row["theta"]) for row in csv.DictReader(file)}
     model = json.loads((trained.folder / ACTIVE / "model.json").read_text())
     settings = DataSettings.model_validate_json(json.dumps(model["data"]))
     rows = load_table(trained.rows(ACTIVE, "test"))
@@ -198,8 +209,10 @@ def _show(console: Console, result: dict[str, Any]) -> None:
         cells = (party["noise_std"], party["epsilon_spent"], party["epsilon_lifetime"])
         table.add_row(party["name"], *(_cell(cell) for cell in cells))
     console.print(table)
-    figures = ", ".join(f"{k} {v:.3f}" for k, v in result["test"].items() if isinstance(v, float))
-    console.print(f"{result['rows_scored']} rows scored; against their labels: {figures}")
+    test = result.get("test", {})
+    figures = ", ".join(f"{k} {v:.3f}" for k, v in test.items() if isinstance(v, float))
+    judged = f"; against their labels: {figures}" if figures else ""
+    console.print(f"{result['rows_scored']} rows scored{judged}")
     console.print(f"predictions  {result['predictions']}", soft_wrap=True, highlight=False)
 
 

@@ -83,3 +83,23 @@ def test_a_prediction_is_neither_predicted_with_nor_resumed(trained):
     done = hdpvfl("up", "--resume", scores, "--out", trained, cwd=trained)
     assert done.returncode == 2
     assert "no training" in done.stderr
+
+
+def test_other_rows_without_labels_are_scored_from_a_folder(trained, tmp_path):
+    run = next(trained.glob("runs/breast-*/settings/dataset")).parents[1]
+    for party in ("active", "passive-1", "passive-2"):
+        with (run / "data" / f"{party}_test.csv").open(newline="") as file:
+            rows = list(csv.DictReader(file))[:40]
+        names = [name for name in rows[0] if name != "y"]
+        with (tmp_path / f"{party}.csv").open("w", newline="") as file:
+            out = csv.DictWriter(file, names, extrasaction="ignore")
+            out.writeheader()
+            out.writerows(rows)
+    result = predict(trained, run.name, "--rows", tmp_path, "--exact")
+    assert "test" not in result
+    found = list(csv.DictReader(Path(result["predictions"]).read_text().splitlines()))
+    assert len(found) == result["rows_scored"] > 2
+    (tmp_path / "passive-2.csv").unlink()
+    done = hdpvfl("predict", run.name, "--out", trained, "--rows", tmp_path, cwd=trained)
+    assert done.returncode == 2
+    assert "passive-2.csv; every party needs one" in done.stderr
