@@ -24,7 +24,7 @@ from hdpvfl_mq.psi import IdCollector, NormalisedIds, normalise
 from hdpvfl_mq.room import Room
 from hdpvfl_mq.runtime.keys import Keys, read_secret, write_secret
 from hdpvfl_mq.runtime.profile import numeric_profile
-from hdpvfl_mq.runtime.settings import load
+from hdpvfl_mq.runtime.settings import fields_of, load
 from parties import keeping
 from parties.accounts import Accounts
 from parties.active import Active
@@ -89,9 +89,7 @@ def load_possession(settings: PartySettings, keys: Keys) -> Possession:
     """Read policy, data and ids; DataError or SettingsError before anything is opened."""
     if settings.ids.empties == "drop":  # the id rules judge empty ids, not the reader
         data = DataSettings(**{**dict(settings.data), "empty_ids": "keep"})
-        # Field by field: dict() of a model that has a field called keys takes it for a mapping.
-        fields = {name: getattr(settings, name) for name in PartySettings.model_fields}
-        settings = PartySettings(**{**fields, "data": data})
+        settings = PartySettings(**{**fields_of(settings), "data": data})
     try:
         return _possession(settings, keys)
     except DataError as wrong:

@@ -183,3 +183,19 @@ def size(count: int) -> str:
             return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
         count /= 1000  # type: ignore[assignment]
     return f"{count:.1f} GB"
+
+
+def scores(console: Console, result: dict[str, Any]) -> None:
+    """What a prediction cost each party, how good it is where labels are known, where it lies."""
+    table = RichTable(box=None, pad_edge=False, header_style="bold")
+    for title in ("party", "noise std", "epsilon of these scores", "epsilon in all"):
+        table.add_column(title)
+    for party in result["parties"]:
+        cells = (party["noise_std"], party["epsilon_spent"], party["epsilon_lifetime"])
+        table.add_row(party["name"], *map(number, cells))
+    console.print(table)
+    test = result.get("test", {})
+    figures = ", ".join(f"{k} {v:.3f}" for k, v in test.items() if isinstance(v, float))
+    judged = f"; against their labels: {figures}" if figures else ""
+    console.print(f"{result['rows_scored']} rows scored{judged}")
+    console.print(f"predictions  {result['predictions']}", soft_wrap=True, highlight=False)

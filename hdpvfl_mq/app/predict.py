@@ -15,19 +15,17 @@ from typing import Any
 
 import numpy as np
 from rich.console import Console
-from rich.table import Table as RichTable
 
 from hdpvfl_mq.app import console as shown
-from hdpvfl_mq.app.cluster import Cluster
 from hdpvfl_mq.app.demo import ACTIVE, Demo, free_port
-from hdpvfl_mq.app.up import data_folder
+from hdpvfl_mq.app.up import data_folder, run_processes
 from hdpvfl_mq.data.bundled import load_dataset
 from hdpvfl_mq.data.preprocess import prepare
 from hdpvfl_mq.data.readers import load as load_table
 from hdpvfl_mq.errors import SettingsError
 from hdpvfl_mq.glm.families import family, unclipped
 from hdpvfl_mq.glm.quality import quality
-from hdpvfl_mq.runtime.settings import check, dump, load
+from hdpvfl_mq.runtime.settings import check, dump, fields_of, load
 from hdpvfl_mq.runtime.status import write_atomically
 from hdpvfl_mq.sides import prediction_spec
 from schemas.base import Closed
@@ -68,14 +66,12 @@ def start(options: PredictOptions, console: Console) -> dict[str, Any]:
         f"{trained.manifest.run}",
         highlight=False,
     )
-    cluster = Cluster(demo)
-    with shown.Watcher(console, ACTIVE) as watcher:
-        cluster.run(watcher.show)
-    result = _result(demo, trained, cluster.statuses(), time.monotonic() - began)
+    statuses = run_processes(demo, console)
+    result = _result(demo, trained, statuses, time.monotonic() - began)
     if options.rows is None:
         result["test"] = _quality(trained, Path(result["predictions"]))
     write_atomically(demo.summary, json.dumps(result, indent=2) + "\n")
-    _show(console, result)
+    shown.scores(console, result)
     return result
 
 
@@ -108,6 +104,7 @@ def _prepared(options: PredictOptions, trained: Demo) -> tuple[Path, RunManifest
     while (folder := runs / f"{trained.manifest.run}-scores-{number}").exists():
         number += 1
     manifest = _manifest(options, trained, folder.name)
+    files = {party: options.file(trained, party) for party in trained.parties}
     port, settings = free_port(), folder / "settings"
     settings.mkdir(parents=True)
 
@@ -121,17 +118,17 @@ def _prepared(options: PredictOptions, trained: Demo) -> tuple[Path, RunManifest
     policy_file = put("policy", PartyPolicy(**{**dict(policy), **changes}))
     broker = load(BrokerSettings, trained.settings(COORDINATOR))
     bind = {"bind": f"tcp://127.0.0.1:{port}", "manifest": put("manifest", manifest)}
-    put(COORDINATOR, BrokerSettings(**{**_fields(broker), **bind}))
+    put(COORDINATOR, BrokerSettings(**{**fields_of(broker), **bind}))
     for party in trained.parties:
         party_changes = {
             "run": manifest.run,
             "broker": f"tcp://127.0.0.1:{port}",
             "policy": policy_file,
             "model": str(trained.folder / party / "model.json"),
-            "data": DataSettings(file=str(options.file(trained, party))),
+            "data": DataSettings(file=str(files[party])),
         }
         old = load(PartySettings, trained.settings(party))
-        put(party, PartySettings(**{**_fields(old), **party_changes}))
+        put(party, PartySettings(**{**fields_of(old), **party_changes}))
     return folder, manifest
 
 
@@ -153,11 +150,6 @@ def _manifest(options: PredictOptions, trained: Demo, run: str) -> RunManifest:
         alignment=AlignmentSpec(**{**dict(old.alignment), "rows_min": 2}),
         **{name: getattr(old, name) for name in kept},
     )
-
-
-def _fields(model: Closed) -> dict[str, Any]:
-    """The fields of a model; dict() of one that has a field called keys takes it for a mapping."""
-    return {name: getattr(model, name) for name in type(model).model_fields}
 
 
 def _result(
@@ -199,22 +191,3 @@ def _quality(trained: Demo, predictions: Path) -> dict[str, Any]:
     pairs = zip(map(str, labelled.ids[0].tolist()), labelled.y.tolist(), strict=True)
     both = np.array([(theta[key], label) for key, label in pairs if key in theta])
     return quality(family(unclipped(trained.manifest.loss)), both[:, 0], both[:, 1])
-
-
-def _show(console: Console, result: dict[str, Any]) -> None:
-    table = RichTable(box=None, pad_edge=False, header_style="bold")
-    for title in ("party", "noise std", "epsilon of these scores", "epsilon in all"):
-        table.add_column(title)
-    for party in result["parties"]:
-        cells = (party["noise_std"], party["epsilon_spent"], party["epsilon_lifetime"])
-        table.add_row(party["name"], *(_cell(cell) for cell in cells))
-    console.print(table)
-    test = result.get("test", {})
-    figures = ", ".join(f"{k} {v:.3f}" for k, v in test.items() if isinstance(v, float))
-    judged = f"; against their labels: {figures}" if figures else ""
-    console.print(f"{result['rows_scored']} rows scored{judged}")
-    console.print(f"predictions  {result['predictions']}", soft_wrap=True, highlight=False)
-
-
-def _cell(value: Any) -> str:
-    return f"{value:.4g}" if isinstance(value, float | int) else str(value)

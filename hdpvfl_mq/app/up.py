@@ -183,15 +183,20 @@ def _train(demo: Demo, state: Path, console: Console) -> dict[str, Any]:
         f"{len(demo.manifest.passive_parties)} passive parties, one process each",
         highlight=False,
     )
-    cluster = Cluster(demo)
-    with shown.Watcher(console, ACTIVE) as watcher:
-        cluster.run(watcher.show)
-    statuses = cluster.statuses()
+    statuses = run_processes(demo, console)
     for party in demo.parties:
         statuses[party]["ledger"] = str((state / party / "ledger.db").absolute())
     result = summary.build(demo, statuses, time.monotonic() - began)
     summary.write(demo, result)
     return result
+
+
+def run_processes(demo: Demo, console: Console) -> dict[str, dict[str, Any]]:
+    """Every process of a demo to its end, watched; what each says of itself."""
+    cluster = Cluster(demo)
+    with shown.Watcher(console, ACTIVE) as watcher:
+        cluster.run(watcher.show)
+    return cluster.statuses()
 
 
 def _files(demo: Demo, state: Path) -> dict[str, str]:

@@ -80,3 +80,8 @@ def _nested(value: Any) -> bool:
 def _value(value: Any) -> str:
     # JSON's strings, numbers, booleans and flat lists are TOML's too, but for one character.
     return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+
+
+def fields_of(model: BaseModel) -> dict[str, Any]:
+    """The fields of a model; dict() of one that has a field called keys takes it for a mapping."""
+    return {name: getattr(model, name) for name in type(model).model_fields}

@@ -11,15 +11,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
-
-from pydantic import BaseModel
 
 from hdpvfl_mq.app.demo import Demo, free_port, write_demo
 from hdpvfl_mq.app.up import UpOptions, prepare_demo
 from hdpvfl_mq.privacy.ledger_store import Ledger
 from hdpvfl_mq.runtime.keys import write_secret
-from hdpvfl_mq.runtime.settings import dump, load
+from hdpvfl_mq.runtime.settings import dump, fields_of, load
 from schemas.config import BrokerSettings, PartySettings
 from schemas.ids import COORDINATOR
 
@@ -42,11 +39,6 @@ def hdpvfl(*arguments: object, cwd: Path, wait_s: float = WAIT_S) -> subprocess.
 
 def environment() -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": str(ROOT), "COLUMNS": "200"}
-
-
-def fields_of(model: BaseModel) -> dict[str, Any]:
-    """The fields of a model; `dict(model)` trips over settings that have a field called keys."""
-    return {name: getattr(model, name) for name in type(model).model_fields}
 
 
 def command_lines(words: str) -> list[int]:

@@ -100,6 +100,8 @@ def test_other_rows_without_labels_are_scored_from_a_folder(trained, tmp_path):
     found = list(csv.DictReader(Path(result["predictions"]).read_text().splitlines()))
     assert len(found) == result["rows_scored"] > 2
     (tmp_path / "passive-2.csv").unlink()
+    before = len(list(trained.glob(f"runs/{run.name}-scores-*")))
     done = hdpvfl("predict", run.name, "--out", trained, "--rows", tmp_path, cwd=trained)
     assert done.returncode == 2
     assert "passive-2.csv; every party needs one" in done.stderr
+    assert len(list(trained.glob(f"runs/{run.name}-scores-*"))) == before  # nothing was written
