@@ -68,7 +68,7 @@ audit-privacy: $(READY)
 	@$(BIN)/python scripts/audit_privacy.py
 
 soak: $(READY)
-	@$(BIN)/python -m pytest -m slow tests/unit/journal tests/integration/test_kill_random.py tests/integration/test_replay_speed.py
+	@$(BIN)/python -m pytest -m slow tests/unit/journal tests/unit/audit tests/integration/test_kill_random.py tests/integration/test_replay_speed.py
 
 lock: $(READY)
 	$(BIN)/python -m pip install --quiet uv

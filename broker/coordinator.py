@@ -12,8 +12,7 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import Any, Literal
 
-from broker import memory
-from broker.memory import CoordinatorState
+from broker.state import CoordinatorState, freeze, thaw
 from hdpvfl_mq.machine import (
     Arm,
     Effect,
@@ -93,11 +92,11 @@ class Coordinator:
 
     def freeze(self, state: State) -> bytes:
         """The state as bytes, at any time."""
-        return memory.freeze(state, self.manifest_digest)
+        return freeze(state, self.manifest_digest)
 
     def thaw(self, frozen: bytes) -> State | None:
         """The state again, under the same manifest."""
-        return memory.thaw(frozen, self.manifest_digest)
+        return thaw(frozen, self.manifest_digest)
 
     def waiting_for(self, state: State) -> set[PartyId]:
         """The parties whose next word the run needs."""

@@ -15,8 +15,8 @@ from broker.coordinator import Coordinator
 from broker.router import Routed, Router
 from hdpvfl_mq.errors import PeerError, SettingsError
 from hdpvfl_mq.journal.store import Journal
-from hdpvfl_mq.node import Node
-from hdpvfl_mq.ports import Contact, Identity
+from hdpvfl_mq.node.node import Node
+from hdpvfl_mq.node.ports import Contact, Identity
 from hdpvfl_mq.runtime.keys import Keys, load_keys
 from hdpvfl_mq.runtime.runner import Runner
 from hdpvfl_mq.runtime.settings import load

@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from hdpvfl_mq.node import Node
+from hdpvfl_mq.node.node import Node
 from hdpvfl_mq.privacy.accountant import epsilon_shown
 from hdpvfl_mq.runtime.keys import load_keys
 from hdpvfl_mq.runtime.process import explain, run_process, stop_on_signals
@@ -15,11 +15,11 @@ from hdpvfl_mq.runtime.runner import Runner
 from hdpvfl_mq.runtime.snapshots import Snapshots
 from hdpvfl_mq.runtime.status import Status, Stopwatch
 from hdpvfl_mq.runtime.transport import DealerLink
-from parties.accounts import Accounts
-from parties.build import PartyFiles, build_node, load_possession
-from parties.keeping import Keeper
-from parties.models import write_model, write_predictions
-from parties.possession import Possession
+from parties.assets import Assets
+from parties.process.alignment_store import AlignmentStore
+from parties.process.build import PartyFiles, build_node, load_possession
+from parties.process.ledger_book import LedgerBook
+from parties.process.models import write_model, write_predictions
 from schemas.config import PartySettings
 
 
@@ -38,19 +38,19 @@ async def _run(settings: PartySettings) -> str:
     own = load_possession(settings, keys)
     files = PartyFiles(settings)
     snapshots = Snapshots(files.snapshot, keys.signing)
-    node, accounts = build_node(settings, own, keys, snapshots.load())
+    node, book = build_node(settings, own, keys, snapshots.load())
     if node.outcome is not None:
-        node.post.owe_all()  # the process that heard the end may have died before it said so
+        node.mailbox.owe_all()  # the process that heard the end may have died before it said so
     link = DealerLink(settings.broker, keys, bytes.fromhex(settings.broker_curve_key))
     status, watch = Status(files.run / "status.json"), Stopwatch()
-    keeper = Keeper(files.alignments, settings.run)
+    keeper = AlignmentStore(files.alignments, settings.run)
 
     def observe(node: Node) -> None:
         keeper.see(node.state.alignment, is_agreed=node.state.planned > 0)
         snapshots.see(node)
         watch.see(running=node.state.phase == "training" and not node.state.is_done)
         if status.due() or node.outcome is not None:
-            fields = _fields(settings, node, accounts, link)
+            fields = _fields(settings, node, book, link)
             status.write({**fields, "training_s": watch.elapsed_s})
 
     runner = Runner(node, link, patience_s=settings.patience_s, observe=observe)
@@ -59,7 +59,7 @@ async def _run(settings: PartySettings) -> str:
         outcome = await runner.run()
         if outcome == "completed":
             _write_result(files.run, own, node)
-        accounts.close()
+        book.close()
         observe(node)
     finally:
         link.close()
@@ -67,7 +67,7 @@ async def _run(settings: PartySettings) -> str:
     return outcome
 
 
-def _write_result(folder: Path, own: Possession, node: Node) -> None:
+def _write_result(folder: Path, own: Assets, node: Node) -> None:
     if own.model is None:
         write_model(folder / "model.json", own, node)
     elif own.role == "active":
@@ -75,11 +75,11 @@ def _write_result(folder: Path, own: Possession, node: Node) -> None:
 
 
 def _fields(
-    settings: PartySettings, node: Node, accounts: Accounts, link: DealerLink
+    settings: PartySettings, node: Node, book: LedgerBook, link: DealerLink
 ) -> dict[str, Any]:
     training = node.state.training
     noise = training.plan.noise_of(settings.role) if training else None
-    delta = accounts.delta
+    delta = book.delta
     return {
         **node.role.progress(node.state),
         "party": settings.party,
@@ -89,8 +89,8 @@ def _fields(
         "epoch": node.epoch,
         "steps": node.steps,
         "releases": node.state.last_released + 1,
-        "epsilon_spent": _json(epsilon_shown(accounts.spent(), delta)),
-        "epsilon_lifetime": _json(accounts.lifetime_epsilon()),
+        "epsilon_spent": _json(epsilon_shown(book.spent(), delta)),
+        "epsilon_lifetime": _json(book.lifetime_epsilon()),
         "delta": delta,
         "mu": _json(noise.mu) if noise else None,
         "noise_std": noise.noise_std if noise else None,

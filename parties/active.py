@@ -14,15 +14,15 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from hdpvfl_mq.arrays.unreleased import FloatVector
 from hdpvfl_mq.errors import PeerError
 from hdpvfl_mq.glm.refit import Told
 from hdpvfl_mq.glm.response import Response
 from hdpvfl_mq.machine import Moves, Received, Step, stay
 from hdpvfl_mq.privacy.mechanism import largest_value, receive, unsealed
-from hdpvfl_mq.unreleased import FloatVector
-from parties import descent, one_round, prediction
+from parties.assets import MemberState
 from parties.member import SHARED_MOVES, Member
-from parties.possession import MemberState
+from parties.rounds import descent, one_round, prediction
 from schemas.ids import PartyId
 from schemas.messages import ScoreShare
 from schemas.privacy import Release

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import math
 
+from hdpvfl_mq.plan.noise_plans import prediction_spec
 from hdpvfl_mq.privacy.calibration import mu_of
-from hdpvfl_mq.sides import prediction_spec
-from parties.possession import Possession
+from parties.assets import Assets
 from schemas.config import PartyPolicy, RunManifest
 from schemas.privacy import MU2_UNIT_BITS
 from schemas.records import LedgerStanding
@@ -18,7 +18,7 @@ from schemas.records import LedgerStanding
 Rule = tuple[str, str]  # what the others are told, what only this party's console says
 
 
-def broken_rule(own: Possession, manifest: RunManifest, standing: LedgerStanding) -> Rule | None:
+def broken_rule(own: Assets, manifest: RunManifest, standing: LedgerStanding) -> Rule | None:
     """The first rule of the policy that this run breaks, or None."""
     rule = (
         _wrong_part(own, manifest)
@@ -36,7 +36,7 @@ def broken_rule(own: Possession, manifest: RunManifest, standing: LedgerStanding
     return None if rule is None else (rule, "")
 
 
-def _wrong_part(own: Possession, manifest: RunManifest) -> str | None:
+def _wrong_part(own: Assets, manifest: RunManifest) -> str | None:
     names = (manifest.active_party, *manifest.passive_parties)
     mine = manifest.active_party == own.party
     if manifest.run != own.run:
@@ -49,7 +49,7 @@ def _wrong_part(own: Possession, manifest: RunManifest) -> str | None:
     return None
 
 
-def _wrong_model(own: Possession, manifest: RunManifest) -> str | None:
+def _wrong_model(own: Assets, manifest: RunManifest) -> str | None:
     """Whether a prediction is one with the model this party names, and priced for it."""
     model, asked = own.model, manifest.prediction
     if (model is None) != (asked is None):
@@ -116,7 +116,7 @@ def _over_budget(
     return None
 
 
-def _wrong_data(own: Possession, manifest: RunManifest) -> str | None:
+def _wrong_data(own: Assets, manifest: RunManifest) -> str | None:
     if own.data.conditional_on_preprocessing and not own.policy.learned_constants:
         return (
             "policy.learned_constants is off and this party's preprocessing constants were "

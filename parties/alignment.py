@@ -13,16 +13,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from hdpvfl_mq.arrays.chunked import gather
 from hdpvfl_mq.errors import PeerError, RefusedError, SettingsError
 from hdpvfl_mq.glm.block import ColumnBlock
 from hdpvfl_mq.machine import Effect, Received, Reserve, Send, Step
+from hdpvfl_mq.plan.run_plan import RunPlan, plan_run
 from hdpvfl_mq.privacy.mechanism import Mechanism
 from hdpvfl_mq.privacy.noise import commitment
 from hdpvfl_mq.psi import Outgoing, PackedIds, Terms, open_session, order_digest, row_order
-from hdpvfl_mq.room import gather
-from hdpvfl_mq.training import TrainingPlan, plan_training
 from hdpvfl_mq.wire.codec import model_digest
-from parties.possession import Possession, Training, id_profile
+from parties.assets import Assets, Training, id_profile
 from schemas.alignment import KeptAlignment
 from schemas.config import RunManifest
 from schemas.ids import COORDINATOR
@@ -143,7 +143,7 @@ def _aligned(
     assert manifest is not None
     ids, rows = _ordered(party.own, manifest, common)
     try:
-        plan = plan_training(manifest, len(rows))
+        plan = plan_run(manifest, len(rows))
     except (RefusedError, SettingsError) as refused:  # held for all own rows, not for the common
         state = replace(state, reason=str(refused))
         return state, (Send((COORDINATOR,), Withdraw(reason="rows")),)
@@ -173,7 +173,7 @@ def _aligned(
 
 
 def _ordered(
-    own: Possession, manifest: RunManifest, common: NDArray[np.integer[Any]]
+    own: Assets, manifest: RunManifest, common: NDArray[np.integer[Any]]
 ) -> tuple[PackedIds, NDArray[np.int64]]:
     """The common ids in the order all parties share, and the own rows that order asks for."""
     key = hashlib.sha256(b"order" + manifest.seed.to_bytes(8, "big")).digest()
@@ -182,7 +182,7 @@ def _ordered(
     return own.ids.ids.chosen(positions, own.room), gather(own.ids.rows, positions, own.room)
 
 
-def with_training(party: Member, state: Any, plan: TrainingPlan, rows: NDArray[np.int64]) -> Any:
+def with_training(party: Member, state: Any, plan: RunPlan, rows: NDArray[np.int64]) -> Any:
     """Everything that follows from the plan and the common rows, without a word to anybody."""
     own, manifest = party.own, plan.manifest
     mechanism = Mechanism(party.name, own.run, own.secret, plan.noise_of(own.role))
@@ -197,7 +197,7 @@ def retrained(party: Member, state: Any, kept: KeptAlignment) -> Any:
     """The same again from an alignment that was kept: for a process that was started again."""
     manifest = state.manifest
     _, rows = _ordered(party.own, manifest, kept.positions.array())
-    return with_training(party, state, plan_training(manifest, len(rows)), rows)
+    return with_training(party, state, plan_run(manifest, len(rows)), rows)
 
 
 def _to_keep(

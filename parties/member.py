@@ -15,6 +15,7 @@ from typing import Any, ClassVar, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from hdpvfl_mq.arrays.unreleased import FloatVector
 from hdpvfl_mq.errors import DataError, PeerError, RefusedError, SettingsError
 from hdpvfl_mq.glm.families import family
 from hdpvfl_mq.glm.response import check_sides
@@ -31,13 +32,12 @@ from hdpvfl_mq.machine import (
     dispatch,
     stay,
 )
+from hdpvfl_mq.plan.run_plan import plan_run
 from hdpvfl_mq.privacy.noise import commitment
-from hdpvfl_mq.training import plan_training
-from hdpvfl_mq.unreleased import FloatVector
 from hdpvfl_mq.wire.codec import model_digest
-from parties import alignment, memory, witness
+from parties import alignment, snapshot, witness
 from parties.admission import broken_rule
-from parties.possession import MemberState, Possession, Training, id_profile
+from parties.assets import Assets, MemberState, Training, id_profile
 from schemas.config import RunManifest
 from schemas.ids import COORDINATOR
 from schemas.messages import (
@@ -62,7 +62,7 @@ class Member:
 
     moves: ClassVar[Moves]
 
-    def __init__(self, possession: Possession) -> None:
+    def __init__(self, possession: Assets) -> None:
         self.own = possession
         self.name = possession.party
 
@@ -99,11 +99,11 @@ class Member:
 
     def freeze(self, state: MemberState) -> bytes | None:
         """The state as bytes, while it trains."""
-        return memory.freeze(self, state)
+        return snapshot.freeze(self, state)
 
     def thaw(self, frozen: bytes) -> Any | None:
         """The state again, with the same rows, secret and alignment."""
-        return memory.thaw(self, frozen)
+        return snapshot.thaw(self, frozen)
 
     # -- joining and the offer ----------------------------------------------------------------
 
@@ -141,7 +141,7 @@ class Member:
     def _misfit(self, manifest: RunManifest) -> tuple[str, str] | None:
         """Whether own data and the mathematics fit the manifest: (public rule, own detail)."""
         try:
-            plan_training(manifest, max(1, len(self.own.ids.ids)))
+            plan_run(manifest, max(1, len(self.own.ids.ids)))
         except (RefusedError, SettingsError) as refused:
             return f"the privacy argument refuses these settings: {refused}", ""
         data, settings = self.own.data, self.own.data.settings

@@ -12,9 +12,9 @@ from typing import ClassVar
 from hdpvfl_mq.errors import PeerError
 from hdpvfl_mq.machine import Moves, Received, Step, stay
 from hdpvfl_mq.privacy.mechanism import largest_value, receive
-from parties import descent, one_round, prediction
+from parties.assets import MemberState, next_transcript
 from parties.member import SHARED_MOVES, Member
-from parties.possession import MemberState, next_transcript
+from parties.rounds import descent, one_round, prediction
 from schemas.messages import Residual
 
 

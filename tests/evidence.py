@@ -14,12 +14,12 @@ from typing import Any
 
 from nacl.signing import SigningKey
 
+from hdpvfl_mq.audit.evidence import Evidence, Key, StoredRecord, Transcript
 from hdpvfl_mq.journal import chain
-from hdpvfl_mq.journal.evidence import Evidence, Key, StoredRecord, Transcript
 from hdpvfl_mq.journal.merkle import Tree
 from hdpvfl_mq.journal.store import TABLES
 from hdpvfl_mq.machine import Effect, Input, Received, Reserve, Send
-from hdpvfl_mq.node import NO_LEDGER, Node
+from hdpvfl_mq.node.node import NO_LEDGER, Node
 from hdpvfl_mq.wire.codec import Frames, decode_header, encode_header
 from hdpvfl_mq.wire.signing import envelope_digest, sign
 from schemas.messages import Message

@@ -6,10 +6,10 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from hdpvfl_mq.app.rehearsal import Rehearsal
+from hdpvfl_mq.app.demo.rehearsal import Rehearsal
 from hdpvfl_mq.data.preprocess import prepare
 from hdpvfl_mq.data.tables import Table
-from hdpvfl_mq.node import Node
+from hdpvfl_mq.node.node import Node
 from schemas.config import (
     ActiveSide,
     AlignmentSpec,

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from hdpvfl_mq import __version__
-from hdpvfl_mq.app.evidence_commands import add_evidence_commands
+from hdpvfl_mq.app.commands.look_back import add_evidence_commands
 from hdpvfl_mq.errors import HdpvflError
 
 EXIT_CODES = (
@@ -150,7 +150,7 @@ def _add_ledger(commands: Any) -> None:
 def _up(options: argparse.Namespace) -> int:
     from rich.console import Console  # noqa: PLC0415
 
-    from hdpvfl_mq.app import up  # noqa: PLC0415
+    from hdpvfl_mq.app.commands import up  # noqa: PLC0415
 
     fields = up.UpOptions.__dataclass_fields__
     chosen = up.UpOptions(**{name: getattr(options, name) for name in fields})
@@ -167,7 +167,7 @@ def _up(options: argparse.Namespace) -> int:
 def _predict(options: argparse.Namespace) -> int:
     from rich.console import Console  # noqa: PLC0415
 
-    from hdpvfl_mq.app import predict  # noqa: PLC0415
+    from hdpvfl_mq.app.commands import predict  # noqa: PLC0415
 
     fields = predict.PredictOptions.__dataclass_fields__
     chosen = predict.PredictOptions(**{name: getattr(options, name) for name in fields})
@@ -202,32 +202,32 @@ def _keys(options: argparse.Namespace) -> int:
 
 
 def _plan(options: argparse.Namespace) -> int:
-    from hdpvfl_mq.app import plan_command  # noqa: PLC0415
+    from hdpvfl_mq.app.commands import plan  # noqa: PLC0415
     from hdpvfl_mq.runtime.settings import check  # noqa: PLC0415
     from schemas.model import LossSpec  # noqa: PLC0415
     from schemas.privacy import Budget  # noqa: PLC0415
 
     budget = check(Budget, {"epsilon": options.epsilon, "delta": options.delta}, "options")
     loss = check(LossSpec, {"name": options.loss}, "options: loss")
-    found = plan_command.figures(options.rows, options.passives, budget, loss)
+    found = plan.figures(options.rows, options.passives, budget, loss)
     if options.json:
         print(json.dumps(found))
     else:
-        plan_command.show(found)
+        plan.show(found)
     return 0
 
 
 def _ledger(options: argparse.Namespace) -> int:
-    from hdpvfl_mq.app import ledger_command  # noqa: PLC0415
+    from hdpvfl_mq.app.commands import ledger  # noqa: PLC0415
 
     if options.what == "export":
-        return ledger_command.export(options.file)
-    command = ledger_command.show if options.what == "show" else ledger_command.verify
+        return ledger.export(options.file)
+    command = ledger.show if options.what == "show" else ledger.verify
     return command(options.file, as_json=options.json)
 
 
 def _datasets(options: argparse.Namespace) -> int:
-    from hdpvfl_mq.app.up import data_folder  # noqa: PLC0415
+    from hdpvfl_mq.app.commands.up import data_folder  # noqa: PLC0415
     from hdpvfl_mq.data.bundled import describe  # noqa: PLC0415
 
     rows = describe(data_folder())

@@ -12,11 +12,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from hdpvfl_mq.arrays.chunked import Room
 from hdpvfl_mq.data.columns import categories, complete_numbers, ids, numbers, refuse
 from hdpvfl_mq.data.constants import Role, Source, resolve
 from hdpvfl_mq.data.fingerprint import Fingerprint, Sides
 from hdpvfl_mq.data.tables import Column, Table
-from hdpvfl_mq.room import Room
 from schemas.data import DataSettings, NamedColumn
 
 Matrix = NDArray[np.float64] | NDArray[np.float32]

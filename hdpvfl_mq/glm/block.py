@@ -14,10 +14,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from hdpvfl_mq.arrays.chunked import Room
+from hdpvfl_mq.arrays.unreleased import FloatVector, Unreleased
 from hdpvfl_mq.errors import DataError
 from hdpvfl_mq.glm.reorder import Matrix, ordered_rows
-from hdpvfl_mq.room import Room
-from hdpvfl_mq.unreleased import FloatVector, Unreleased
 
 # Numbers multiplied at a time: 8 MiB of float64.
 CHUNK_NUMBERS = 2**20

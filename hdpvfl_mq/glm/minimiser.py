@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from hdpvfl_mq.arrays.unreleased import FloatVector
 from hdpvfl_mq.errors import SettingsError
 from hdpvfl_mq.glm.block import ColumnBlock
 from hdpvfl_mq.glm.families.base import Family
@@ -26,7 +27,6 @@ from hdpvfl_mq.glm.solver import (
     parts,
     quadratic_over_ball,
 )
-from hdpvfl_mq.unreleased import FloatVector
 
 # Solver errors of all rows together may move a release by this share of what one row may be.
 _ERROR_SHARE = 2.0**-13

@@ -11,8 +11,8 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from hdpvfl_mq.arrays.unreleased import FloatVector
 from hdpvfl_mq.errors import DataError
-from hdpvfl_mq.unreleased import FloatVector
 
 
 def decide(scores: Sequence[FloatVector]) -> NDArray[np.int64]:

@@ -13,7 +13,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from hdpvfl_mq.unreleased import FloatVector
+from hdpvfl_mq.arrays.unreleased import FloatVector
 from schemas.model import PenaltyName, PenaltySpec
 
 

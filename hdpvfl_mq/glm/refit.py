@@ -13,11 +13,11 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from hdpvfl_mq.arrays.unreleased import FloatVector
 from hdpvfl_mq.glm.block import ColumnBlock
 from hdpvfl_mq.glm.families.base import Family
 from hdpvfl_mq.glm.response import Response
 from hdpvfl_mq.glm.solver import Objective, newton
-from hdpvfl_mq.unreleased import FloatVector
 
 # Variance of the part of a share that the own columns tell, as a part of the prior variance.
 _TOLD_SHARE = 0.2

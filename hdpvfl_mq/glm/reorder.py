@@ -12,7 +12,7 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from hdpvfl_mq.room import Room, chunks, group, take_places
+from hdpvfl_mq.arrays.chunked import Room, chunks, group, take_places
 
 Matrix = NDArray[np.float64] | NDArray[np.float32]
 

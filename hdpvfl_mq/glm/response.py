@@ -11,10 +11,10 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
+from hdpvfl_mq.arrays.chunked import Room, chunks
+from hdpvfl_mq.arrays.unreleased import FloatVector, Unreleased
 from hdpvfl_mq.errors import DataError, SettingsError
 from hdpvfl_mq.glm.families.base import Family, refuse_rows
-from hdpvfl_mq.room import Room, chunks
-from hdpvfl_mq.unreleased import FloatVector, Unreleased
 
 
 class Response:

@@ -20,9 +20,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from hdpvfl_mq.arrays.unreleased import FloatVector, Unreleased
 from hdpvfl_mq.glm.block import ColumnBlock
 from hdpvfl_mq.glm.response import Response
-from hdpvfl_mq.unreleased import FloatVector, Unreleased
 
 # Rows summed in one product: a sum over n rows is then off by (4096 + n / 4096) roundings at most.
 PART_ROWS = 4096

@@ -12,11 +12,11 @@ import hashlib
 import numpy as np
 from numpy.typing import NDArray
 
+from hdpvfl_mq.arrays.chunked import chunks
+from hdpvfl_mq.arrays.unreleased import FloatVector, Unreleased
 from hdpvfl_mq.errors import PeerError, RefusedError, SettingsError
 from hdpvfl_mq.privacy.noise import SEED_BYTES, ladder, stream_key, stream_words
 from hdpvfl_mq.privacy.plan import NoisePlan
-from hdpvfl_mq.room import chunks
-from hdpvfl_mq.unreleased import FloatVector, Unreleased
 from schemas.privacy import Release, SpendEvent
 from schemas.tensor import Tensor
 

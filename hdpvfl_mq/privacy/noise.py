@@ -29,9 +29,9 @@ import numpy as np
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from numpy.typing import NDArray
 
+from hdpvfl_mq.arrays.chunked import chunks
 from hdpvfl_mq.errors import SettingsError
 from hdpvfl_mq.privacy.table import AliasTable, discrete_gaussian, rounded_gaussian
-from hdpvfl_mq.room import chunks
 from schemas.privacy import TAU_UNIT_BITS
 
 WIDEST_TABLE = 512.0

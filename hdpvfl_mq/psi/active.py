@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import partial
 
+from hdpvfl_mq.arrays.chunked import marked, marks
 from hdpvfl_mq.errors import PeerError
 from hdpvfl_mq.psi.blocks import Outgoing
 from hdpvfl_mq.psi.elements import fill_bucket
@@ -16,7 +17,6 @@ from hdpvfl_mq.psi.match import PAIR_BYTES, Tally, pack_sorted, pack_verdict
 from hdpvfl_mq.psi.oprf import Asker, Query
 from hdpvfl_mq.psi.session import Block, OwnSet, Session, Terms
 from hdpvfl_mq.psi.stream import derive
-from hdpvfl_mq.room import marked, marks
 
 _OPEN_BUCKETS = 2
 

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from hdpvfl_mq.arrays.chunked import Room
 from hdpvfl_mq.psi.stream import Octets
-from hdpvfl_mq.room import Room
 
 
 @dataclass(frozen=True)

@@ -13,10 +13,19 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from hdpvfl_mq.arrays.chunked import (
+    OBJECT_ROWS,
+    Growing,
+    Room,
+    chunks,
+    gather,
+    group,
+    marked,
+    marks,
+)
 from hdpvfl_mq.errors import DataError
 from hdpvfl_mq.psi.ids import IdColumn, IdProfile, canonical_column, joined
 from hdpvfl_mq.psi.packed import PackedIds, Packing
-from hdpvfl_mq.room import OBJECT_ROWS, Growing, Room, chunks, gather, group, marked, marks
 
 _ROWS_SHOWN = 5
 _PART_BITS = 16  # ids that are looked through for repeated ones at a time

@@ -14,9 +14,9 @@ from hashlib import blake2b
 import numpy as np
 from numpy.typing import NDArray
 
+from hdpvfl_mq.arrays.chunked import OBJECT_ROWS, Groups, Room, chunks, group
 from hdpvfl_mq.errors import IntegrityError
 from hdpvfl_mq.psi.stream import Words, derive, random_pairs
-from hdpvfl_mq.room import OBJECT_ROWS, Groups, Room, chunks, group
 
 MAX_IDS = 1 << 30
 _SMALLEST_PADDED = 64

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
+from hdpvfl_mq.arrays.chunked import Room
 from hdpvfl_mq.errors import SettingsError
 from hdpvfl_mq.psi.active import ActiveSession
 from hdpvfl_mq.psi.curve import BlockMap
@@ -15,7 +16,6 @@ from hdpvfl_mq.psi.ot_oprf import OtAnswerer, OtAsker
 from hdpvfl_mq.psi.passive import PassiveSession
 from hdpvfl_mq.psi.session import Method, OwnSet, Session, Terms
 from hdpvfl_mq.psi.stream import derive
-from hdpvfl_mq.room import Room
 
 LARGE_SET = 2_000  # from here on 480 base transfers cost less than multiplying every point
 

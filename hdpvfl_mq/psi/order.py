@@ -11,7 +11,7 @@ from hashlib import blake2b
 
 import numpy as np
 
-from hdpvfl_mq.room import OBJECT_ROWS, Positions, Room, chunks, group
+from hdpvfl_mq.arrays.chunked import OBJECT_ROWS, Positions, Room, chunks, group
 
 _PART_BITS = 16  # rows that are sorted at a time
 

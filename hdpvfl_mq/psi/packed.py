@@ -12,8 +12,8 @@ from typing import Any, overload
 import numpy as np
 from numpy.typing import NDArray
 
+from hdpvfl_mq.arrays.chunked import Growing, Room, gather
 from hdpvfl_mq.psi.stream import Octets
-from hdpvfl_mq.room import Growing, Room, gather
 
 
 class PackedIds(Sequence[bytes]):

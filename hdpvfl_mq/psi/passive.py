@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
+from hdpvfl_mq.arrays.chunked import marked, marks
 from hdpvfl_mq.errors import PeerError
 from hdpvfl_mq.psi.blocks import Outgoing, read_slice
 from hdpvfl_mq.psi.elements import fill_bucket, find_pairs, split_buckets
@@ -11,7 +12,6 @@ from hdpvfl_mq.psi.match import PAIR_BYTES, pack_sorted, pack_store, read_verdic
 from hdpvfl_mq.psi.oprf import Answerer
 from hdpvfl_mq.psi.session import Block, OwnSet, Session, Terms
 from hdpvfl_mq.psi.stream import Words, derive
-from hdpvfl_mq.room import marked, marks
 
 VERDICT_BYTES = 8 + 32  # the number of common ids, and the key all parties share
 

@@ -16,6 +16,7 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
+from hdpvfl_mq.arrays.chunked import Positions, Room
 from hdpvfl_mq.errors import PeerError, SettingsError
 from hdpvfl_mq.psi.blocks import Outgoing, Receiving, Sending, block_count
 from hdpvfl_mq.psi.elements import (
@@ -30,7 +31,6 @@ from hdpvfl_mq.psi.match import packed_bytes
 from hdpvfl_mq.psi.oprf import Lengths
 from hdpvfl_mq.psi.seal import SEAL_BYTES, Link, open_link, public_key
 from hdpvfl_mq.psi.stream import Octets, derive
-from hdpvfl_mq.room import Positions, Room
 
 Method = Literal["ecdh", "oprf"]
 _BUCKET_IDS: dict[Method, int] = {"ecdh": 1 << 12, "oprf": 1 << 16}

@@ -9,8 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from hdpvfl_mq.machine import Fired
-from hdpvfl_mq.ports import Turn
-from hdpvfl_mq.post import Post
+from hdpvfl_mq.node.mailbox import Mailbox
+from hdpvfl_mq.node.ports import Turn
 
 ACK_DELAY_S = 0.02  # most acknowledgements ride on an answer; the rest wait this long
 RESEND_S = 0.5
@@ -44,17 +44,17 @@ class Pacing:
     acknowledged: int = 0
     greet_at: float | None = None
 
-    def after_turn(self, post: Post, turn: Turn, now: float) -> None:
+    def after_turn(self, mailbox: Mailbox, turn: Turn, now: float) -> None:
         """Set deadlines by what a turn has left open."""
-        self.greet_at = None if post.greeting is None else now + GREET_S
-        acknowledged = post.acknowledged  # a sum over all peers, so once a turn
+        self.greet_at = None if mailbox.greeting is None else now + GREET_S
+        acknowledged = mailbox.acknowledged  # a sum over all peers, so once a turn
         for arm in turn.arm:
             self.timers[arm.timer] = now + arm.delay_s
-        if not post.owes:
+        if not mailbox.owes:
             self.acknowledge_at = None
         elif self.acknowledge_at is None:
             self.acknowledge_at = now + ACK_DELAY_S
-        if not post.has_unacknowledged:
+        if not mailbox.has_unacknowledged:
             self.resend_at = None
         elif acknowledged > self.acknowledged or self.resend_at is None or turn.send:
             if turn.send:

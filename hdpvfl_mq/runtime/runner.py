@@ -11,8 +11,8 @@ from collections.abc import Callable
 from contextlib import suppress
 
 from hdpvfl_mq.errors import NetworkError
-from hdpvfl_mq.node import Node
-from hdpvfl_mq.ports import Turn
+from hdpvfl_mq.node.node import Node
+from hdpvfl_mq.node.ports import Turn
 from hdpvfl_mq.runtime.pacing import Pacing
 from hdpvfl_mq.runtime.transport import Link
 
@@ -66,7 +66,7 @@ class Runner:
             await self._turn(arrivals, now)
             if self._node.outcome is not None:
                 ended_at = ended_at or now
-                post = self._node.post
+                post = self._node.mailbox
                 over = not post.has_unacknowledged and not post.owes
                 if over or now - ended_at > self._farewell_s:
                     return self._node.outcome
@@ -83,12 +83,12 @@ class Runner:
     async def _turn(self, arrivals: list[tuple[bytes, ...]], now: float) -> None:
         node, due = self._node, self._pacing.due(now)
         connected = self._link.take_connected()
-        if (due.greet or connected) and node.post.greeting is not None:
-            await self._link.send(node.post.greeting)
+        if (due.greet or connected) and node.mailbox.greeting is not None:
+            await self._link.send(node.mailbox.greeting)
         if arrivals or due.fired or node.has_refusals:
             await self._finish(node.turn(arrivals, due.fired))
         if due.resend or connected:
-            for frames in node.post.unacknowledged():
+            for frames in node.mailbox.unacknowledged():
                 await self._link.send(frames)
         if (due.acknowledge or connected) and (ack := node.acknowledgement()) is not None:
             await self._link.send(ack)
@@ -96,5 +96,5 @@ class Runner:
     async def _finish(self, turn: Turn) -> None:
         for frames in turn.send:
             await self._link.send(frames)
-        self._pacing.after_turn(self._node.post, turn, asyncio.get_running_loop().time())
+        self._pacing.after_turn(self._node.mailbox, turn, asyncio.get_running_loop().time())
         self._observe(self._node)

@@ -14,8 +14,8 @@ from functools import partial
 from typing import Any, Protocol
 
 from hdpvfl_mq.errors import NetworkError, PeerError
-from hdpvfl_mq.node import Node
-from hdpvfl_mq.ports import Turn
+from hdpvfl_mq.node.node import Node
+from hdpvfl_mq.node.ports import Turn
 from hdpvfl_mq.runtime.pacing import Pacing
 from hdpvfl_mq.wire.codec import Frames
 from schemas.ids import COORDINATOR, PartyId
@@ -132,9 +132,9 @@ class Simulation:
         process = self._processes[party]
         if not process.alive:
             return
-        if process.node.post.greeting is not None:
-            self._send(party, process.node.post.greeting)
-        for frames in process.node.post.unacknowledged():
+        if process.node.mailbox.greeting is not None:
+            self._send(party, process.node.mailbox.greeting)
+        for frames in process.node.mailbox.unacknowledged():
             self._send(party, frames)
 
     def _crash_any(self) -> None:
@@ -152,7 +152,7 @@ class Simulation:
     def _finish_turn(self, process: _Process, party: PartyId, turn: Turn) -> None:
         for frames in turn.send:
             self._send(party, frames)
-        process.pacing.after_turn(process.node.post, turn, self.now)
+        process.pacing.after_turn(process.node.mailbox, turn, self.now)
         self._wake_later(process, party)
 
     def _wake_later(self, process: _Process, party: PartyId) -> None:
@@ -166,10 +166,10 @@ class Simulation:
         if not process.alive or process.life != life:
             return
         due = process.pacing.due(self.now)
-        if due.greet and process.node.post.greeting is not None:
-            self._send(party, process.node.post.greeting)
+        if due.greet and process.node.mailbox.greeting is not None:
+            self._send(party, process.node.mailbox.greeting)
         if due.resend:
-            for frames in process.node.post.unacknowledged():
+            for frames in process.node.mailbox.unacknowledged():
                 self._send(party, frames)
         if due.acknowledge and (ack := process.node.acknowledgement()) is not None:
             self._send(party, ack)

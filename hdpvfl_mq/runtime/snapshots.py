@@ -17,7 +17,7 @@ from nacl.signing import SigningKey
 from pydantic import ValidationError
 
 from hdpvfl_mq.errors import PeerError
-from hdpvfl_mq.node import Node
+from hdpvfl_mq.node.node import Node
 from hdpvfl_mq.wire.canonical import pack, unpack
 from hdpvfl_mq.wire.signing import sign, verify
 from schemas.snapshot import NodeSnapshot

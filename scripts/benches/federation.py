@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hdpvfl_mq.app.demo import Demo, free_port, write_demo
+from hdpvfl_mq.app.demo.prepare import Demo, free_port, write_demo
 from hdpvfl_mq.data.bundled import SplitDataset
 from hdpvfl_mq.data.cards import CARDS
 from hdpvfl_mq.data.splits import held_out

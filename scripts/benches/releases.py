@@ -14,18 +14,18 @@ from pathlib import Path
 import numpy as np
 from nacl.signing import SigningKey
 
-from hdpvfl_mq.app.rehearsal import open_policy
+from hdpvfl_mq.app.demo.rehearsal import open_policy
+from hdpvfl_mq.arrays.unreleased import Unreleased
 from hdpvfl_mq.journal import chain
 from hdpvfl_mq.journal.store import Journal
 from hdpvfl_mq.machine import Reserve
-from hdpvfl_mq.planner import sound_descent
+from hdpvfl_mq.plan.recommend import sound_descent
+from hdpvfl_mq.plan.run_plan import plan_run
 from hdpvfl_mq.privacy.ledger_store import Ledger
 from hdpvfl_mq.privacy.mechanism import Mechanism
-from hdpvfl_mq.training import plan_training
-from hdpvfl_mq.unreleased import Unreleased
 from hdpvfl_mq.wire.codec import Frames, encode_body, encode_header
 from hdpvfl_mq.wire.signing import envelope_digest, sign
-from parties.accounts import Accounts
+from parties.process.ledger_book import LedgerBook
 from schemas.config import RunManifest
 from schemas.envelope import NO_PARENT, PROTOCOL_VERSION, Delivery, Header
 from schemas.messages import ScoreShare
@@ -71,7 +71,7 @@ def release_cost() -> list[Row]:
 
 
 def _parts(manifest: RunManifest, folder: Path) -> dict[str, float]:
-    noise = plan_training(manifest, VALUES).noise_of("passive")
+    noise = plan_run(manifest, VALUES).noise_of("passive")
     mechanism = Mechanism("passive-1", manifest.run, os.urandom(32), noise)
     scores = Unreleased(np.random.default_rng(0).normal(size=VALUES) / 10)
     releases: list[Release] = []
@@ -82,7 +82,7 @@ def _parts(manifest: RunManifest, folder: Path) -> dict[str, float]:
 
     parts = {"noise": _each(noised)}
     ledger = Ledger.open(folder / "ledger.db", "passive-1")
-    accounts = Accounts(ledger, open_policy(manifest), manifest.run, bytes(32))
+    accounts = LedgerBook(ledger, open_policy(manifest), manifest.run, bytes(32))
     spent = noise.spent
     accounts.reserve(Reserve(spent.mu2_units, spent.tau_units, False))
     parts["ledger, one durable commit"] = _each(lambda number: accounts.book([releases[number]]))

@@ -18,13 +18,13 @@ from numpy.typing import NDArray
 from scipy.stats import norm
 from sklearn.linear_model import LogisticRegression
 
+from hdpvfl_mq.audit.evidence import Evidence, Transcript
 from hdpvfl_mq.glm.block import scale_rows
 from hdpvfl_mq.glm.minimiser import fit_active
 from hdpvfl_mq.glm.quality import area_under_curve
-from hdpvfl_mq.journal.evidence import Evidence, Transcript
 from hdpvfl_mq.privacy.mechanism import released_values
 from hdpvfl_mq.psi import normalise, row_order
-from parties.possession import id_profile
+from parties.assets import id_profile
 from schemas.messages import ScoreShare
 from scripts.reproduction import methods
 from scripts.reproduction.data import ACTIVE, PASSIVE, Split, split

@@ -14,15 +14,15 @@ from typing import Any
 import numpy as np
 from sklearn.linear_model import LogisticRegression
 
-from hdpvfl_mq.app.evaluate import score
-from hdpvfl_mq.app.rehearsal import Rehearsal
+from hdpvfl_mq.app.demo.evaluate import score
+from hdpvfl_mq.app.demo.rehearsal import Rehearsal
 from hdpvfl_mq.errors import HdpvflError
 from hdpvfl_mq.glm.families import family
 from hdpvfl_mq.glm.quality import quality
-from hdpvfl_mq.planner import recommend
+from hdpvfl_mq.plan.recommend import recommend
+from hdpvfl_mq.plan.run_plan import RunPlan, plan_run
 from hdpvfl_mq.privacy.plan import NoisePlan
 from hdpvfl_mq.runtime.simulation import Simulation
-from hdpvfl_mq.training import TrainingPlan, plan_training
 from schemas.config import AlignmentSpec, Guarantee, IdRules, RunManifest
 from schemas.model import LossSpec
 from schemas.privacy import Budget
@@ -50,7 +50,7 @@ class Fitted:
 
     accuracy: float
     auc: float
-    plan: TrainingPlan
+    plan: RunPlan
     seconds: float
     rehearsal: Rehearsal
     simulation: Simulation
@@ -139,7 +139,7 @@ def fit(split: Split, plan: RunManifest, *, noise_seed: int = 0) -> Fitted:
     return Fitted(
         found["accuracy"],
         found["auc"],
-        plan_training(seeded, rows),
+        plan_run(seeded, rows),
         seconds,
         rehearsal,
         simulation,

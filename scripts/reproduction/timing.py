@@ -20,8 +20,8 @@ from typing import Any
 
 import numpy as np
 
-from hdpvfl_mq.app.cluster import Cluster
-from hdpvfl_mq.app.demo import Demo, free_port, write_demo
+from hdpvfl_mq.app.demo.cluster import Cluster
+from hdpvfl_mq.app.demo.prepare import Demo, free_port, write_demo
 from hdpvfl_mq.data.bundled import SplitDataset
 from hdpvfl_mq.data.splits import held_out
 from hdpvfl_mq.runtime.process import PARENT_VARIABLE

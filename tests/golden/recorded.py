@@ -11,7 +11,7 @@ from __future__ import annotations
 import lzma
 from pathlib import Path
 
-from hdpvfl_mq.journal.evidence import Evidence, Key, StoredRecord
+from hdpvfl_mq.audit.evidence import Evidence, Key, StoredRecord
 from hdpvfl_mq.wire.canonical import pack
 from schemas.config import ActiveSide, MinimiserSpec, PassiveSide
 from tests.evidence import evidence_of, transcript

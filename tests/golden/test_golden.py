@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from hdpvfl_mq.app.replaying import RecordedStore
+from hdpvfl_mq.app.refold import RecordedStore
+from hdpvfl_mq.arrays.unreleased import FloatVector
+from hdpvfl_mq.audit.audit import audit, exit_code
+from hdpvfl_mq.audit.narrative import differences
 from hdpvfl_mq.errors import IntegrityError
-from hdpvfl_mq.journal.audit import audit, exit_code
 from hdpvfl_mq.journal.chain import DivergenceError
-from hdpvfl_mq.journal.replay import differences
-from hdpvfl_mq.node import Node
-from hdpvfl_mq.unreleased import FloatVector
+from hdpvfl_mq.node.node import Node
 from tests.golden.recorded import RUNS, federation, read, recorded_evidence
-from tests.unit.journal.test_audit import independent
+from tests.unit.audit.test_audit import independent
 
 PARTIES = ("bank", "shop", "telco", "coordinator")
 

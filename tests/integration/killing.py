@@ -18,9 +18,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from broker.__main__ import main as broker_main
-from hdpvfl_mq.app.audit_command import AuditOptions, gather
-from hdpvfl_mq.journal.audit import audit, exit_code
-from hdpvfl_mq.journal.evidence import Evidence
+from hdpvfl_mq.app.commands.audit import AuditOptions, gather
+from hdpvfl_mq.audit.audit import audit, exit_code
+from hdpvfl_mq.audit.evidence import Evidence
 from hdpvfl_mq.runtime import status
 from parties.__main__ import main as party_main
 from schemas.ids import COORDINATOR

@@ -12,8 +12,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from hdpvfl_mq.app.demo import Demo, free_port, write_demo
-from hdpvfl_mq.app.up import UpOptions, prepare_demo
+from hdpvfl_mq.app.commands.up import UpOptions, prepare_demo
+from hdpvfl_mq.app.demo.prepare import Demo, free_port, write_demo
 from hdpvfl_mq.privacy.ledger_store import Ledger
 from hdpvfl_mq.runtime.keys import write_secret
 from hdpvfl_mq.runtime.settings import dump, fields_of, load

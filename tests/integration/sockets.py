@@ -12,7 +12,7 @@ import zmq.asyncio
 from zmq.utils import z85
 
 from broker.service import Service
-from hdpvfl_mq.app.demo import free_port
+from hdpvfl_mq.app.demo.prepare import free_port
 from hdpvfl_mq.runtime.keys import Keys
 from hdpvfl_mq.runtime.runner import Runner, Stopped
 from hdpvfl_mq.runtime.transport import DealerLink

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from hdpvfl_mq.app.demo import free_port, write_demo
-from hdpvfl_mq.app.up import UpOptions, prepare_demo
+from hdpvfl_mq.app.commands.up import UpOptions, prepare_demo
+from hdpvfl_mq.app.demo.prepare import free_port, write_demo
+from hdpvfl_mq.audit.reader import read_transcript
 from hdpvfl_mq.data.tables import Table
-from hdpvfl_mq.journal.reader import read_transcript
 from hdpvfl_mq.runtime.settings import dump, load
 from parties.__main__ import main
 from schemas.config import IdRules, PartySettings

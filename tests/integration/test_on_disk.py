@@ -16,7 +16,7 @@ from hdpvfl_mq.runtime.keys import load_keys
 from hdpvfl_mq.runtime.profile import pin_threads
 from hdpvfl_mq.runtime.settings import load
 from parties import alignment
-from parties.build import load_possession, make_role
+from parties.process.build import load_possession, make_role
 from schemas.config import BrokerSettings, PartySettings, RunManifest
 from schemas.data import DataSettings
 from schemas.ids import COORDINATOR

@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from hdpvfl_mq.app.replaying import open_replay
+from hdpvfl_mq.app.refold import open_replay
 from tests.integration.killing import Forks
 from tests.integration.processes import processes
 

@@ -10,7 +10,7 @@ import pytest
 
 from hdpvfl_mq.runtime import status
 from hdpvfl_mq.runtime.settings import dump, load
-from parties.keeping import _read
+from parties.process.alignment_store import _read
 from schemas.config import RunManifest
 from schemas.ids import COORDINATOR
 from tests.integration.processes import Processes, fields_of, processes, wait_for

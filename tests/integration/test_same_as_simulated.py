@@ -11,14 +11,14 @@ from nacl.signing import VerifyKey
 from broker.coordinator import Coordinator
 from broker.router import Router
 from hdpvfl_mq.journal.store import Journal
-from hdpvfl_mq.node import Node
-from hdpvfl_mq.ports import Contact, Identity
+from hdpvfl_mq.node.node import Node
+from hdpvfl_mq.node.ports import Contact, Identity
 from hdpvfl_mq.runtime.keys import load_keys
 from hdpvfl_mq.runtime.profile import pin_threads
 from hdpvfl_mq.runtime.settings import load
 from hdpvfl_mq.runtime.simulation import Faults, Simulation
 from hdpvfl_mq.wire.codec import model_digest
-from parties.build import build_node, load_possession
+from parties.process.build import build_node, load_possession
 from schemas.config import BrokerSettings, PartySettings, RunManifest
 from schemas.ids import COORDINATOR
 from tests.integration.processes import Processes, fields_of, fix_secrets, processes

@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 from hdpvfl_mq.app.cli import main
-from hdpvfl_mq.app.demo import DEMO_LIFETIME_EPSILON
-from hdpvfl_mq.app.ledger_command import opened_copy, standings
-from hdpvfl_mq.app.multiclass import class_demos
-from hdpvfl_mq.app.up import UpOptions, prepare_demo
+from hdpvfl_mq.app.commands.ledger import opened_copy, standings
+from hdpvfl_mq.app.commands.up import UpOptions, prepare_demo
+from hdpvfl_mq.app.demo.multiclass import class_demos
+from hdpvfl_mq.app.demo.prepare import DEMO_LIFETIME_EPSILON
 from hdpvfl_mq.data.bundled import load_dataset
 from hdpvfl_mq.data.tables import Table
 from hdpvfl_mq.errors import SettingsError

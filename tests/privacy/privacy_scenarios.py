@@ -13,6 +13,7 @@ import numpy as np
 from privacy_audit import Case, Evidence, lattice
 from privacy_neighbours import Loss, Setting, active_releases, passive_releases
 
+from hdpvfl_mq.arrays.unreleased import Unreleased
 from hdpvfl_mq.errors import RefusedError
 from hdpvfl_mq.privacy import mechanism as mechanism_module
 from hdpvfl_mq.privacy.accountant import Spent
@@ -25,7 +26,6 @@ from hdpvfl_mq.privacy.noise import ladder, round_ratio, stream_key
 from hdpvfl_mq.privacy.plan import NoisePlan, plan_sound
 from hdpvfl_mq.privacy.published import logistic_own_release
 from hdpvfl_mq.privacy.sensitivity import profile
-from hdpvfl_mq.unreleased import Unreleased
 from schemas.privacy import Budget, ReleaseBooked, RunReserved
 
 BUDGET = Budget(epsilon=10.0, delta=0.01)

@@ -10,7 +10,7 @@ import numpy as np
 
 from hdpvfl_mq.data.tables import Table
 from hdpvfl_mq.journal.store import Journal
-from hdpvfl_mq.node import Node
+from hdpvfl_mq.node.node import Node
 from hdpvfl_mq.runtime.simulation import Faults, Killed, Simulation
 from tests.federation import Federation, manifest
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from hdpvfl_mq.sides import prediction_spec
-from parties.possession import TrainedModel
+from hdpvfl_mq.plan.noise_plans import prediction_spec
+from parties.assets import TrainedModel
 from schemas.config import MinimiserSpec
 from schemas.privacy import Budget
 from tests.federation import Federation, manifest, policy, tables

@@ -10,8 +10,8 @@ import pytest
 
 from hdpvfl_mq.journal.chain import walk
 from hdpvfl_mq.machine import Received, Send
+from hdpvfl_mq.plan.run_plan import plan_run
 from hdpvfl_mq.runtime.simulation import Faults
-from hdpvfl_mq.training import plan_training
 from parties.member import NEVER
 from schemas.config import ActiveSide, PassiveSide
 from schemas.model import PenaltySpec
@@ -52,7 +52,7 @@ def test_wait_gives_the_weights_of_the_undisturbed_run():
 def test_the_others_go_on_and_the_party_is_let_in_again(policy):
     federation = away(policy, back_after_s=6.0, epochs=30)
     assert set(federation.outcomes.values()) == {"completed"}
-    rounds = plan_training(federation.manifest, 117).rounds
+    rounds = plan_run(federation.manifest, 117).rounds
     shared = rounds_shared(federation, "shop")
     assert 0 < shared < rounds
     assert rounds_shared(federation, "telco") == rounds
@@ -84,8 +84,8 @@ def test_skipped_updates_are_in_the_plan_where_the_policy_allows_them():
         "passive": PassiveSide(step_size=2.0, weight_norm=200.0, received_clip=1.0),
         "epochs": 12,
     }
-    waits = plan_training(manifest(**strong), 117).passive_noise
-    skips = plan_training(manifest(**strong, absence="nothing"), 117).passive_noise
+    waits = plan_run(manifest(**strong), 117).passive_noise
+    skips = plan_run(manifest(**strong, absence="nothing"), 117).passive_noise
     assert skips.noise_std > waits.noise_std * 1.05
 
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from hdpvfl_mq.machine import Send
-from hdpvfl_mq.node import Node
+from hdpvfl_mq.node.node import Node
 from hdpvfl_mq.wire.canonical import pack, unpack
 from hdpvfl_mq.wire.codec import encode_body, encode_header
 from hdpvfl_mq.wire.signing import envelope_digest, sign
@@ -126,8 +126,8 @@ class Liar(Node):
     def _told(self, effect, lie):
         plain, arrays = encode_body(effect.message)
         body, arrays, self.words[0] = lie(unpack(plain, max_bytes=10**6), arrays)
-        numbers = {party: self.post._outbox[party].number() for party in effect.to}
-        to = tuple(self.post._delivery(party, number) for party, number in numbers.items())
+        numbers = {party: self.mailbox._outbox[party].number() for party in effect.to}
+        to = tuple(self.mailbox._delivery(party, number) for party, number in numbers.items())
         identity = {"run": self.identity.run, "sender": self.identity.party, "to": to}
         header = encode_header(
             Header(**{**dict(example(Header)), **identity, "kind": self.kind, "parent": NO_PARENT})
@@ -136,7 +136,7 @@ class Liar(Node):
         signature = sign(self.identity.signing_key, envelope_digest(header, packed, arrays))
         frames = (header, signature, packed, *arrays)
         for party, number in numbers.items():
-            self.post._outbox[party].keep(number, frames)
+            self.mailbox._outbox[party].keep(number, frames)
         return frames
 
 

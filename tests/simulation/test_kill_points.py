@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hdpvfl_mq.journal.audit import audit, exit_code
-from hdpvfl_mq.node import Node
+from hdpvfl_mq.audit.audit import audit, exit_code
+from hdpvfl_mq.node.node import Node
 from hdpvfl_mq.runtime.simulation import Faults, Killed
 from hdpvfl_mq.wire.codec import decode_body, decode_header
 from schemas.ids import COORDINATOR

@@ -7,14 +7,14 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from hdpvfl_mq.audit.audit import audit, exit_code
 from hdpvfl_mq.errors import PeerError
 from hdpvfl_mq.glm.block import ColumnBlock
-from hdpvfl_mq.journal.audit import audit, exit_code
 from hdpvfl_mq.machine import Received
+from hdpvfl_mq.plan.noise_plans import prediction_spec
+from hdpvfl_mq.plan.run_plan import plan_run
 from hdpvfl_mq.privacy.ledger_store import Ledger
 from hdpvfl_mq.runtime.simulation import Faults
-from hdpvfl_mq.sides import prediction_spec
-from hdpvfl_mq.training import plan_training
 from schemas.config import PredictionSpec
 from schemas.messages import Residual, Resume
 from schemas.model import LossSpec
@@ -62,9 +62,7 @@ def test_only_the_passive_parties_pay_and_on_top_of_the_training():
     assert books["bank"].epsilon_spent("people") == alone["bank"]
     for passive in ("shop", "telco"):
         spent = books[passive].runs["people", "scores"].spent
-        assert (
-            spent.mu2_units == plan_training(federation.manifest, 77).passive_noise.spent.mu2_units
-        )
+        assert spent.mu2_units == plan_run(federation.manifest, 77).passive_noise.spent.mu2_units
         assert books[passive].epsilon_spent("people") > max(20.0, alone[passive])
 
 
@@ -81,7 +79,7 @@ def test_scores_leave_with_the_noise_of_the_plan():
     _, models = trained()
     federation = prediction(models)
     simulation = federation.simulate()
-    noise_std = plan_training(federation.manifest, 77).passive_noise.noise_std
+    noise_std = plan_run(federation.manifest, 77).passive_noise.noise_std
     shares = [
         e.message.release for e in evidence_of(federation).said if e.header.kind == "score_share"
     ]

@@ -11,7 +11,7 @@ from hdpvfl_mq.data.tables import Table
 from hdpvfl_mq.errors import PeerError
 from hdpvfl_mq.journal.chain import walk
 from hdpvfl_mq.machine import Received
-from hdpvfl_mq.node import Node
+from hdpvfl_mq.node.node import Node
 from hdpvfl_mq.runtime.simulation import Faults
 from hdpvfl_mq.wire.codec import decode_header
 from schemas.config import AlignmentSpec, IdRules
@@ -251,7 +251,7 @@ class OtherProfile(Node):
             greeting[40] ^= 1
             other = Tensor.of(np.frombuffer(bytes(greeting), dtype=np.uint8))
             lie = AlignBlock(**{**dict(message), "tensor": other})
-            self._pending.send.append(self.post.write(effect.to, lie, parent, self._stamp()))
+            self._pending.send.append(self.mailbox.write(effect.to, lie, parent, self._stamp()))
         return super()._perform(effect, parent)
 
 

@@ -9,9 +9,9 @@ from functools import partial
 import numpy as np
 import pytest
 
+from hdpvfl_mq.audit.audit import audit, exit_code
 from hdpvfl_mq.errors import NetworkError, PeerError
-from hdpvfl_mq.journal.audit import audit, exit_code
-from hdpvfl_mq.node import Node
+from hdpvfl_mq.node.node import Node
 from hdpvfl_mq.privacy.mechanism import unsealed
 from hdpvfl_mq.runtime.simulation import Simulation
 from schemas.messages import ScoreShare

@@ -8,11 +8,11 @@ from dataclasses import dataclass, field, fields, replace
 import numpy as np
 import pytest
 
-from hdpvfl_mq.app.replaying import RecordedStore
+from hdpvfl_mq.app.refold import RecordedStore
 from hdpvfl_mq.errors import IntegrityError
 from hdpvfl_mq.glm.refit import Told
 from hdpvfl_mq.journal import chain
-from hdpvfl_mq.node import Node
+from hdpvfl_mq.node.node import Node
 from hdpvfl_mq.runtime.simulation import Faults
 from schemas.config import EarlyStopSpec, MinimiserSpec
 from schemas.data import DataSettings
@@ -136,9 +136,9 @@ def test_from_any_snapshot_the_rest_folds_to_the_same_bytes(case):
                 whole.steps,
                 "completed",
             )
-            assert again.post.marks() == whole.post.marks()
-            assert again.post.greeting == whole.post.greeting
-            assert set(again.post.unacknowledged()) == set(whole.post.unacknowledged())
+            assert again.mailbox.marks() == whole.mailbox.marks()
+            assert again.mailbox.greeting == whole.mailbox.greeting
+            assert set(again.mailbox.unacknowledged()) == set(whole.mailbox.unacknowledged())
             assert_same_state(again.state, whole.state)
 
 

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from hdpvfl_mq.data.tables import Table
-from hdpvfl_mq.planner import recommend
-from hdpvfl_mq.training import plan_training
+from hdpvfl_mq.plan.recommend import recommend
+from hdpvfl_mq.plan.run_plan import plan_run
 from schemas.config import ActiveSide, PassiveSide
 from schemas.data import DataSettings
 from schemas.model import LossSpec, PenaltySpec
@@ -101,10 +101,10 @@ def sensitivity(method: str, **changes: float) -> float:
     """The active party's, over 400 rows of a logistic run."""
     loss = LossSpec(name="logistic", **changes)
     if method == "minimiser":
-        return plan_training(
+        return plan_run(
             recommend("run", ("bank", ("shop",)), "sound", BUDGET, loss), 400
         ).active_noise.sensitivity
-    return plan_training(manifest(loss=loss), 400).active_noise.sensitivity
+    return plan_run(manifest(loss=loss), 400).active_noise.sensitivity
 
 
 @pytest.mark.parametrize("method", ["descent", "minimiser"])

@@ -10,7 +10,7 @@ import pytest
 from hdpvfl_mq.errors import IntegrityError
 from hdpvfl_mq.journal.chain import walk
 from hdpvfl_mq.machine import Send
-from hdpvfl_mq.node import Node
+from hdpvfl_mq.node.node import Node
 from hdpvfl_mq.privacy.ledger_store import Ledger
 from hdpvfl_mq.wire.signing import sign, verify
 from parties.witness import statement
@@ -87,7 +87,7 @@ class FalseWitness(Node):
             head = LedgerHead(sequence=999, digest=b"x" * 32)
             signature = sign(self.identity.signing_key, statement("shop", head))
             lie = LedgerWitness(head=head, owner_signature=signature, signature=signature)
-            self._pending.send.append(self.post.write(effect.to, lie, parent, self._stamp()))
+            self._pending.send.append(self.mailbox.write(effect.to, lie, parent, self._stamp()))
         return super()._perform(effect, parent)
 
 

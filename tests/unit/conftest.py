@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.unit.node_bench import new_bench
+from tests.unit.node.node_bench import new_bench
 
 
 @pytest.fixture

@@ -22,7 +22,7 @@ from hdpvfl_mq.machine import (
     move_name,
     stay,
 )
-from hdpvfl_mq.node import NO_LEDGER
+from hdpvfl_mq.node.node import NO_LEDGER
 from hdpvfl_mq.wire.codec import decode_body, decode_header, model_digest
 from parties.active import Active
 from parties.passive import Passive

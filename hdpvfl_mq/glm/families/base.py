@@ -14,9 +14,9 @@ from typing import ClassVar, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from hdpvfl_mq.arrays.chunked import chunks
+from hdpvfl_mq.arrays.unreleased import FloatVector
 from hdpvfl_mq.errors import DataError, SettingsError
-from hdpvfl_mq.room import chunks
-from hdpvfl_mq.unreleased import FloatVector
 from schemas.model import LossName, LossSpec
 
 Task = Literal["binary", "real", "count", "positive"]

@@ -9,8 +9,8 @@ import math
 
 import numpy as np
 
+from hdpvfl_mq.arrays.unreleased import FloatVector
 from hdpvfl_mq.glm.families.base import EXPONENT_LIMIT, Family
-from hdpvfl_mq.unreleased import FloatVector
 
 
 def sigmoid(theta: FloatVector) -> FloatVector:

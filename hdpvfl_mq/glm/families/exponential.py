@@ -12,11 +12,11 @@ from abc import abstractmethod
 
 import numpy as np
 
+from hdpvfl_mq.arrays.unreleased import FloatVector
 from hdpvfl_mq.errors import SettingsError
 from hdpvfl_mq.glm.families.base import EXPONENT_LIMIT, Family
 from hdpvfl_mq.glm.families.binary import sigmoid, swing_bound
 from hdpvfl_mq.glm.families.real import STANDARDISED
-from hdpvfl_mq.unreleased import FloatVector
 from schemas.model import LossSpec
 
 _SMALLEST = float(np.finfo(np.float64).tiny)

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from hdpvfl_mq.arrays.unreleased import FloatVector
 from hdpvfl_mq.errors import SettingsError
 from hdpvfl_mq.glm.families.base import EXPONENT_LIMIT, Family
-from hdpvfl_mq.unreleased import FloatVector
 from schemas.model import LossSpec
 
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from hdpvfl_mq.arrays.unreleased import FloatVector
 from hdpvfl_mq.glm.families.base import Family
-from hdpvfl_mq.unreleased import FloatVector
 
 STANDARDISED = (-3.0, 3.0)
 

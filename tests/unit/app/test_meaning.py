@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from hdpvfl_mq.app.meaning import detection, meaning, posterior
+from hdpvfl_mq.app.report.meaning import detection, meaning, posterior
 from hdpvfl_mq.privacy.calibration import delta_of, mu_of
 
 

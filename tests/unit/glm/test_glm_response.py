@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 from sklearn.metrics import accuracy_score, d2_tweedie_score, r2_score, roc_auc_score
 
+from hdpvfl_mq.arrays.unreleased import Unreleased
 from hdpvfl_mq.errors import DataError, SettingsError
 from hdpvfl_mq.glm.families import family
 from hdpvfl_mq.glm.multiclass import decide
 from hdpvfl_mq.glm.quality import quality
 from hdpvfl_mq.glm.response import Response
-from hdpvfl_mq.unreleased import Unreleased
 from schemas.model import LossSpec
 
 RNG = np.random.default_rng(23)

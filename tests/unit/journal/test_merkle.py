@@ -7,7 +7,7 @@ import hashlib
 import pytest
 
 from hdpvfl_mq.journal.merkle import EMPTY, Tree, inclusion_path, root_from_path, root_of
-from tests.unit.journal.honest import honest
+from tests.unit.audit.honest import honest
 
 # The tree of the Certificate Transparency test vectors.
 LEAVES = [bytes.fromhex(x) for x in ("", "00", "10", "2021", "3031", "40414243")]

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from hdpvfl_mq.errors import OperatorError, SettingsError
-from parties.models import read_model, scoring_settings, write_model
+from parties.process.models import read_model, scoring_settings, write_model
 from schemas.config import PartySettings, Peer
 from schemas.data import DataSettings
 from tests.federation import Federation, manifest, tables

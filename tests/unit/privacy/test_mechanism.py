@@ -7,11 +7,11 @@ import math
 import numpy as np
 import pytest
 
+from hdpvfl_mq.arrays.unreleased import Unreleased
 from hdpvfl_mq.errors import PeerError, RefusedError, SettingsError
 from hdpvfl_mq.privacy.bounds import ActiveBounds, PublicSchedule
 from hdpvfl_mq.privacy.mechanism import Mechanism, largest_value, receive
 from hdpvfl_mq.privacy.plan import NoisePlan, plan_none, plan_paper, plan_sound
-from hdpvfl_mq.unreleased import Unreleased
 from schemas.privacy import Budget, Release, SpendEvent
 from schemas.tensor import Tensor
 

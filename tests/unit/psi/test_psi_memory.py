@@ -17,7 +17,7 @@ from hdpvfl_mq.psi import (
     order_digest,
     row_order,
 )
-from parties.room import DiskRoom
+from parties.process.mapped_arrays import DiskRoom
 
 FEW_IDS = (70_000, 140_000)  # more than a chunk, so that a chunk does not grow
 TRACED_BYTES_AN_ID = 2.0

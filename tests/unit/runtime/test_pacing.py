@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from hdpvfl_mq.machine import Arm, Fired
-from hdpvfl_mq.ports import Turn
+from hdpvfl_mq.node.ports import Turn
 from hdpvfl_mq.runtime.pacing import (
     ACK_DELAY_S,
     BULK_MAX_S,
@@ -28,47 +28,47 @@ def turn(*, send=(), arm=()):
 
 
 @pytest.fixture
-def post():
+def mailbox():
     return FakePost()
 
 
-def test_nothing_is_due_when_nothing_is_open(post):
+def test_nothing_is_due_when_nothing_is_open(mailbox):
     pacing = Pacing()
-    pacing.after_turn(post, turn(), 0.0)
+    pacing.after_turn(mailbox, turn(), 0.0)
     assert pacing.next() is None
     due = pacing.due(100.0)
     assert (due.fired, due.acknowledge, due.resend, due.greet) == ((), False, False, False)
 
 
-def test_timers_fire_once_at_their_time_in_the_order_of_their_names(post):
+def test_timers_fire_once_at_their_time_in_the_order_of_their_names(mailbox):
     pacing = Pacing()
-    pacing.after_turn(post, turn(arm=[Arm("watch", 1.0), Arm("deadline", 1.0)]), 10.0)
+    pacing.after_turn(mailbox, turn(arm=[Arm("watch", 1.0), Arm("deadline", 1.0)]), 10.0)
     assert pacing.due(10.9).fired == ()
     assert pacing.due(11.0).fired == (Fired("deadline"), Fired("watch"))
     assert pacing.due(12.0).fired == ()
 
 
-def test_arming_again_moves_a_timer(post):
+def test_arming_again_moves_a_timer(mailbox):
     pacing = Pacing()
-    pacing.after_turn(post, turn(arm=[Arm("watch", 1.0)]), 0.0)
-    pacing.after_turn(post, turn(arm=[Arm("watch", 1.0)]), 0.5)
+    pacing.after_turn(mailbox, turn(arm=[Arm("watch", 1.0)]), 0.0)
+    pacing.after_turn(mailbox, turn(arm=[Arm("watch", 1.0)]), 0.5)
     assert pacing.due(1.2).fired == ()
     assert pacing.due(1.5).fired == (Fired("watch"),)
 
 
-def test_an_acknowledgement_waits_a_moment_for_an_answer_to_ride_on(post):
+def test_an_acknowledgement_waits_a_moment_for_an_answer_to_ride_on(mailbox):
     pacing = Pacing()
-    post.owes = True
-    pacing.after_turn(post, turn(), 0.0)
-    pacing.after_turn(post, turn(), ACK_DELAY_S / 2)  # a second turn does not put it off
+    mailbox.owes = True
+    pacing.after_turn(mailbox, turn(), 0.0)
+    pacing.after_turn(mailbox, turn(), ACK_DELAY_S / 2)  # a second turn does not put it off
     assert pacing.due(ACK_DELAY_S).acknowledge
     assert not pacing.due(ACK_DELAY_S).acknowledge
 
 
-def test_sending_again_slows_down_while_nothing_gets_through(post):
+def test_sending_again_slows_down_while_nothing_gets_through(mailbox):
     pacing = Pacing()
-    post.has_unacknowledged = True
-    pacing.after_turn(post, turn(send=[(b"",)]), 0.0)
+    mailbox.has_unacknowledged = True
+    pacing.after_turn(mailbox, turn(send=[(b"",)]), 0.0)
     moments = []
     for _ in range(8):
         moments.append(pacing.next())
@@ -79,27 +79,27 @@ def test_sending_again_slows_down_while_nothing_gets_through(post):
     assert gaps[-1] == RESEND_MAX_S
 
 
-def test_bulk_is_sent_again_a_few_times_however_long_its_receiver_works(post):
+def test_bulk_is_sent_again_a_few_times_however_long_its_receiver_works(mailbox):
     pacing = Pacing()
-    post.has_unacknowledged = True
-    pacing.after_turn(post, turn(send=[(bytes(32_000_000),)]), 0.0)
-    pacing.after_turn(post, turn(send=[(b"",)]), 1.0)  # a small one does not hurry the bulk
+    mailbox.has_unacknowledged = True
+    pacing.after_turn(mailbox, turn(send=[(bytes(32_000_000),)]), 0.0)
+    pacing.after_turn(mailbox, turn(send=[(b"",)]), 1.0)  # a small one does not hurry the bulk
     moments = []
     while pacing.next() < 180.0:
         moments.append(pacing.next())
         assert pacing.due(pacing.next()).resend
     assert moments[0] == 1.0 + RESEND_S + BULK_MAX_S
     assert len(moments) <= 6
-    post.acknowledged = 1  # it got through: what is lost after it comes as soon as ever
-    pacing.after_turn(post, turn(), 200.0)
+    mailbox.acknowledged = 1  # it got through: what is lost after it comes as soon as ever
+    pacing.after_turn(mailbox, turn(), 200.0)
     assert pacing.next() == 200.0 + RESEND_S + BULK_MAX_S
 
 
-def test_a_hello_is_repeated_after_a_silence(post):
+def test_a_hello_is_repeated_after_a_silence(mailbox):
     pacing = Pacing()
-    post.greeting = (b"",)
-    pacing.after_turn(post, turn(), 0.0)
+    mailbox.greeting = (b"",)
+    pacing.after_turn(mailbox, turn(), 0.0)
     assert not pacing.due(GREET_S - 0.1).greet
     assert pacing.due(GREET_S).greet
-    pacing.after_turn(post, turn(), 2 * GREET_S)  # something was heard
+    pacing.after_turn(mailbox, turn(), 2 * GREET_S)  # something was heard
     assert not pacing.due(2.5 * GREET_S).greet

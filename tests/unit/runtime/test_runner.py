@@ -40,13 +40,13 @@ def ended():
     node = federation.node("shop")
     node.open()
     assert node.outcome == "completed"
-    node.post.acknowledge({mark.party: mark.sent for mark in node.post.marks()})
+    node.mailbox.acknowledge({mark.party: mark.sent for mark in node.mailbox.marks()})
     return node
 
 
 async def test_a_party_killed_after_the_end_acknowledges_it_when_it_is_started_again(ended):
     link = HeldLink()
-    ended.post.owe_all()
+    ended.mailbox.owe_all()
     running = asyncio.create_task(Runner(ended, link, patience_s=60, observe=lambda _: None).run())
     await asyncio.sleep(0.05)
     assert not running.done(), "it leaves before anybody could hear it"
@@ -56,7 +56,7 @@ async def test_a_party_killed_after_the_end_acknowledges_it_when_it_is_started_a
     kinds = [decode_header(frames).kind for frames in link.sent]
     assert kinds == ["hello", "ack"]  # in this order: the broker hears nobody without a hello
     heard = {d.party: d.ack for d in decode_header(link.sent[1]).to}
-    assert heard == {mark.party: mark.received for mark in ended.post.marks()}
+    assert heard == {mark.party: mark.received for mark in ended.mailbox.marks()}
 
 
 async def test_a_process_whose_reader_died_stops_and_says_so():
@@ -81,6 +81,6 @@ async def test_a_process_whose_reader_died_stops_and_says_so():
 
 
 async def test_a_party_started_again_after_the_end_does_not_wait_for_a_broker_that_is_gone(ended):
-    ended.post.owe_all()
+    ended.mailbox.owe_all()
     runner = Runner(ended, HeldLink(), patience_s=60, observe=lambda _: None, farewell_s=0.05)
     assert await asyncio.wait_for(runner.run(), 5) == "completed"

@@ -29,7 +29,7 @@ def training_node():
     federation.journals["shop"] = Recorded(rows[: len(rows) - 20])
     node._journal = federation.journals["shop"]
     node.open()
-    node.post.acknowledge({mark.party: mark.sent for mark in node.post.marks()})
+    node.mailbox.acknowledge({mark.party: mark.sent for mark in node.mailbox.marks()})
     return federation, node, simulation
 
 

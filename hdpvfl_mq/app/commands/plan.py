@@ -1,0 +1,180 @@
+"""`hdpvfl plan`: what a budget buys, from public quantities only, before anybody connects.
+
+It owns the comparison and the verdict in plain words; every figure comes from the same functions
+that plan a run. It never sees data: rows, parties, loss and budget are all it takes.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import Any
+
+from hdpvfl_mq.errors import HdpvflError
+from hdpvfl_mq.plan.recommend import recommend, sound_descent
+from hdpvfl_mq.plan.run_plan import RunPlan, plan_run
+from hdpvfl_mq.privacy.calibration import mu_of, noise_std_analytic
+from schemas.config import RunManifest
+from schemas.model import LossSpec
+from schemas.privacy import Budget
+
+LEARNS, LEARNS_SOME = 0.5, 0.1  # shares of the passive signal that survive shrinking
+
+
+def figures(rows: int, passives: int, budget: Budget, loss: LossSpec) -> dict[str, Any]:
+    """The recommended run and, beside it, descent and the published noise at the same budget."""
+    parties = ("active", tuple(f"passive-{n}" for n in range(1, passives + 1)))
+    manifests = {
+        "recommended": recommend("plan", parties, "sound", budget, loss),
+        "descent": sound_descent("plan", parties, budget, loss),
+        "published": recommend("plan", parties, "paper", budget, loss),
+    }
+    ways = {name: _way(manifest, rows, budget) for name, manifest in manifests.items()}
+    chosen = manifests["recommended"]
+    return {
+        "rows": rows,
+        "passives": passives,
+        "epsilon": budget.epsilon,
+        "delta": budget.delta,
+        "mu": mu_of(budget.epsilon, budget.delta),
+        "loss": loss.name,
+        "ways": ways,
+        "verdict": _verdict(plan_run(chosen, rows)),
+        "manifest": json.loads(chosen.model_dump_json(exclude_none=True)),
+    }
+
+
+def _way(manifest: RunManifest, rows: int, budget: Budget) -> dict[str, Any]:
+    try:
+        plan = plan_run(manifest, rows)
+    except HdpvflError as refused:
+        return {"refused": str(refused)}
+    way: dict[str, Any] = {
+        "method": manifest.method,
+        "guarantee": manifest.guarantee,
+        "rounds": plan.rounds,
+        "epochs": manifest.epochs,
+        "batch_rows": plan.schedule.batch_sizes[0],
+    }
+    for side in ("active", "passive"):
+        noise = plan.noise_of(side)
+        way[side] = {
+            "noise_std": noise.noise_std,
+            "sensitivity": _number(noise.sensitivity),
+            "mu": _number(noise.mu),
+            "epsilon_true": _number(noise.epsilon(budget.delta)),
+            "largest_value": noise.value_bound,
+            "signal_to_noise_per_epoch": noise.value_bound
+            / noise.noise_std
+            * math.sqrt(plan.rounds / manifest.epochs),
+            **_settings(plan, side),
+        }
+        if manifest.guarantee == "paper":
+            way[side]["noise_std_analytic"] = _analytic(noise.noise_std, budget)
+    return way
+
+
+def _settings(plan: RunPlan, side: str) -> dict[str, Any]:
+    """Weight norm, step size or strength, and clip: what the side's optimiser is set to."""
+    terms, manifest = plan.terms, plan.manifest
+    if terms is not None:
+        if side == "active":
+            return {"weight_norm": terms.feature_norm, "strength": terms.active_strength}
+        return {
+            "weight_norm": terms.weight_norm,
+            "strength": terms.passive_strength,
+            "received_clip": terms.received_clip,
+        }
+    part = manifest.active if side == "active" else manifest.passive
+    settings: dict[str, Any] = {"weight_norm": part.weight_norm, "step_size": part.step_size}
+    if side == "passive":
+        settings["received_clip"] = _number(plan.received_clip)
+    return settings
+
+
+def _analytic(classical: float, budget: Budget) -> float:
+    """What the published Delta would need at this budget, by the exact formula."""
+    delta_published = classical * budget.epsilon / math.sqrt(2.0 * math.log(1.25 / budget.delta))
+    return noise_std_analytic(delta_published, budget.epsilon, budget.delta)
+
+
+def _verdict(plan: RunPlan) -> dict[str, Any]:
+    """Whether this will learn: the share of a passive party's signal that the noise leaves."""
+    spec = plan.manifest.minimiser
+    if plan.terms is None or spec is None:
+        return {"signal_kept": None, "text": "no forecast for descent; rehearse it on public data"}
+    passives = len(plan.manifest.passive_parties)
+    kept = plan.terms.prior_variance * passives / spec.weight_variance
+    if kept >= LEARNS:
+        text = "learns: most of what the passive parties know reaches the model"
+    elif kept >= LEARNS_SOME:
+        text = "learns in part: more rows or a larger epsilon would bring more"
+    else:
+        text = (
+            "hardly learns from the passive parties: the model will be about what the active party "
+            "reaches alone; more rows or a larger epsilon are needed"
+        )
+    return {"signal_kept": kept, "text": text}
+
+
+def _number(value: float) -> float | str:
+    return value if math.isfinite(value) else "infinite"
+
+
+def show(found: dict[str, Any]) -> None:
+    """Print the comparison for people."""
+    from rich.console import Console  # noqa: PLC0415
+    from rich.table import Table  # noqa: PLC0415
+
+    console = Console()
+    console.print(
+        f"{found['rows']:,} common rows, {found['passives']} passive, {found['loss']}, epsilon "
+        f"{found['epsilon']:g} at delta {found['delta']:g} (mu = {found['mu']:.4f})",
+        highlight=False,
+    )
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for title in ("", "rounds", "side", "noise", "exact", "sensitivity", "epsilon", "signal"):
+        table.add_column(title)
+    for name, way in found["ways"].items():
+        if "refused" in way:
+            table.add_row(name, way["refused"])
+            continue
+        for side in ("active", "passive"):
+            part = way[side]
+            table.add_row(
+                name if side == "active" else "",
+                str(way["rounds"]) if side == "active" else "",
+                side,
+                _text(part["noise_std"]),
+                _text(part.get("noise_std_analytic", "same")),
+                _text(part["sensitivity"]),
+                _text(part["epsilon_true"]),
+                f"{part['signal_to_noise_per_epoch']:.3g}",
+            )
+    console.print(table)
+    console.print(
+        "noise: what is added (published: by the classical formula); exact: what the published "
+        "sensitivity needs by the exact formula; epsilon: what the run truly means; signal: the "
+        "largest value over the noise, per epoch",
+        style="dim",
+        highlight=False,
+    )
+    console.print(_settings_text(found["ways"]["recommended"]), highlight=False)
+    kept = found["verdict"]["signal_kept"]
+    share = "" if kept is None else f" ({kept:.0%} of the signal kept)"
+    console.print(f"verdict: {found['verdict']['text']}{share}", highlight=False)
+
+
+def _settings_text(way: dict[str, Any]) -> str:
+    if "refused" in way:
+        return "recommended settings: none"
+    parts = [f"method {way['method']}, epochs {way['epochs']}, batch {way['batch_rows']:,} rows"]
+    for side in ("active", "passive"):
+        known = ("weight_norm", "strength", "step_size", "received_clip")
+        given = [f"{key} {_text(way[side][key])}" for key in known if key in way[side]]
+        parts.append(f"{side}: {', '.join(given)}")
+    return "recommended settings: " + "; ".join(parts)
+
+
+def _text(value: float | str) -> str:
+    return value if isinstance(value, str) else f"{value:.4g}"

@@ -1,0 +1,218 @@
+"""`hdpvfl up`: a whole federation on this machine, from data set to summary.
+
+It owns the order of the demo; the processes it starts are those of production.
+"""
+
+from __future__ import annotations
+
+import datetime
+import os
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, get_args
+
+from pydantic import ValidationError
+from rich.console import Console
+
+from hdpvfl_mq.app import console as shown
+from hdpvfl_mq.app.demo import multiclass, summary
+from hdpvfl_mq.app.demo.cluster import Cluster
+from hdpvfl_mq.app.demo.prepare import (
+    ACTIVE,
+    Demo,
+    check_port,
+    free_port,
+    passive_names,
+    write_demo,
+)
+from hdpvfl_mq.data.bundled import load_dataset
+from hdpvfl_mq.data.cards import Card
+from hdpvfl_mq.errors import OperatorError, SettingsError
+from hdpvfl_mq.glm.families import FAMILIES
+from hdpvfl_mq.plan.recommend import recommend, sound_descent
+from hdpvfl_mq.plan.run_plan import plan_run
+from hdpvfl_mq.runtime.settings import check, explain, load
+from schemas.config import AlignmentSpec, Guarantee, IdRules, RunManifest
+from schemas.ids import MAX_PASSIVES
+from schemas.model import LossName, LossSpec, PenaltyName, PenaltySpec
+from schemas.privacy import Budget
+
+
+@dataclass(frozen=True)
+class UpOptions:
+    """What a person may choose; None leaves the choice to the data set or the planner."""
+
+    dataset: str = "breast"
+    passives: int = 2
+    epsilon: float = 1.0
+    delta: float = 1e-2
+    guarantee: str = "sound"
+    epochs: int | None = None
+    batch: int | None = None
+    loss: str | None = None
+    penalty: str | None = None
+    seed: int = 0
+    out: Path = Path()
+    port: int | None = None
+    run: str | None = None
+    resolve_again: bool = False
+
+
+def start(options: UpOptions, console: Console, *, as_json: bool = False) -> dict[str, Any]:
+    """Prepare and run a new federation."""
+    if options.port is not None:
+        check_port(options.port)
+    demo, state = prepare_demo(options), options.out / "state"
+    port = options.port or free_port()
+    if demo.dataset.card.classes:
+        multiclass.write_demos(demo, state=state.absolute(), port=port)
+    else:
+        write_demo(demo, state=state.absolute(), port=port)
+    return _run(demo, state, Console(quiet=True) if as_json else console)
+
+
+def resume(run: str, options: UpOptions, console: Console, *, as_json: bool) -> dict[str, Any]:
+    """Go on with a run that was interrupted."""
+    runs = options.out / "runs"
+    name = last_run(runs) if run == "last" else run
+    folder = (runs / name).absolute()
+    if not (folder / "settings" / "dataset").exists():
+        raise SettingsError(f"there is no training {name!r} in {runs}; start without --resume")
+    name_of_data = (folder / "settings" / "dataset").read_text()
+    dataset = load_dataset(name_of_data, folder=data_folder(), cache=options.out / "state" / "data")
+    for name_of_class in dataset.card.classes:  # the run of a class goes on with the whole
+        folder = folder.with_name(folder.name.removesuffix(f"-{name_of_class}"))
+    manifest = load(RunManifest, folder / "settings" / "manifest.toml")
+    demo = Demo(folder, manifest, dataset, manifest.seed)
+    return _run(demo, options.out / "state", Console(quiet=True) if as_json else console)
+
+
+def last_run(runs: Path) -> str:
+    """The run that was started last."""
+    # A prediction names no data set: it is short, and made anew rather than resumed.
+    found = [p for p in runs.glob("*/settings/dataset") if "latest" not in p.parts]
+    if not found:
+        raise SettingsError(f"there is no run in {runs}; start without --resume")
+    return max(found, key=lambda path: path.stat().st_mtime).parent.parent.name
+
+
+def data_folder() -> Path | None:
+    """The folder with further data sets, if the environment names one."""
+    named = os.environ.get("HDPVFL_DATA")
+    return Path(named) if named else None
+
+
+def prepare_demo(options: UpOptions) -> Demo:
+    """Check every option and derive the manifest, before anything is written or started."""
+    if options.guarantee not in get_args(Guarantee):
+        raise SettingsError(
+            f"guarantee = {options.guarantee!r}: choose {', '.join(get_args(Guarantee))}"
+        )
+    budget = check(Budget, {"epsilon": options.epsilon, "delta": options.delta}, "options")
+    cache = options.out / "state" / "data"
+    dataset = load_dataset(options.dataset, folder=data_folder(), cache=cache)
+    columns = min(MAX_PASSIVES, dataset.card.columns[1])
+    if not 1 <= options.passives <= columns:
+        raise SettingsError(
+            f"passives = {options.passives}: the columns of {options.dataset} can be dealt to "
+            f"1 to {columns} passive parties; choose a number of these"
+        )
+    run = options.run or f"{options.dataset}-{datetime.datetime.now():%Y%m%d-%H%M%S-%f}"
+    folder = (options.out / "runs" / run).absolute()
+    if folder.exists():
+        raise OperatorError(f"{folder} exists; choose another run name, or use --resume {run}")
+    try:
+        manifest = _manifest(options, budget, run, _loss(options, dataset.card))
+    except ValidationError as wrong:
+        raise SettingsError(f"options: {explain(wrong)}") from None
+    plan_run(manifest, max(2, dataset.card.rows // 2))  # refuse bad step sizes here
+    return Demo(folder, manifest, dataset, options.seed)
+
+
+def _loss(options: UpOptions, card: Card) -> LossSpec:
+    default = card.loss
+    if options.loss is None or options.loss == default.name:
+        return default
+    if options.loss not in get_args(LossName):
+        raise SettingsError(f"loss = {options.loss!r}: choose {', '.join(get_args(LossName))}")
+    name: LossName = options.loss  # type: ignore[assignment]
+    if FAMILIES[name].task != FAMILIES[default.name].task:
+        if card.classes:
+            raise SettingsError(f"loss = {name!r} is not for classes: choose logistic")
+        return LossSpec(name=name)
+    return LossSpec(name=name, label_low=default.label_low, label_high=default.label_high)
+
+
+def _manifest(options: UpOptions, budget: Budget, run: str, loss: LossSpec) -> RunManifest:
+    guarantee: Guarantee = options.guarantee  # type: ignore[assignment]
+    parties = (ACTIVE, passive_names(options.passives))
+    base = recommend(run, parties, guarantee, budget, loss)
+    if base.method == "minimiser" and (options.epochs or options.batch or options.penalty):
+        base = sound_descent(run, parties, budget, loss)  # these belong to descent
+    changes: dict[str, Any] = {
+        "seed": options.seed,
+        "alignment": AlignmentSpec(
+            ids=IdRules(kind="integer"), rows_min=50, reuse=not options.resolve_again
+        ),
+    }
+    if options.epochs is not None:
+        changes["epochs"] = options.epochs
+    if options.batch is not None:
+        changes["batch_rows"] = options.batch
+    if options.penalty is not None:
+        if options.penalty not in get_args(PenaltyName):
+            raise SettingsError(
+                f"penalty = {options.penalty!r}: choose {', '.join(get_args(PenaltyName))}"
+            )
+        strength = 0.0 if options.penalty == "none" else base.penalty.strength
+        changes["penalty"] = PenaltySpec(name=options.penalty, strength=strength)  # type: ignore[arg-type]
+    merged = base.model_dump() | {
+        key: value if isinstance(value, int) else value.model_dump()
+        for key, value in changes.items()
+    }
+    return check(RunManifest, merged, "options")
+
+
+def _run(demo: Demo, state: Path, console: Console) -> dict[str, Any]:
+    if demo.dataset.card.classes:
+        return multiclass.run(demo, state, console, _train)
+    result = _train(demo, state, console)
+    shown.closing(console, result, _files(demo, state))
+    return result
+
+
+def _train(demo: Demo, state: Path, console: Console) -> dict[str, Any]:
+    """One federation from its processes' start to its summary."""
+    began = time.monotonic()
+    console.print(
+        f"{demo.manifest.run}: broker, {ACTIVE} and "
+        f"{len(demo.manifest.passive_parties)} passive parties, one process each",
+        highlight=False,
+    )
+    statuses = run_processes(demo, console)
+    for party in demo.parties:
+        statuses[party]["ledger"] = str((state / party / "ledger.db").absolute())
+    result = summary.build(demo, statuses, time.monotonic() - began)
+    summary.write(demo, result)
+    return result
+
+
+def run_processes(demo: Demo, console: Console) -> dict[str, dict[str, Any]]:
+    """Every process of a demo to its end, watched; what each says of itself."""
+    cluster = Cluster(demo)
+    with shown.Watcher(console, ACTIVE) as watcher:
+        cluster.run(watcher.show)
+    return cluster.statuses()
+
+
+def _files(demo: Demo, state: Path) -> dict[str, str]:
+    def near(path: Path) -> str:
+        return os.path.relpath(path)
+
+    return {
+        "summary": near(demo.summary),
+        "journals": near(demo.folder) + "/<party>/journal.db",
+        "models": near(demo.folder) + "/<party>/model.json",
+        "ledgers": near(state) + "/<party>/ledger.db",
+    }

@@ -1,0 +1,140 @@
+"""A whole federation in this process: production roles, journals and ledgers, kept in memory.
+
+It owns how tables and a manifest become nodes for the simulation; experiments and tests use it.
+Everything a party would send is sent, signed, journaled and booked, only over a simulated network.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import sqlite3
+from collections.abc import Mapping
+from functools import partial
+from typing import Any
+
+from nacl.signing import SigningKey
+
+from broker.coordinator import Coordinator
+from broker.router import Router
+from hdpvfl_mq.arrays.unreleased import FloatVector
+from hdpvfl_mq.data.preprocess import PreparedData
+from hdpvfl_mq.journal.store import Journal
+from hdpvfl_mq.node.node import Node
+from hdpvfl_mq.node.ports import Contact, Identity
+from hdpvfl_mq.privacy.ledger_store import Ledger
+from hdpvfl_mq.psi import normalise
+from hdpvfl_mq.runtime.simulation import Faults, Simulation
+from hdpvfl_mq.wire.codec import model_digest
+from parties.assets import Assets, TrainedModel, id_profile
+from parties.process.build import make_role
+from parties.process.ledger_book import LedgerBook
+from schemas.alignment import KeptAlignment
+from schemas.config import PartyPolicy, RunManifest
+from schemas.ids import COORDINATOR, PartyId
+from schemas.messages import RoleName
+from schemas.privacy import Budget
+
+
+def open_policy(manifest: RunManifest, dataset: str = "rehearsal") -> PartyPolicy:
+    """A policy that allows this run; for data nobody needs to protect."""
+    delta = manifest.budget.delta if manifest.budget else 1e-2
+    return PartyPolicy(
+        dataset=dataset,
+        lifetime=Budget(epsilon=1000.0, delta=delta),
+        run_epsilon_max=1000.0,
+        guarantees=("sound", "paper", "none"),
+        rows_min=1,
+        learned_constants=True,
+    )
+
+
+class Rehearsal:
+    """Keys, disks and data of a federation; nodes come and go, these stay."""
+
+    def __init__(
+        self,
+        manifest: RunManifest,
+        data: Mapping[PartyId, PreparedData],
+        *,
+        policies: Mapping[PartyId, PartyPolicy] | None = None,
+        secret: bytes = b"rehearsal",
+    ) -> None:
+        self.manifest, self.data = manifest, data
+        self.policies = policies or {}
+        self.parties = (manifest.active_party, *manifest.passive_parties)
+        names = (*self.parties, COORDINATOR)
+        self._secret = secret
+        self.keys = {name: SigningKey(self.secret(name, b"sign")) for name in names}
+        self.roles: dict[PartyId, RoleName] = dict.fromkeys(manifest.passive_parties, "passive")
+        self.roles |= {manifest.active_party: "active", COORDINATOR: "coordinator"}
+        self.journals = {n: Journal(":memory:", run=manifest.run, party=n) for n in names}
+        self.ledgers = {p: sqlite3.connect(":memory:", isolation_level=None) for p in self.parties}
+        self.outcomes: dict[PartyId, str] = {}
+        self.kept: dict[PartyId, tuple[KeptAlignment, ...]] = {}  # from an earlier rehearsal
+        self.models: dict[PartyId, TrainedModel] = {}  # of an earlier rehearsal, to predict with
+
+    def secret(self, party: PartyId, purpose: bytes) -> bytes:
+        """A fixed secret of 32 bytes: a rehearsal can be repeated to the bit."""
+        return hashlib.blake2b(party.encode() + purpose, key=self._secret, digest_size=32).digest()
+
+    def possession(self, party: PartyId) -> Assets:
+        """What a party brings."""
+        rules, data = self.manifest.alignment.ids, self.data[party]
+        return Assets(
+            party=party,
+            role="active" if party == self.manifest.active_party else "passive",
+            run=self.manifest.run,
+            policy=self.policies.get(party) or open_policy(self.manifest),
+            data=data,
+            ids=normalise(data.ids, id_profile(rules)),
+            id_rules=rules,
+            secret=self.secret(party, b"noise"),
+            salt=self.secret(party, b"salt")[:16],
+            signing_key=self.keys[party],
+            verify_keys={p: key.verify_key for p, key in self.keys.items()},
+            numeric_profile="rehearsal",
+            kept=self.kept.get(party, ()),
+            model=self.models.get(party),
+        )
+
+    def contacts(self, party: PartyId) -> dict[PartyId, Contact]:
+        """Everybody else's role and key."""
+        return {
+            p: Contact(self.roles[p], key.verify_key) for p, key in self.keys.items() if p != party
+        }
+
+    def node(self, party: PartyId) -> Node:
+        """A party's process as it would come up now."""
+        identity = Identity(party, self.roles[party], self.manifest.run, self.keys[party])
+        contacts = self.contacts(party)
+        journal = self.journals[party]
+        if party == COORDINATOR:
+            role = Coordinator(self.manifest, model_digest(self.manifest))
+            return Node(role, identity, contacts, journal=journal)
+        own = self.possession(party)
+        ledger = Ledger(self.ledgers[party], party)
+        book = LedgerBook(
+            ledger, own.policy, self.manifest.run, own.data.fingerprint, peers=self.parties
+        )
+        return Node(make_role(own), identity, contacts, journal=journal, book=book)
+
+    def router(self) -> Router:
+        """The broker's router as it would come up now."""
+        members = {p: k.verify_key for p, k in self.keys.items() if p != COORDINATOR}
+        return Router(self.manifest.run, members)
+
+    def simulate(self, *, seed: int = 0, faults: Faults | None = None) -> Simulation:
+        """Run to the end."""
+        makers = {p: partial(self.node, p) for p in (COORDINATOR, *self.parties)}
+        simulation = Simulation(makers, self.router, seed=seed, faults=faults)
+        self.outcomes = simulation.run()
+        return simulation
+
+    def weights(self, simulation: Simulation) -> dict[PartyId, FloatVector]:
+        """Every party's final weights."""
+        nodes: dict[PartyId, Any] = dict(simulation.nodes)
+        return {p: nodes[p].role.final_weights(nodes[p].state) for p in self.parties}
+
+    def spent(self) -> dict[PartyId, tuple[Any, ...]]:
+        """Every party's ledger, entry by entry."""
+        return {p: tuple(Ledger(db, p).entries()) for p, db in self.ledgers.items()}

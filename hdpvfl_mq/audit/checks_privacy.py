@@ -1,0 +1,220 @@
+"""Checks 9 to 13: is the noise enough, do the sums agree, and is every payment within its cap?
+
+It owns the checks that read prices; they hold what the journals say against the plan derived anew
+and, where a party shows its ledger, against the ledger.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+
+from hdpvfl_mq.audit.checks_chain import CheckFailed
+from hdpvfl_mq.audit.evidence import Evidence, Place, StoredEntry, Transcript
+from hdpvfl_mq.errors import HdpvflError, PeerError
+from hdpvfl_mq.privacy.accountant import Spent, affordable, fold
+from hdpvfl_mq.privacy.ledger import GENESIS, Books, Entry, apply, decode, extend
+from hdpvfl_mq.privacy.mechanism import largest_value, receive
+from hdpvfl_mq.privacy.plan import NoisePlan
+from schemas.ids import PartyId
+from schemas.messages import Hello, LedgerNotice
+from schemas.privacy import LedgerHead, ReleaseBooked, RunReserved
+from schemas.records import LedgerInput, ReservedEffect, StartedInput
+
+
+def noise_sufficient(evidence: Evidence) -> None:
+    """Check 9: every release declares the plan's mechanism, grid and sigma, and they suffice."""
+    plan = evidence.plan
+    if plan is None:
+        return
+    for role in ("active", "passive"):
+        noise = plan.noise_of(role)
+        spent = noise.spent
+        claimed = noise.guarantee == "sound" and noise.budget is not None
+        if claimed and not affordable(noise.budget, spent.mu2_units, spent.tau_units):  # type: ignore[arg-type]
+            raise CheckFailed(None, f"the {role} side's noise does not give the claimed epsilon")
+    for envelope, message in evidence.releases():
+        noise = _noise(evidence, envelope.header.sender)
+        release = message.release
+        if (release.noise_std, release.exponent) != (noise.noise_std, noise.exponent):
+            raise CheckFailed(
+                envelope.place,
+                f"declares noise {release.noise_std:g} on grid 2^{release.exponent}, the claim "
+                f"needs {noise.noise_std:g} on grid 2^{noise.exponent}",
+            )
+        if (release.event.mechanism == "exact") != noise.infinite:
+            raise CheckFailed(envelope.place, f"declares the mechanism {release.event.mechanism}")
+        if plan.is_sealed:  # nobody but its receiver can look at the values
+            if release.tensor.dtype != "<i8":
+                raise CheckFailed(envelope.place, "exact scores left unsealed")
+            continue
+        try:
+            receive(release, count=release.tensor.shape[0], bound=largest_value(noise))
+        except PeerError as beyond:
+            raise CheckFailed(envelope.place, str(beyond)) from None
+
+
+def _noise(evidence: Evidence, party: PartyId) -> NoisePlan:
+    assert evidence.plan is not None
+    return evidence.plan.noise_of(evidence.keys[party].role)
+
+
+def sums_agree(evidence: Evidence) -> None:
+    """Check 10: what the releases cost adds up to the plan, and the ledger books exactly that."""
+    if evidence.plan is None:
+        return
+    for party in evidence.keys:
+        mine = [(e, m) for e, m in evidence.releases() if e.header.sender == party]
+        if not mine:
+            continue
+        noise, last = _noise(evidence, party), max(m.round for _, m in mine)
+        for envelope, message in mine:
+            event = message.release.event
+            if (event.release_id, event.round) != (message.release.release_id, message.round):
+                raise CheckFailed(envelope.place, "pays for another release than the one it holds")
+        spent = fold(m.release.event for _, m in mine)
+        if noise.infinite:
+            due = Spent(exact=len(mine))
+        else:
+            due = Spent(noise.mu2_cumulative[last], noise.tau_cumulative[last])
+        if spent != due:
+            raise CheckFailed(
+                mine[-1][0].place, f"the releases of {party} pay {spent}, the plan asks for {due}"
+            )
+    for party in evidence.ledgers:
+        _ledger_books(evidence, party)
+
+
+def _ledger_books(evidence: Evidence, party: PartyId) -> None:
+    heads = [GENESIS]
+    for sequence, digest, _, body in evidence.ledgers[party]:
+        heads.append(extend(heads[-1], body))
+        if (sequence, digest) != (heads[-1].sequence, heads[-1].digest):
+            raise CheckFailed(f"ledger of {party}", f"the chain is broken at entry {sequence}")
+    booked = {
+        e.event.release_id: (e.event, e.digest)
+        for _, e in _entries(evidence.ledgers[party], party)
+        if isinstance(e, ReleaseBooked) and e.run == evidence.run
+    }
+    for envelope, message in evidence.releases():
+        release = message.release
+        paid = (release.event, hashlib.sha256(release.tensor.data).digest())
+        if envelope.header.sender == party and booked.get(release.release_id) != paid:
+            raise CheckFailed(envelope.place, f"the ledger of {party} does not book it as it left")
+    _heads_in_ledger(evidence, party, heads)
+
+
+def _heads_in_ledger(evidence: Evidence, party: PartyId, heads: list[LedgerHead]) -> None:
+    for envelope in evidence.said:
+        message = envelope.message
+        if envelope.header.sender != party or not isinstance(message, Hello | LedgerNotice):
+            continue
+        head = message.ledger if isinstance(message, Hello) else message.head
+        if head.sequence >= len(heads) or heads[head.sequence] != head:
+            raise CheckFailed(
+                envelope.place, f"states entry {head.sequence}, which the ledger does not have"
+            )
+
+
+def _entries(stored: tuple[StoredEntry, ...], party: PartyId) -> Iterator[tuple[int, Entry]]:
+    for sequence, _, release_id, body in stored:
+        try:
+            entry = decode(body)
+        except HdpvflError as broken:
+            raise CheckFailed(f"ledger of {party}", f"entry {sequence}: {broken}") from None
+        filed = entry.event.release_id if isinstance(entry, ReleaseBooked) else None
+        if filed != release_id:
+            raise CheckFailed(f"ledger of {party}", f"entry {sequence} is filed under another id")
+        yield sequence, entry
+
+
+def release_ids_unique(evidence: Evidence) -> None:
+    """Check 11: a release id names its run, party and round, and one payload for ever."""
+    payloads: dict[str, bytes] = {}
+    for envelope, message in evidence.releases():
+        release = message.release
+        kind = "share" if message.kind == "score_share" else "residual"
+        named = f"{evidence.run}/{envelope.header.sender}/{kind}/{message.round}"
+        if release.release_id != named:
+            raise CheckFailed(envelope.place, f"{release.release_id} is not {named}")
+        if payloads.setdefault(named, release.tensor.data) != release.tensor.data:
+            raise CheckFailed(envelope.place, f"{named} has left with two payloads")
+
+
+def caps_kept(evidence: Evidence) -> None:
+    """Check 12: each reserve is what the plan costs, was free, and is within the ledger's cap."""
+    for party, transcript in evidence.transcripts.items():
+        if evidence.plan is not None:
+            _reserve_fits(
+                transcript, _noise(evidence, party) if party in _paying(evidence) else None
+            )
+    for party, stored in evidence.ledgers.items():
+        books = Books()
+        for sequence, entry in _entries(stored, party):
+            try:
+                apply(books, entry)
+            except HdpvflError as refused:
+                raise CheckFailed(f"ledger of {party}", f"entry {sequence}: {refused}") from None
+            if isinstance(entry, RunReserved) and entry.run == evidence.run:
+                _same_reserve(evidence, party, entry)
+
+
+def _paying(evidence: Evidence) -> set[PartyId]:
+    return {party for party, key in evidence.keys.items() if key.role != "coordinator"}
+
+
+def _reserve_fits(transcript: Transcript, noise: NoisePlan | None) -> None:
+    free, reserved = 0, False
+    for record in transcript.records:
+        place = Place(transcript.party, record.index)
+        if isinstance(record.input, StartedInput | LedgerInput):
+            free = record.input.standing.mu2_units_free
+        for effect in record.effects:
+            if not isinstance(effect, ReservedEffect):
+                continue
+            if noise is None or reserved:
+                raise CheckFailed(place, "reserves what it has no plan for")
+            reserved = True
+            if (effect.mu2_units, effect.tau_units) != (
+                noise.spent.mu2_units,
+                noise.spent.tau_units,
+            ):
+                raise CheckFailed(place, "reserves another amount than the plan costs")
+            if effect.mu2_units > free:
+                raise CheckFailed(place, "reserves more than its ledger had left")
+    released = any(e.header.kind in ("score_share", "residual") for e in transcript.sent())
+    if released and not reserved:
+        raise CheckFailed(transcript.party, "releases values without a reserve")
+
+
+def _same_reserve(evidence: Evidence, party: PartyId, entry: RunReserved) -> None:
+    amounts = (entry.mu2_units, entry.tau_units)
+    shown = evidence.transcripts.get(party)
+    for record in shown.records if shown else ():
+        for effect in record.effects:
+            if (
+                isinstance(effect, ReservedEffect)
+                and (effect.mu2_units, effect.tau_units) != amounts
+            ):
+                raise CheckFailed(
+                    Place(party, record.index), "the ledger holds another reserve of this run"
+                )
+
+
+def versions_constant(evidence: Evidence) -> None:
+    """Check 13: a party keeps seed commitment, data and numeric profile over its restarts."""
+    first: dict[PartyId, Hello] = {}
+    for envelope in evidence.said:
+        hello = envelope.message
+        if not isinstance(hello, Hello):
+            continue
+        if hello.epoch != envelope.header.epoch:
+            raise CheckFailed(envelope.place, "says hello for another epoch than its own")
+        known = first.setdefault(envelope.header.sender, hello)
+        for name in ("seed_commitment", "dataset_fingerprint", "numeric_profile"):
+            if getattr(hello, name) != getattr(known, name):
+                words = name.replace("_", " ")
+                raise CheckFailed(envelope.place, f"another {words} than at the first start")
+    commitments = [hello.seed_commitment for hello in first.values()]
+    if len(set(commitments)) != len(commitments):
+        raise CheckFailed(None, "two parties committed to the same noise seed")

@@ -1,0 +1,121 @@
+"""Checks 6 to 8: may these messages be said, do the rounds follow the plan, is no row used twice?
+
+It owns the checks that read messages but no price; what a round may cost is in checks_privacy.py.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hdpvfl_mq.audit.checks_chain import CheckFailed
+from hdpvfl_mq.audit.evidence import Envelope, Evidence
+from hdpvfl_mq.errors import OperatorError
+from hdpvfl_mq.plan.run_plan import RunPlan
+from hdpvfl_mq.wire.codec import model_digest
+from schemas.config import RunManifest
+from schemas.ids import COORDINATOR, PartyId
+from schemas.messages import (
+    ROUTES,
+    Aligned,
+    Residual,
+    RoundPlan,
+    RoundReport,
+    RunAccept,
+    RunOffer,
+    ScoreShare,
+)
+
+
+def messages_legal(evidence: Evidence) -> None:
+    """Check 6: every body fits its schema and its limits, and its sender may send it there."""
+    for envelope in evidence.said:
+        if envelope.message is None:
+            raise CheckFailed(envelope.place, envelope.flaw)
+        may_send, may_receive = ROUTES[envelope.header.kind]
+        ends = (envelope.header.sender, *(d.party for d in envelope.header.to))
+        roles = [evidence.keys[p].role for p in ends if p in evidence.keys]
+        if len(roles) != len(ends) or len(set(ends)) != len(ends):
+            raise CheckFailed(envelope.place, "is addressed to strangers or twice to one")
+        if roles[0] not in may_send or not set(roles[1:]) <= may_receive:
+            raise CheckFailed(
+                envelope.place, f"a {roles[0]} party may not send {envelope.header.kind} there"
+            )
+
+
+def schedule_followed(evidence: Evidence) -> None:
+    """Check 7: one manifest, and every round is one of the plan that follows from it."""
+    manifest = evidence.manifest
+    if manifest is None:
+        return
+    _one_manifest(evidence, manifest)
+    try:
+        plan = evidence.plan
+    except OperatorError as refused:
+        raise CheckFailed(None, f"no plan follows from the manifest: {refused}") from None
+    if plan is None or not any(isinstance(e.message, RoundPlan) for e in evidence.said):
+        return
+    planned = _planned(evidence, plan)
+    for envelope in evidence.said:
+        _as_planned(envelope, plan, planned)
+
+
+def _one_manifest(evidence: Evidence, manifest: RunManifest) -> None:
+    roles: dict[PartyId, str] = dict.fromkeys(manifest.passive_parties, "passive")
+    roles |= {manifest.active_party: "active", COORDINATOR: "coordinator"}
+    if roles != {party: key.role for party, key in evidence.keys.items()}:
+        raise CheckFailed(None, "the members are not the parties of the manifest")
+    if manifest.run != evidence.run:
+        raise CheckFailed(None, f"the manifest is that of run {manifest.run}")
+    digest = model_digest(manifest)
+    for envelope in evidence.said:
+        message = envelope.message
+        other = isinstance(message, RunOffer) and message.manifest != manifest
+        if other or (isinstance(message, RunAccept) and message.manifest_digest != digest):
+            raise CheckFailed(envelope.place, "speaks of another manifest")
+
+
+def _planned(evidence: Evidence, plan: RunPlan) -> int:
+    """How many rounds the coordinator allowed: spans that follow each other from 0."""
+    planned = 0
+    for envelope in evidence.said:
+        message = envelope.message
+        if isinstance(message, RoundPlan):
+            if message.plan_digest != plan.digest or message.first != planned:
+                raise CheckFailed(envelope.place, "allows rounds that do not follow from the plan")
+            planned = message.last
+    return planned
+
+
+def _as_planned(envelope: Envelope, plan: RunPlan, planned: int) -> None:
+    message = envelope.message
+    if isinstance(message, Aligned):
+        stated = (message.rows, message.rounds, message.plan_digest)
+        if stated != (plan.rows, plan.rounds, plan.digest):
+            raise CheckFailed(envelope.place, "states another plan than the manifest gives")
+    if isinstance(message, RoundReport) and message.rounds_done > planned:
+        raise CheckFailed(envelope.place, f"reports more than the {planned} rounds allowed")
+    if isinstance(message, ScoreShare | Residual):
+        if message.round >= min(planned, plan.rounds):
+            raise CheckFailed(envelope.place, f"round {message.round} was never allowed")
+        rows = plan.schedule.batch(message.round)
+        if message.release.tensor.shape != (rows.stop - rows.start,):
+            raise CheckFailed(envelope.place, "holds another number of values than its batch")
+
+
+def rows_once_an_epoch(evidence: Evidence) -> None:
+    """Check 8: no party releases a value of the same row twice in one epoch."""
+    if evidence.plan is None:
+        return
+    schedule = evidence.plan.schedule
+    used: dict[tuple[PartyId, int], NDArray[np.int64]] = {}
+    for envelope, message in evidence.releases():
+        if message.round >= schedule.rounds:
+            continue  # check 7 names it
+        key = (envelope.header.sender, schedule.epoch(message.round))
+        rows = used.setdefault(key, np.zeros(schedule.rows, dtype=np.int64))
+        rows[schedule.batch(message.round)] += 1
+        if rows[schedule.batch(message.round)].max() > 1:
+            raise CheckFailed(
+                envelope.place, f"releases rows of round {message.round} a second time"
+            )

@@ -1,0 +1,180 @@
+"""What an auditor has: journals as they were read, public keys, ledgers. Nothing in it is trusted.
+
+It owns the shapes the checks read and how stored bytes become them; it judges nothing and opens no
+file. What cannot be decoded is kept as a flaw with its place, for the check whose business it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from hdpvfl_mq.errors import IntegrityError, PeerError
+from hdpvfl_mq.journal import chain
+from hdpvfl_mq.plan.run_plan import RunPlan, plan_run
+from hdpvfl_mq.wire.codec import Frames, decode_body, decode_header
+from hdpvfl_mq.wire.signing import envelope_digest
+from schemas.config import RunManifest
+from schemas.envelope import Delivery, Header
+from schemas.ids import PartyId
+from schemas.messages import Aligned, Message, Residual, RoleName, RunOffer, ScoreShare
+from schemas.records import EnvelopeInput, SentEffect, StepRecord
+
+StoredRecord = tuple[int, bytes, bytes]  # index, bytes, digest
+StoredEntry = tuple[int, bytes, str | None, bytes]  # sequence, digest, release id, body
+
+
+@dataclass(frozen=True)
+class Key:
+    """A member of the run and the key its envelopes must verify with."""
+
+    role: RoleName
+    verify_key: bytes
+
+
+@dataclass(frozen=True, order=True)
+class Place:
+    """Where in the evidence something is."""
+
+    party: PartyId
+    index: int
+
+    def __str__(self) -> str:
+        return f"{self.party}, record {self.index}"
+
+
+@dataclass(frozen=True)
+class Envelope:
+    """One signed envelope found in a journal; `message` is None where its body is no message."""
+
+    place: Place
+    sent: bool  # by the owner of that journal
+    frames: Frames = field(repr=False)
+    header: Header
+    message: Message | None
+    flaw: str = ""
+
+    @cached_property
+    def digest(self) -> bytes:
+        """What is signed, and what names this envelope."""
+        return envelope_digest(self.frames[0], self.frames[2], self.frames[3:])
+
+    def delivery(self, party: PartyId) -> Delivery | None:
+        """The part of the header that is addressed to a party."""
+        return next((d for d in self.header.to if d.party == party), None)
+
+
+@dataclass(frozen=True)
+class Transcript:
+    """One party's journal."""
+
+    party: PartyId
+    meta: Mapping[str, str]
+    rows: tuple[StoredRecord, ...] = field(repr=False)
+
+    @cached_property
+    def _decoded(self) -> tuple[list[StepRecord], list[Envelope], list[tuple[Place, str]]]:
+        records: list[StepRecord] = []
+        envelopes: list[Envelope] = []
+        flaws: list[tuple[Place, str]] = []
+        for index, stored, _ in self.rows:
+            place = Place(self.party, index)
+            try:
+                records.append(record := chain.decode(stored, index))
+            except IntegrityError as broken:
+                flaws.append((place, str(broken)))
+                continue
+            for sent, frames in _frames_of(record):
+                try:
+                    envelopes.append(_envelope(place, sent, frames))
+                except PeerError as broken:
+                    flaws.append((place, str(broken)))
+        return records, envelopes, flaws
+
+    @property
+    def records(self) -> list[StepRecord]:
+        """Every record that can be decoded."""
+        return self._decoded[0]
+
+    @property
+    def envelopes(self) -> list[Envelope]:
+        """Every envelope with a readable header, received or sent, in order."""
+        return self._decoded[1]
+
+    @property
+    def flaws(self) -> list[tuple[Place, str]]:
+        """Records and headers that cannot be decoded."""
+        return self._decoded[2]
+
+    def sent(self) -> Iterator[Envelope]:
+        """What the owner sent."""
+        return (e for e in self.envelopes if e.sent)
+
+    def received(self) -> Iterator[Envelope]:
+        """What the owner recorded of others."""
+        return (e for e in self.envelopes if not e.sent)
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """Everything an audit looks at."""
+
+    run: str
+    keys: Mapping[PartyId, Key]
+    transcripts: Mapping[PartyId, Transcript]
+    ledgers: Mapping[PartyId, tuple[StoredEntry, ...]] = field(default_factory=dict)
+
+    @cached_property
+    def envelopes(self) -> tuple[Envelope, ...]:
+        """All envelopes of all journals; one that both ends recorded comes twice."""
+        return tuple(e for t in self.transcripts.values() for e in t.envelopes)
+
+    @cached_property
+    def said(self) -> tuple[Envelope, ...]:
+        """Each envelope once, by whoever's journal shows it: the sender's copy where there is one.
+
+        Two different envelopes under one sequence number are both here.
+        """
+        found: dict[bytes, Envelope] = {}
+        for envelope in sorted(self.envelopes, key=lambda e: not e.sent):
+            found.setdefault(envelope.digest, envelope)
+        return tuple(found.values())
+
+    @cached_property
+    def manifest(self) -> RunManifest | None:
+        """The manifest of the first offer that was recorded."""
+        for envelope in self.said:
+            if isinstance(envelope.message, RunOffer):
+                return envelope.message.manifest
+        return None
+
+    @cached_property
+    def plan(self) -> RunPlan | None:
+        """The plan derived anew from manifest and row count; None before rows were aligned."""
+        rows = next((e.message.rows for e in self.said if isinstance(e.message, Aligned)), None)
+        if self.manifest is None or rows is None:
+            return None
+        return plan_run(self.manifest, rows)
+
+    def releases(self) -> Iterator[tuple[Envelope, ScoreShare | Residual]]:
+        """What left in rounds, with the envelope it left in."""
+        for envelope in self.said:
+            if isinstance(envelope.message, ScoreShare | Residual):
+                yield envelope, envelope.message
+
+
+def _frames_of(record: StepRecord) -> Iterator[tuple[bool, Frames]]:
+    if isinstance(record.input, EnvelopeInput):
+        yield False, record.input.frames
+    for effect in record.effects:
+        if isinstance(effect, SentEffect):
+            yield True, effect.frames
+
+
+def _envelope(place: Place, sent: bool, frames: Frames) -> Envelope:
+    header = decode_header(frames)
+    try:
+        return Envelope(place, sent, frames, header, decode_body(header, frames))
+    except PeerError as broken:
+        return Envelope(place, sent, frames, header, None, str(broken))

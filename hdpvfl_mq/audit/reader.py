@@ -1,0 +1,131 @@
+"""Files of a run to evidence, without touching them.
+
+It owns where an auditor finds journals, ledgers and keys; it judges nothing. A database is copied
+with its log and the copy is opened, so that evidence is never written to, not even by SQLite, and
+a run that still goes on can be audited.
+"""
+
+from __future__ import annotations
+
+import shutil
+import sqlite3
+import tempfile
+import tomllib
+from collections.abc import Iterator, Mapping
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from hdpvfl_mq.audit.evidence import Evidence, Key, StoredEntry, Transcript
+from hdpvfl_mq.errors import IntegrityError, SettingsError
+from schemas.config import Peer
+from schemas.ids import PartyId
+
+
+def run_folder(run: str, runs: Path) -> Path:
+    """The folder of a run, by path or by name."""
+    for folder in (Path(run), runs / run):
+        if any(folder.glob("*/journal.db")):
+            return folder.resolve()
+    raise SettingsError(f"there is no run {run!r} with journals here or in {runs}")
+
+
+@contextmanager
+def opened_copy(path: Path) -> Iterator[sqlite3.Connection]:
+    """A connection to a copy of a database that may be in use."""
+    with tempfile.TemporaryDirectory(prefix="hdpvfl-") as folder:
+        copy = Path(folder) / path.name
+        for suffix in ("", "-wal"):
+            source = path.with_name(path.name + suffix)
+            if source.exists():
+                shutil.copyfile(source, copy.with_name(path.name + suffix))
+        with closing(sqlite3.connect(copy)) as connection:
+            yield connection
+
+
+def read_transcript(path: Path, party: PartyId) -> Transcript:
+    """One journal; IntegrityError when the file is no journal or its tables are damaged."""
+    try:
+        with opened_copy(path) as connection:
+            rows = tuple(connection.execute("SELECT idx, record, digest FROM records ORDER BY idx"))
+            meta = dict(connection.execute("SELECT key, value FROM meta"))
+    except sqlite3.Error as broken:
+        raise IntegrityError(f"{path} is not a readable journal: {broken}") from None
+    for index, record, digest in rows:
+        if not isinstance(record, bytes) or not isinstance(digest, bytes):
+            raise IntegrityError(f"{path}: record {index} is not stored as bytes")
+    return Transcript(party, meta, rows)
+
+
+def read_ledger(path: Path) -> tuple[StoredEntry, ...]:
+    """The stored entries of a ledger."""
+    try:
+        with opened_copy(path) as connection:
+            return tuple(
+                connection.execute(
+                    "SELECT sequence, digest, release_id, body FROM entry ORDER BY sequence"
+                )
+            )
+    except sqlite3.Error as broken:
+        raise IntegrityError(f"{path} is not a readable ledger: {broken}") from None
+
+
+def read_keys(folder: Path, members: Path | None = None) -> dict[PartyId, Key]:
+    """Public keys from a members file, or from the settings next to the journals."""
+    files = [members] if members else sorted((folder / "settings").glob("*.toml"))
+    found: dict[PartyId, Key] = {}
+    for path in files:
+        for party, key in _keys_in(path):
+            if found.setdefault(party, key) != key:
+                raise IntegrityError(f"{path} gives {party} another key or role than other files")
+    if not found:
+        raise SettingsError(
+            f"no public keys in {members or folder / 'settings'}: give --members FILE with one "
+            "[[members]] table a party: party, role, verify_key"
+        )
+    return found
+
+
+def _keys_in(path: Path) -> Iterator[tuple[PartyId, Key]]:
+    try:
+        values = tomllib.loads(path.read_text())
+    except (OSError, tomllib.TOMLDecodeError, UnicodeDecodeError) as broken:
+        raise SettingsError(f"{path}: {broken}") from None
+    for member in [*values.get("members", []), *values.get("peers", [])]:
+        try:
+            peer = Peer.model_validate({k: member.get(k) for k in Peer.model_fields})
+        except ValidationError:
+            raise SettingsError(f"{path}: a member needs party, role and verify_key") from None
+        yield peer.party, Key(peer.role, bytes.fromhex(peer.verify_key))
+
+
+def read_evidence(
+    folder: Path,
+    *,
+    members: Path | None = None,
+    ledgers: Path | None = None,
+    only: tuple[PartyId, ...] = (),
+) -> Evidence:
+    """Everything found in the folder of a run: <party>/journal.db, and <party>/ledger.db."""
+    journals = {p.parent.name: p for p in sorted(folder.glob("*/journal.db"))}
+    wanted = {party: path for party, path in journals.items() if not only or party in only}
+    missing = set(only) - set(journals)
+    if missing or not wanted:
+        names = ", ".join(sorted(missing)) or "any party"
+        raise SettingsError(f"{folder} holds no journal of {names}: expected <party>/journal.db")
+    keys = read_keys(folder, members)
+    transcripts = {party: read_transcript(path, party) for party, path in wanted.items()}
+    return Evidence(
+        run=folder.resolve().name,
+        keys=keys,
+        transcripts=transcripts,
+        ledgers=_ledgers(ledgers or folder, wanted),
+    )
+
+
+def _ledgers(
+    folder: Path, wanted: Mapping[PartyId, Path]
+) -> dict[PartyId, tuple[StoredEntry, ...]]:
+    paths = {party: folder / party / "ledger.db" for party in wanted}
+    return {party: read_ledger(path) for party, path in paths.items() if path.exists()}

@@ -1,0 +1,204 @@
+"""A node's correspondence: one numbered stream to and from every peer, signed both ways.
+
+It owns who may write what to whom, the order of a stream and what is not acknowledged yet; it knows
+no role and no store. All of it is rebuilt by folding the journal, or taken from a snapshot.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from hdpvfl_mq.errors import PeerError
+from hdpvfl_mq.node.ports import Contact, Identity
+from hdpvfl_mq.wire.codec import Frames, decode_header, encode_body, encode_header
+from hdpvfl_mq.wire.sequence import Inbox, Outbox
+from hdpvfl_mq.wire.signing import envelope_digest, sign, verify
+from schemas.envelope import NO_PARENT, PROTOCOL_VERSION, Delivery, Header
+from schemas.ids import PartyId
+from schemas.messages import ROUTES, Ack, Message
+from schemas.snapshot import StreamMark
+
+COPIES_NOTED_MAX = 1000  # copies one process records; a bad link makes many
+
+
+@dataclass(frozen=True)
+class Stamp:
+    """What every envelope says of its sender's process and journal."""
+
+    epoch: int
+    head: bytes
+    size: int
+    root: bytes
+
+
+class Mailbox:
+    """The streams of one node."""
+
+    def __init__(self, identity: Identity, contacts: Mapping[PartyId, Contact]) -> None:
+        self._identity, self._contacts = identity, contacts
+        self._inbox: dict[PartyId, Inbox[tuple[Header, Frames]]] = {p: Inbox() for p in contacts}
+        self._outbox: dict[PartyId, Outbox[Frames]] = {p: Outbox() for p in contacts}
+        self._seen: dict[PartyId, bytes] = dict.fromkeys(contacts, NO_PARENT)
+        self._owed: set[PartyId] = set()
+        self._copies_noted = 0
+        self.greeting: Frames | None = None  # this process's hello, first on every connection
+
+    # -- out ----------------------------------------------------------------------------------
+
+    def write(self, to: Sequence[PartyId], message: Message, parent: bytes, stamp: Stamp) -> Frames:
+        """One envelope with the next number of each receiver, kept until all have recorded it."""
+        numbers = {party: self._outbox[party].number() for party in to}
+        deliveries = tuple(self._delivery(party, number) for party, number in numbers.items())
+        frames = self._envelope(deliveries, message, parent, stamp)
+        for party, number in numbers.items():
+            self._outbox[party].keep(number, frames)
+            self._owed.discard(party)
+        if message.kind == "hello":
+            self.greeting = frames
+        return frames
+
+    def acknowledgement(self, stamp: Stamp) -> Frames | None:
+        """One envelope that says what has been recorded, if anybody is owed that."""
+        if not self._owed:
+            return None
+        to = tuple(self._delivery(party, 0) for party in sorted(self._owed))
+        self._owed.clear()
+        return self._envelope(to, Ack(), NO_PARENT, stamp)
+
+    def owe_all(self) -> None:
+        """Tell everybody what has been recorded: a process before this one may not have."""
+        self._owed.update(self._contacts)
+
+    def unacknowledged(self) -> tuple[Frames, ...]:
+        """Stored envelopes some peer has not recorded yet, to be sent again as they are."""
+        waiting: dict[int, Frames] = {}
+        for outbox in self._outbox.values():
+            for frames in outbox.waiting.values():
+                waiting[id(frames)] = frames
+        return tuple(waiting.values())
+
+    @property
+    def owes(self) -> bool:
+        """Whether a peer waits for an acknowledgement that no envelope has carried yet."""
+        return bool(self._owed)
+
+    @property
+    def has_unacknowledged(self) -> bool:
+        """Whether some peer has not recorded something that was sent to it."""
+        return any(outbox.waiting for outbox in self._outbox.values())
+
+    @property
+    def acknowledged(self) -> int:
+        """How many deliveries peers have acknowledged in all; rises when something got through."""
+        return sum(outbox.acknowledged for outbox in self._outbox.values())
+
+    @property
+    def acks(self) -> dict[PartyId, int]:
+        """How far each peer has acknowledged."""
+        return {party: outbox.acknowledged for party, outbox in self._outbox.items()}
+
+    def acknowledge(self, acks: Mapping[PartyId, int]) -> None:
+        """Forget what peers are known to have recorded."""
+        for party, sequence in acks.items():
+            self._outbox[party].acknowledge(sequence)
+
+    def _envelope(
+        self, to: tuple[Delivery, ...], message: Message, parent: bytes, stamp: Stamp
+    ) -> Frames:
+        header = encode_header(
+            Header(
+                version=PROTOCOL_VERSION,
+                run=self._identity.run,
+                sender=self._identity.party,
+                epoch=max(stamp.epoch, 1),
+                kind=message.kind,
+                to=to,
+                parent=parent,
+                head=stamp.head,
+                size=stamp.size,
+                root=stamp.root,
+            )
+        )
+        body, arrays = encode_body(message)
+        signature = sign(self._identity.signing_key, envelope_digest(header, body, arrays))
+        return (header, signature, body, *arrays)
+
+    def _delivery(self, party: PartyId, sequence: int) -> Delivery:
+        ack, seen = self._inbox[party].received, self._seen[party]
+        return Delivery(party=party, sequence=sequence, ack=ack, seen=seen)
+
+    # -- in -----------------------------------------------------------------------------------
+
+    def accept(self, frames: Frames) -> None:
+        """Verify an envelope and put it in its place; PeerError if it may not be here."""
+        header, me = decode_header(frames), self._identity
+        contact = self._contacts.get(header.sender)
+        if header.run != me.run or contact is None:
+            raise PeerError("unknown run or sender")
+        mine = next((d for d in header.to if d.party == me.party), None)
+        if mine is None:
+            raise PeerError("not addressed to this party")
+        may_send, may_receive = ROUTES.get(header.kind, (frozenset(), frozenset()))
+        if contact.role not in may_send or me.role not in may_receive:
+            raise PeerError(f"a {contact.role} party may not send {header.kind} here")
+        verify(contact.verify_key, envelope_digest(frames[0], frames[2], frames[3:]), frames[1])
+        self._outbox[header.sender].acknowledge(mine.ack)
+        if mine.sequence == 0:
+            if header.kind != "ack":
+                raise PeerError("an envelope without a sequence number")
+            return
+        self._owed.add(header.sender)
+        is_new = self._inbox[header.sender].offer(mine.sequence, (header, frames))
+        # A hello comes again on every connection; any other copy is a resend or a replay.
+        if not is_new and header.kind != "hello" and self._copies_noted < COPIES_NOTED_MAX:
+            self._copies_noted += 1
+            raise PeerError(f"a copy of envelope {mine.sequence} of {header.sender}")
+
+    def arrived(self) -> Iterator[tuple[Header, Frames, bytes]]:
+        """What is next in any stream, with its digest; party by party, each in its own order."""
+        for party in sorted(self._inbox):
+            while (item := self._inbox[party].next()) is not None:
+                header, frames = item
+                yield header, frames, self._saw(header, frames)
+
+    def recall(self, frames: Frames) -> tuple[Header, bytes]:
+        """Take a recorded envelope in again, as `arrived` gave it."""
+        header = decode_header(frames)
+        self._inbox[header.sender].received += 1
+        self._owed.discard(header.sender)
+        return header, self._saw(header, frames)
+
+    def _saw(self, header: Header, frames: Frames) -> bytes:
+        digest = envelope_digest(frames[0], frames[2], frames[3:])
+        self._seen[header.sender] = digest
+        return digest
+
+    # -- snapshots ----------------------------------------------------------------------------
+
+    def marks(self) -> tuple[StreamMark, ...]:
+        """How far every stream has come."""
+        return tuple(
+            StreamMark(
+                party=party,
+                received=self._inbox[party].received,
+                seen=self._seen[party],
+                sent=outbox.sent,
+                acknowledged=outbox.acknowledged,
+            )
+            for party, outbox in self._outbox.items()
+        )
+
+    def restore(
+        self, marks: Sequence[StreamMark], waiting: Sequence[Frames], greeting: Frames | None
+    ) -> None:
+        """Go on from there; `waiting` is what was not acknowledged."""
+        for mark in marks:
+            self._inbox[mark.party].received = mark.received
+            self._seen[mark.party] = mark.seen
+            outbox = self._outbox[mark.party]
+            outbox.sent, outbox.acknowledged = mark.sent, mark.acknowledged
+        for frames in waiting:
+            for delivery in decode_header(frames).to:
+                self._outbox[delivery.party].keep(delivery.sequence, frames)
+        self.greeting = greeting

@@ -1,0 +1,290 @@
+"""One process without its sockets: machine + journal + sequences. Frames in, frames out.
+
+It owns the order of things: verify, put in order, step, book, commit, and only then hand out what
+is to be sent. It knows no socket and no clock. Recovery and replay are the same code: `open` feeds
+the journal's inputs through the role again and demands the same bytes; a snapshot only lets it
+begin later than with the first.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from hdpvfl_mq import __version__
+from hdpvfl_mq.errors import IntegrityError, PeerError
+from hdpvfl_mq.journal import chain
+from hdpvfl_mq.journal.merkle import Tree
+from hdpvfl_mq.machine import (
+    Arm,
+    CheckLedger,
+    Effect,
+    Finish,
+    Fired,
+    Input,
+    LedgerRead,
+    Ordered,
+    ReadLedger,
+    Received,
+    RememberHead,
+    Reserve,
+    Role,
+    Send,
+    Started,
+)
+from hdpvfl_mq.node.mailbox import Mailbox, Stamp
+from hdpvfl_mq.node.ports import Book, Contact, Identity, RecordStore, Turn
+from hdpvfl_mq.node.uncommitted import Uncommitted, event_input, ledger_effect, plain_input
+from hdpvfl_mq.wire.codec import Frames, decode_body, decode_header
+from schemas.envelope import NO_PARENT, Header
+from schemas.ids import PartyId
+from schemas.privacy import LedgerHead, Release
+from schemas.records import (
+    GENESIS,
+    ArmedEffect,
+    EnvelopeInput,
+    FinishedEffect,
+    LedgerInput,
+    LedgerStanding,
+    RefusedEffect,
+    ReservedEffect,
+    SentEffect,
+    StartedInput,
+    StepEffect,
+    StepInput,
+    StepRecord,
+)
+from schemas.snapshot import NodeSnapshot
+from schemas.tensor import Tensor
+
+NO_LEDGER = LedgerStanding(head=LedgerHead(sequence=0, digest=GENESIS), mu2_units_free=0)
+
+
+class Node:
+    """A role with a memory and a voice."""
+
+    def __init__(
+        self,
+        role: Role,
+        identity: Identity,
+        contacts: Mapping[PartyId, Contact],
+        *,
+        journal: RecordStore,
+        book: Book | None = None,
+    ) -> None:
+        self.role = role
+        self.identity = identity
+        self.state: Any = role.initial()
+        self.outcome: str | None = None
+        self.head = GENESIS
+        self.epoch = 0
+        self.steps = 0
+        self.mailbox = Mailbox(identity, contacts)
+        self._journal = journal
+        self._book = book
+        self._tree = Tree()
+        self._armed: dict[str, Arm] = {}
+        self._is_ledger_due = False
+        self._uncommitted = Uncommitted()
+
+    # -- life ---------------------------------------------------------------------------------
+
+    def open(self) -> int:
+        """Fold what the journal holds, demanding the same bytes; returns the number of steps."""
+        for record, stored in chain.walk(self._journal.records(self.steps), self.steps, self.head):
+            self.refold(record, stored)
+        self.mailbox.acknowledge(self._journal.acks())
+        self._uncommitted = Uncommitted()
+        return self.steps
+
+    def refold(self, record: StepRecord, stored: bytes) -> None:
+        """One recorded step again; IntegrityError when it does not come out as recorded."""
+        given, parent = self._recorded_input(record.input)
+        self._step(given, record.input, parent)
+        if self._uncommitted.records[-1][1] != stored:
+            raise chain.DivergenceError(record.index, stored, self._uncommitted.records[-1][1])
+        self._uncommitted = Uncommitted()
+
+    def start(self) -> Turn:
+        """Announce this process; to be called once, after `open`."""
+        standing = self._book.standing() if self._book else NO_LEDGER
+        started = StartedInput(epoch=self.epoch + 1, standing=standing)
+        self._uncommitted.arm.extend(self._armed.values())  # armed before a crash, still to run out
+        self._step(Started(self.epoch + 1, standing), started, NO_PARENT)
+        return self._commit()
+
+    def turn(self, arrivals: Sequence[Frames], events: Sequence[Fired | Ordered] = ()) -> Turn:
+        """Take in everything that has arrived, step, commit; then the caller may send."""
+        for frames in arrivals:
+            try:
+                self.mailbox.accept(frames)
+            except PeerError as refused:
+                self.refuse(frames, str(refused))
+        for event in events:
+            self._step(event, event_input(event), NO_PARENT)
+        for header, frames, digest in self.mailbox.arrived():
+            self._step(_received(header, frames), EnvelopeInput(frames=frames), digest)
+        return self._commit()
+
+    def refuse(self, frames: Frames, reason: str) -> None:
+        """Record frames that were turned away at the door, with the next commit."""
+        digest = hashlib.sha256(b"".join(frames[:4])).digest()
+        self._uncommitted.refusals.append((reason[:500], digest))
+
+    @property
+    def has_refusals(self) -> bool:
+        """Whether refused frames wait for a commit."""
+        return bool(self._uncommitted.refusals)
+
+    def acknowledgement(self) -> Frames | None:
+        """One envelope that says what has been recorded, if anybody is owed that."""
+        return self.mailbox.acknowledgement(self._stamp())
+
+    def _stamp(self) -> Stamp:
+        return Stamp(self.epoch, self.head, self._tree.size, self._tree.root())
+
+    def _recorded_input(self, recorded: StepInput) -> tuple[Input | PeerError, bytes]:
+        match recorded:
+            case EnvelopeInput(frames=frames):
+                header, digest = self.mailbox.recall(frames)
+                return _received(header, frames), digest
+            case _:
+                return plain_input(recorded), NO_PARENT
+
+    # -- steps --------------------------------------------------------------------------------
+
+    def _step(self, given: Input | PeerError, recorded: StepInput, parent: bytes) -> None:
+        if isinstance(given, Started):
+            self.epoch = given.epoch
+        if isinstance(given, Fired):
+            self._armed.pop(given.timer, None)
+        if isinstance(given, LedgerRead):
+            self._is_ledger_due = False
+        try:
+            if isinstance(given, PeerError):
+                raise given
+            self.state, effects = self.role.step(self.state, given)
+            stored: tuple[StepEffect, ...] = tuple(self._perform(e, parent) for e in effects)
+        except PeerError as refused:
+            stored = (RefusedEffect(reason=str(refused)[:500]),)
+        record = chain.encode(
+            StepRecord(index=self.steps, previous=self.head, input=recorded, effects=stored)
+        )
+        self.head = chain.link(record)
+        self._tree.append(self.head)
+        self._uncommitted.records.append((self.steps, record, self.head))
+        self.steps += 1
+
+    def _perform(self, effect: Effect, parent: bytes) -> StepEffect:
+        match effect:
+            case Send(to=to, message=message):
+                frames = self.mailbox.write(to, message, parent, self._stamp())
+                release = getattr(message, "release", None)
+                if isinstance(release, Release):
+                    self._uncommitted.releases.append(release)
+                self._uncommitted.send.append(frames)
+                return SentEffect(frames=frames)
+            case Arm(timer=timer):
+                self._uncommitted.arm.append(effect)
+                self._armed[timer] = effect
+                return _armed(effect)
+            case Reserve(mu2_units=mu2_units, tau_units=tau_units):
+                self._uncommitted.reservations.append(effect)
+                return ReservedEffect(mu2_units=mu2_units, tau_units=tau_units)
+            case ReadLedger() | RememberHead() | CheckLedger():
+                self._uncommitted.ledger_orders.append(effect)
+                # Kept until it is done: a crash may come between the two steps.
+                self._is_ledger_due |= isinstance(effect, ReadLedger)
+                return ledger_effect(effect)
+            case Finish(outcome=outcome):
+                self.outcome = outcome
+                return FinishedEffect(outcome=outcome)
+
+    def _commit(self) -> Turn:
+        """Put the turn on disk; if a step asked for the ledger, take that step too."""
+        done, self._uncommitted = self._uncommitted, Uncommitted()
+        done.commit(self._book, self._journal, self.mailbox.acks)
+        turn = Turn(tuple(done.send), tuple(done.arm), self.outcome)
+        if not self._is_ledger_due or self._book is None:
+            return turn
+        standing = self._book.standing()
+        self._step(LedgerRead(standing), LedgerInput(standing=standing), NO_PARENT)
+        more = self._commit()
+        return Turn((*turn.send, *more.send), (*turn.arm, *more.arm), more.outcome)
+
+    # -- snapshots ----------------------------------------------------------------------------
+
+    def snapshot(self) -> NodeSnapshot | None:
+        """The memory of what is on disk, or None while the role's state cannot be put away."""
+        is_between = self.steps > 0 and self.outcome is None
+        state = self.role.freeze(self.state) if is_between else None
+        if state is None:
+            return None
+        # An envelope states the size of its sender's journal: that is the index of its record.
+        waiting = {decode_header(frames).size for frames in self.mailbox.unacknowledged()}
+        greeting = self.mailbox.greeting
+        return NodeSnapshot(
+            version=__version__,
+            party=self.identity.party,
+            steps=self.steps,
+            head=self.head,
+            peaks=self._tree.peaks,
+            epoch=self.epoch,
+            streams=self.mailbox.marks(),
+            unacknowledged=Tensor.of(np.array(sorted(waiting), dtype=np.int64)),
+            greeting=-1 if greeting is None else decode_header(greeting).size,
+            timers=tuple(_armed(arm) for arm in self._armed.values()),
+            is_ledger_due=self._is_ledger_due,
+            state=state,
+        )
+
+    def resume(self, snapshot: NodeSnapshot) -> bool:
+        """Take a snapshot for what it says, before `open`; False, and nothing done, if it is not
+        of this journal, these rows and this program.
+        """
+        if snapshot.version != __version__ or snapshot.party != self.identity.party:
+            return False
+        last = self._stored(snapshot.steps - 1)
+        if last is None or last[2] != snapshot.head:
+            return False
+        state = self.role.thaw(snapshot.state)
+        if state is None:
+            return False
+        self.state, self.steps, self.head = state, snapshot.steps, snapshot.head
+        self._tree = Tree(snapshot.steps, snapshot.peaks)
+        self.epoch, self._is_ledger_due = snapshot.epoch, snapshot.is_ledger_due
+        self._armed = {t.name: Arm(t.name, t.delay_ms / 1000) for t in snapshot.timers}
+        waiting = [f for i in snapshot.unacknowledged.array() for f in self._sent(int(i))]
+        greeting = self._sent(snapshot.greeting)[-1] if snapshot.greeting >= 0 else None
+        self.mailbox.restore(snapshot.streams, waiting, greeting)
+        return True
+
+    def _stored(self, index: int) -> tuple[int, bytes, bytes] | None:
+        found = next(iter(self._journal.records(index)), None)
+        if found is None or found[0] != index:
+            return None
+        if chain.link(found[1]) != found[2]:
+            raise IntegrityError(f"journal record {index} does not match its digest")
+        return found
+
+    def _sent(self, index: int) -> list[Frames]:
+        """The envelopes one record holds."""
+        stored = self._stored(index)
+        if stored is None:
+            raise IntegrityError(f"journal record {index} is missing")
+        effects = chain.decode(stored[1], index).effects
+        return [effect.frames for effect in effects if isinstance(effect, SentEffect)]
+
+
+def _received(header: Header, frames: Frames) -> Received | PeerError:
+    try:
+        return Received(header.sender, decode_body(header, frames))
+    except PeerError as refused:
+        return refused
+
+
+def _armed(arm: Arm) -> ArmedEffect:
+    return ArmedEffect(name=arm.timer, delay_ms=round(arm.delay_s * 1000))

@@ -1,0 +1,101 @@
+"""Alignments on disk: kept for later runs on the same rows, readable by their owner only.
+
+It owns the folder `state/<party>/alignments`; what an alignment means belongs to the roles. A run
+sees for ever what it saw at its first start, because its journal is folded against that: the names
+are written down then. An alignment is never deleted, since the journal of a run that used it again
+cannot be folded without it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from hdpvfl_mq.errors import IntegrityError, OperatorError, PeerError
+from hdpvfl_mq.wire.canonical import pack, unpack
+from schemas.alignment import KeptAlignment
+from schemas.ids import PartyId, RunId
+from schemas.tensor import MAX_TENSOR_BYTES
+
+_MAX_BYTES = MAX_TENSOR_BYTES + 2**16
+
+
+class AlignmentStore:
+    """Writes this run's alignment down once."""
+
+    def __init__(self, folder: Path, run: RunId) -> None:
+        self._folder, self._run = folder, run
+        self._is_kept = False
+
+    def see(self, alignment: KeptAlignment | None, *, is_agreed: bool) -> None:
+        """Keep it once all parties have found the same; before that it may be worth nothing."""
+        if self._is_kept or not is_agreed or alignment is None:
+            return
+        path = _file(self._folder, alignment)
+        if not path.exists():
+            _write(path, pack(alignment.model_dump()))
+        _write(self._folder / f"{self._run}.found", path.name.encode())
+        self._is_kept = True
+
+
+def usable(
+    folder: Path, run: RunId, fingerprint: bytes, id_profile_digest: bytes
+) -> tuple[KeptAlignment, ...]:
+    """The newest alignment of these rows and id rules for each set of parties, as first seen."""
+    seen = folder / f"{run}.seen"
+    if seen.exists():
+        return tuple(_read(folder / name) for name in seen.read_text().split())
+    newest: dict[tuple[PartyId, ...], KeptAlignment] = {}
+    files = folder.glob(f"{_rows(fingerprint, id_profile_digest)}-*.alignment")
+    for path in sorted(files, key=lambda path: path.stat().st_mtime_ns):
+        kept = _read(path)
+        newest[kept.parties] = kept
+    found = tuple(newest.values())
+    _write(seen, "".join(f"{_file(folder, kept).name}\n" for kept in found).encode())
+    return found
+
+
+def found(folder: Path, run: RunId) -> KeptAlignment | None:
+    """The alignment this run uses, if an earlier start of it has come that far."""
+    named = folder / f"{run}.found"
+    path = folder / named.read_text() if named.exists() else None
+    return _read(path) if path is not None and path.exists() else None
+
+
+def _file(folder: Path, kept: KeptAlignment) -> Path:
+    rows = _rows(kept.fingerprint, kept.id_profile_digest)
+    return folder / f"{rows}-{kept.name.hex()[:32]}.alignment"
+
+
+def _rows(fingerprint: bytes, id_profile_digest: bytes) -> str:
+    return hashlib.sha256(fingerprint + id_profile_digest).hexdigest()[:32]
+
+
+def _read(path: Path) -> KeptAlignment:
+    try:
+        stored = path.read_bytes()
+    except OSError as missing:
+        raise OperatorError(
+            f"cannot read {path}: {missing.strerror}; put the file back, this run relies on it"
+        ) from None
+    try:
+        kept = KeptAlignment.model_validate(unpack(stored, max_bytes=_MAX_BYTES))
+    except (PeerError, ValidationError):
+        kept = None
+    if kept is None or _file(path.parent, kept) != path:
+        raise IntegrityError(f"{path} is damaged: put a good copy back, or delete it")
+    return kept
+
+
+def _write(path: Path, content: bytes) -> None:
+    """Whole or not at all, for its owner only."""
+    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    aside = path.with_name(path.name + ".new")
+    with os.fdopen(os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+    aside.replace(path)

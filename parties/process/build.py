@@ -1,0 +1,173 @@
+"""Settings to a node: everything a party's process reads before it may speak.
+
+It owns where a party's files are; it knows no socket. Bad data, a missing key, a locked ledger: all
+of that stops here, before anything is sent.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from nacl.signing import VerifyKey
+
+from hdpvfl_mq.arrays.chunked import Room
+from hdpvfl_mq.data.preprocess import PreparedData, prepare, prepare_in_room
+from hdpvfl_mq.data.readers import TableFile
+from hdpvfl_mq.errors import DataError, SettingsError
+from hdpvfl_mq.journal.store import Journal
+from hdpvfl_mq.node.node import Node
+from hdpvfl_mq.node.ports import Contact, Identity
+from hdpvfl_mq.privacy.ledger_store import Ledger
+from hdpvfl_mq.psi import IdCollector, NormalisedIds, normalise
+from hdpvfl_mq.runtime.keys import Keys, read_secret, write_secret
+from hdpvfl_mq.runtime.profile import numeric_profile
+from hdpvfl_mq.runtime.settings import fields_of, load
+from parties.active import Active
+from parties.assets import Assets, id_profile
+from parties.member import Member
+from parties.passive import Passive
+from parties.process import alignment_store
+from parties.process.ledger_book import LedgerBook
+from parties.process.mapped_arrays import DiskRoom
+from parties.process.models import read_model, scoring_settings
+from schemas.config import PartyPolicy, PartySettings
+from schemas.data import DataSettings
+from schemas.snapshot import NodeSnapshot
+
+SECRET_BYTES, SALT_BYTES = 32, 16
+
+
+@dataclass(frozen=True)
+class PartyFiles:
+    """Where a party keeps what."""
+
+    settings: PartySettings
+
+    @property
+    def run(self) -> Path:
+        """This run's folder."""
+        return Path(self.settings.runs) / self.settings.run / self.settings.party
+
+    @property
+    def state(self) -> Path:
+        """What outlives runs."""
+        return Path(self.settings.state) / self.settings.party
+
+    @property
+    def ledger(self) -> Path:
+        """The privacy ledger."""
+        return self.state / "ledger.db"
+
+    @property
+    def alignments(self) -> Path:
+        """Common rows found in this and earlier runs."""
+        return self.state / "alignments"
+
+    @property
+    def snapshot(self) -> Path:
+        """A short cut to where this run stands: it holds weights, so it is not among evidence."""
+        return self.state / "snapshots" / self.settings.run
+
+    @property
+    def secret(self) -> Path:
+        """Noise seed and salt of this run."""
+        return self.state / "secrets" / f"{self.settings.run}.secret"
+
+
+def run_secret(path: Path) -> tuple[bytes, bytes]:
+    """Seed and salt of a run: from the operating system once, then from the file."""
+    if not path.exists():
+        write_secret(path, os.urandom(SECRET_BYTES + SALT_BYTES))
+    secret = read_secret(path, SECRET_BYTES + SALT_BYTES)
+    return secret[:SECRET_BYTES], secret[SECRET_BYTES:]
+
+
+def load_possession(settings: PartySettings, keys: Keys) -> Assets:
+    """Read policy, data and ids; DataError or SettingsError before anything is opened."""
+    if settings.ids.empties == "drop":  # the id rules judge empty ids, not the reader
+        data = DataSettings(**{**dict(settings.data), "empty_ids": "keep"})
+        settings = PartySettings(**{**fields_of(settings), "data": data})
+    try:
+        return _possession(settings, keys)
+    except DataError as wrong:
+        raise DataError(f"{settings.party}, {settings.data.file}: {wrong}") from None
+
+
+def _possession(settings: PartySettings, keys: Keys) -> Assets:
+    if settings.data.file is None:
+        raise SettingsError("data.file: name the file with this party's rows")
+    if len(settings.data.id_columns) != settings.ids.columns:
+        raise SettingsError("ids.columns must be the number of data.id_columns")
+    policy = load(PartyPolicy, Path(settings.policy))
+    model = read_model(Path(settings.model), settings) if settings.model else None
+    files, source = PartyFiles(settings), TableFile(Path(settings.data.file))
+    room: Room = DiskRoom(files.state / "rows") if settings.data.on_disk else np.empty
+    rules = settings.data if model is None else scoring_settings(model, settings.data)
+    data, ids = _rows(source, settings, rules, room)
+    secret, salt = run_secret(files.secret)
+    return Assets(
+        party=settings.party,
+        role=settings.role,
+        run=settings.run,
+        policy=policy,
+        data=data,
+        ids=ids,
+        id_rules=settings.ids,
+        secret=secret,
+        salt=salt,
+        signing_key=keys.signing,
+        verify_keys={p: contact.verify_key for p, contact in contacts(settings).items()},
+        numeric_profile=numeric_profile(),
+        kept=alignment_store.usable(
+            files.alignments, settings.run, data.fingerprint, id_profile(settings.ids).digest()
+        ),
+        model=model,
+        found=alignment_store.found(files.alignments, settings.run),
+        room=room,
+    )
+
+
+def _rows(
+    source: TableFile, settings: PartySettings, rules: DataSettings, room: Room
+) -> tuple[PreparedData, NormalisedIds]:
+    profile, to_score = id_profile(settings.ids), settings.model is not None
+    if not rules.on_disk:
+        data = prepare(source, rules, role=settings.role, to_score=to_score)
+        return data, normalise(data.ids, profile)
+    ids = IdCollector(profile, room)
+    data = prepare_in_room(source, rules, room, ids.add, role=settings.role, to_score=to_score)
+    return data, ids.distinct()
+
+
+def make_role(own: Assets) -> Member:
+    """The role of a side."""
+    return Active(own) if own.role == "active" else Passive(own)
+
+
+def contacts(settings: PartySettings) -> dict[str, Contact]:
+    """The peers' roles and keys."""
+    return {
+        peer.party: Contact(peer.role, VerifyKey(bytes.fromhex(peer.verify_key)))
+        for peer in settings.peers
+    }
+
+
+def build_node(
+    settings: PartySettings, own: Assets, keys: Keys, snapshot: NodeSnapshot | None = None
+) -> tuple[Node, LedgerBook]:
+    """Open ledger and journal and fold the latter, from a snapshot on if there is one."""
+    files = PartyFiles(settings)
+    files.run.mkdir(parents=True, exist_ok=True)
+    ledger = Ledger.open(files.ledger, settings.party)
+    known = contacts(settings)
+    book = LedgerBook(ledger, own.policy, settings.run, own.data.fingerprint, peers=known)
+    journal = Journal(files.run / "journal.db", run=settings.run, party=settings.party)
+    identity = Identity(settings.party, settings.role, settings.run, keys.signing)
+    node = Node(make_role(own), identity, known, journal=journal, book=book)
+    if snapshot is not None:
+        node.resume(snapshot)
+    node.open()
+    return node, book

@@ -1,0 +1,143 @@
+"""What a run leaves a party: its model, or, after a prediction, a score for every common row.
+
+It owns model.json and predictions.csv, both readable by their owner only; it knows no message. A
+model carries the constants its rows were prepared with, so that later rows are prepared the same.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from pydantic import ValidationError
+
+from hdpvfl_mq.arrays.unreleased import FloatVector
+from hdpvfl_mq.data.preprocess import output_names
+from hdpvfl_mq.data.readers import TableFile
+from hdpvfl_mq.errors import OperatorError, SettingsError
+from hdpvfl_mq.glm.families import family
+from hdpvfl_mq.glm.refit import Told
+from hdpvfl_mq.node.node import Node
+from hdpvfl_mq.plan.noise_plans import prediction_spec
+from hdpvfl_mq.runtime.status import write_atomically
+from parties.assets import Assets, TrainedModel
+from parties.member import Member
+from schemas.config import PartySettings, RunManifest
+from schemas.data import DataSettings
+
+MODEL_FORMAT = 2
+_OF_THE_FILE = ("file", "id_columns", "empty_ids", "on_disk")  # the rest comes from the model
+_NO_LABEL = ("label_column", "label_classes", "label_positive", "label_centre", "label_scale")
+
+
+def write_model(path: Path, own: Assets, node: Node) -> None:
+    """This party's weights; its own business."""
+    role, state = node.role, node.state
+    assert isinstance(role, Member)
+    model = {
+        "format": MODEL_FORMAT,
+        "run": own.run,
+        "party": own.party,
+        "role": own.role,
+        "dataset": own.policy.dataset,
+        "rows": state.training.plan.rows,
+        "columns": list(own.data.column_names),
+        "weights": role.final_weights(state).tolist(),
+        "told": {
+            party: [told.b.tolist(), told.variance]
+            for party, told in getattr(state, "told", {}).items()
+        },
+        "scale_rows": state.manifest.scale_rows,
+        "data": json.loads(own.data.settings.model_dump_json()),
+        "manifest": json.loads(state.manifest.model_dump_json()),
+    }
+    write_atomically(path, json.dumps(model, indent=1))
+
+
+def read_model(path: Path, settings: PartySettings) -> TrainedModel:
+    """The model that the settings name; SettingsError if it is not a sound one of this party's."""
+    where = f"model = {str(path)!r}"
+    try:
+        stored: dict[str, Any] = json.loads(path.read_text())
+        owner = (stored["format"], stored["party"], stored["role"])
+        model = TrainedModel(
+            manifest=RunManifest.model_validate_json(json.dumps(stored["manifest"])),
+            data=DataSettings.model_validate_json(json.dumps(stored["data"])),
+            rows=int(stored["rows"]),
+            dataset=str(stored["dataset"]),
+            weights=_vector(stored["weights"]),
+            told={
+                party: Told(_vector(b), float(variance))
+                for party, (b, variance) in stored["told"].items()
+            },
+        )
+    except OSError as missing:
+        raise OperatorError(f"{where}: {missing.strerror}") from None
+    except (ValueError, KeyError, TypeError, AttributeError, ValidationError):
+        raise SettingsError(f"{where}: this is not a model of this version") from None
+    if owner != (MODEL_FORMAT, settings.party, settings.role):
+        raise SettingsError(f"{where}: it belongs to another party, role or version")
+    _check(model, settings, where)
+    return model
+
+
+def _check(model: TrainedModel, settings: PartySettings, where: str) -> None:
+    """Weights that no training can have left are not predicted with: their price would be wrong."""
+    is_active = settings.role == "active"
+    columns = len(output_names(model.data)) + int(is_active and model.manifest.active.intercept)
+    if {len(model.weights), *(len(told.b) for told in model.told.values())} != {columns}:
+        raise SettingsError(f"{where}: its weights do not fit its columns")
+    reach = prediction_spec(model.manifest, model.rows).weight_norm * (1.0 + 1e-9)
+    if not is_active and float(np.linalg.norm(model.weights)) > reach:
+        raise SettingsError(f"{where}: its weights are beyond the norm that its run allowed")
+
+
+def _vector(numbers: list[float]) -> FloatVector:
+    vector = np.array(numbers, dtype=np.float64)
+    if vector.ndim != 1 or not np.isfinite(vector).all():
+        raise ValueError("not a vector of finite numbers")
+    return vector
+
+
+def scoring_settings(model: TrainedModel, given: DataSettings) -> DataSettings:
+    """How rows to score are read: as the rows of the model were, from another file."""
+    plain = DataSettings(**{name: getattr(given, name) for name in _OF_THE_FILE})
+    extra = [n for n in DataSettings.model_fields if getattr(given, n) != getattr(plain, n)]
+    if extra:
+        raise SettingsError(
+            f"data.{', data.'.join(extra)}: with a model only "
+            f"{', '.join(_OF_THE_FILE)} are given, the rest is the model's"
+        )
+    blank = {
+        name: DataSettings.model_fields[name].default for name in (*_NO_LABEL, "weight_column")
+    }
+    mine = {name: getattr(given, name) for name in _OF_THE_FILE}
+    return DataSettings(**{**dict(model.data), **blank, **mine})
+
+
+def write_predictions(path: Path, own: Assets, state: Any) -> None:
+    """A line for every common row of this party's file, in its order: ids, theta, prediction.
+
+    The prediction is the expected label in its own units, or the probability of the upper class.
+    """
+    model = own.model
+    assert model is not None
+    mean = family(model.manifest.loss).mean(state.theta)
+    found = dict(zip(state.scored.tolist(), range(len(mean)), strict=True))
+    values = mean * float(model.data.label_scale) + float(model.data.label_centre)
+    settings, text = own.data.settings, io.StringIO()
+    lines = csv.writer(text)
+    lines.writerow([*settings.id_columns, "theta", "prediction"])
+    row = 0
+    assert settings.file is not None
+    for chunk in TableFile(Path(settings.file)).chunks():
+        for ids in zip(*(chunk[name].tolist() for name in settings.id_columns), strict=True):
+            place = found.get(row)
+            if place is not None:
+                lines.writerow([*ids, repr(float(state.theta[place])), repr(float(values[place]))])
+            row += 1
+    write_atomically(path, text.getvalue())

@@ -1,0 +1,54 @@
+"""hdpvfl plan: figures of the same functions that plan a run, and a verdict that can be wrong."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from hdpvfl_mq.app.cli import main
+from hdpvfl_mq.app.commands.plan import figures
+from hdpvfl_mq.plan.run_plan import plan_run
+from schemas.config import RunManifest
+from schemas.model import LossSpec
+from schemas.privacy import Budget
+
+LOGISTIC = LossSpec(name="logistic")
+
+
+def planned(rows: int, epsilon: float = 1.0, passives: int = 1):
+    return figures(rows, passives, Budget(epsilon=epsilon, delta=0.01), LOGISTIC)
+
+
+def test_the_manifest_it_prints_is_one_a_coordinator_takes():
+    found = planned(24_000)
+    manifest = RunManifest.model_validate_json(json.dumps(found["manifest"]))
+    plan = plan_run(manifest, 24_000)
+    assert plan.active_noise.noise_std == found["ways"]["recommended"]["active"]["noise_std"]
+
+
+def test_the_published_noise_is_shown_with_its_true_epsilon():
+    published = planned(455)["ways"]["published"]
+    assert published["passive"]["epsilon_true"] > 30.0
+    assert published["active"]["noise_std_analytic"] < published["active"]["noise_std"]
+
+
+@pytest.mark.parametrize(
+    ("rows", "epsilon", "word"),
+    [(455, 1.0, "hardly"), (24_000, 1.0, "most"), (24_000, 0.001, "hardly"), (3_000, 1.0, "part")],
+)
+def test_the_verdict_follows_rows_and_budget(rows, epsilon, word):
+    assert word in planned(rows, epsilon)["verdict"]["text"]
+
+
+def test_more_parties_keep_less_each():
+    one = planned(24_000)["verdict"]["signal_kept"]
+    assert planned(24_000, passives=8)["verdict"]["signal_kept"] < one
+
+
+def test_the_command_prints_json_and_refuses_bad_options(capsys):
+    assert main(["plan", "--rows", "1000", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["rows"] == 1000
+    assert main(["plan", "--rows", "1000", "--loss", "nope"]) == 2
+    assert "loss" in capsys.readouterr().err
+    assert main(["plan", "--rows", "1000", "--epsilon", "-1"]) == 2

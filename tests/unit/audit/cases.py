@@ -1,0 +1,49 @@
+"""Tampered evidence, each with the check that notices it: the list both verifiers agree on.
+
+For every number there is at least one case that no other check notices.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from hdpvfl_mq.audit.evidence import Evidence
+from tests.unit.audit import cheats, forged
+
+
+@dataclass(frozen=True)
+class Case:
+    name: str
+    make: Callable[[], Evidence]
+    number: int  # of the check that must notice
+    alone: bool = True  # and no other check does
+
+
+CASES = (
+    Case("renumbered", forged.renumbered, 1),
+    Case("unreadable", forged.unreadable, 1),
+    Case("altered end", forged.altered_end, 2),
+    Case("unlinked", forged.unlinked, 2),
+    Case("unsigned", forged.unsigned, 3),
+    Case("swapped keys", forged.swapped_keys, 3),
+    Case("leaping epoch", forged.leaping_epoch, 3),
+    Case("rewritten alone", forged.rewritten_alone, 4, alone=False),
+    Case("rewritten answer", forged.rewritten_answer, 4),
+    Case("truncated", forged.truncated, 4, alone=False),
+    Case("forked", forged.forked, 4, alone=False),
+    Case("two endings", forged.two_endings, 5),
+    Case("unroutable", cheats.unroutable, 6),
+    Case("wrong body", forged.wrong_body, 6),
+    Case("other plan", cheats.other_plan, 7),
+    Case("same rows again", cheats.same_rows_again, 8),
+    Case("small sigma", cheats.small_sigma, 9),
+    Case("one small sigma", cheats.one_small_sigma, 9),
+    Case("cheap release", cheats.cheap_release, 10),
+    Case("ledger forgets", cheats.ledger_forgets, 10),
+    Case("ledger discount", cheats.ledger_discount, 10),
+    Case("reused id", cheats.reused_id, 11),
+    Case("small reserve", cheats.small_reserve, 12),
+    Case("over the cap", cheats.over_the_cap, 12, alone=False),
+    Case("other seed", cheats.other_seed, 13),
+)

@@ -1,0 +1,151 @@
+"""Journals rewritten after the run, some with stolen keys: what checks 1 to 6 are for."""
+
+from __future__ import annotations
+
+from hdpvfl_mq.audit.evidence import Evidence
+from hdpvfl_mq.journal import chain
+from hdpvfl_mq.wire.codec import decode_body, decode_header, encode_body
+from schemas.messages import Ack, RunClosed
+from schemas.records import EnvelopeInput, FinishedEffect, SentEffect, StartedInput
+from tests.evidence import edited, last_received, only, relinked, replace_model, resigned, with_rows
+from tests.unit.audit.honest import honest, honest_federation, records
+
+# -- 1: records and order ---------------------------------------------------------------------
+
+
+def renumbered() -> Evidence:
+    evidence = honest()
+    *rows, (index, stored, digest) = evidence.transcripts["shop"].rows
+    return with_rows(evidence, "shop", [*rows, (index + 5, stored, digest)])
+
+
+def unreadable() -> Evidence:
+    evidence = honest()
+    *rows, (index, stored, _) = evidence.transcripts["shop"].rows
+    return with_rows(
+        evidence, "shop", [*rows, (index, stored + b"\x00", chain.link(stored + b"\0"))]
+    )
+
+
+# -- 2: chain ---------------------------------------------------------------------------------
+
+
+def altered_end() -> Evidence:
+    evidence = honest()
+    *rows, (index, _, digest) = evidence.transcripts["shop"].rows
+    last = edited(records(evidence, "shop")[-1], effects=(FinishedEffect(outcome="refused"),))
+    return with_rows(evidence, "shop", [*rows, (index, chain.encode(last), digest)])
+
+
+def unlinked() -> Evidence:
+    evidence = honest()
+    *rows, (index, _, _) = evidence.transcripts["shop"].rows
+    stored = chain.encode(edited(records(evidence, "shop")[-1], previous=bytes(32)))
+    return with_rows(evidence, "shop", [*rows, (index, stored, chain.link(stored))])
+
+
+# -- 3: signatures and epochs -----------------------------------------------------------------
+
+
+def unsigned() -> Evidence:
+    evidence = only(honest(), "shop")
+    steps = records(evidence, "shop")
+    at = last_received(steps, "coordinator")
+    frames = list(steps[at].input.frames)
+    frames[1] = bytes(64)
+    steps[at] = edited(steps[at], input=EnvelopeInput(frames=tuple(frames)))
+    return with_rows(evidence, "shop", relinked(steps))
+
+
+def swapped_keys() -> Evidence:
+    evidence = honest()
+    keys = {**evidence.keys, "shop": evidence.keys["telco"], "telco": evidence.keys["shop"]}
+    return Evidence(evidence.run, keys, evidence.transcripts, evidence.ledgers)
+
+
+def leaping_epoch() -> Evidence:
+    evidence = honest()
+    steps = records(evidence, "shop")
+    first = steps[0].input
+    started = StartedInput(epoch=5, standing=first.standing)
+    steps.append(edited(steps[-1], input=started, effects=()))
+    return with_rows(evidence, "shop", relinked(steps))
+
+
+# -- 4: checkpoints and witnesses -------------------------------------------------------------
+
+
+def rewritten_alone() -> Evidence:
+    """The owner leaves out one record it received, and signs all it sent since anew."""
+    federation = honest_federation()
+    evidence = only(honest(), "telco")
+    steps = records(evidence, "telco")
+    del steps[2]  # a welcome or an offer; whatever it was, the owner hides it
+    rows = relinked(steps, federation.keys["telco"])
+    return with_rows(evidence, "telco", rows)
+
+
+def rewritten_answer() -> Evidence:
+    """The owner changes what it accepted long ago, and signs all it sent since anew."""
+    federation = honest_federation()
+    evidence = only(honest(), "telco")
+    steps = records(evidence, "telco")
+    for number, record in enumerate(steps):
+        for effect in record.effects:
+            if isinstance(effect, SentEffect) and decode_header(effect.frames).kind == "run_accept":
+                frames = effect.frames
+                accept = decode_body(decode_header(frames), frames)
+                body, _ = encode_body(replace_model(accept, columns=99))
+                changed = SentEffect(frames=(frames[0], frames[1], body))
+                steps[number] = edited(record, effects=(changed,))
+    return with_rows(evidence, "telco", relinked(steps, federation.keys["telco"]))
+
+
+def truncated() -> Evidence:
+    evidence = honest()
+    return with_rows(evidence, "bank", evidence.transcripts["bank"].rows[:-6])
+
+
+def forked() -> Evidence:
+    """The owner shows the peers' auditor a journal in which its last report never happened."""
+    evidence = honest()
+    steps = records(evidence, "shop")
+    at = max(
+        r.index
+        for r in steps
+        for e in r.effects
+        if isinstance(e, SentEffect) and decode_header(e.frames).kind == "round_report"
+    )
+    steps[at] = edited(steps[at], effects=steps[at].effects[:-1])
+    rows = relinked(steps, honest_federation().keys["shop"])
+    return with_rows(evidence, "shop", rows)
+
+
+# -- 5: both ends -----------------------------------------------------------------------------
+
+
+def two_endings() -> Evidence:
+    """The coordinator told one party another ending than its own journal says."""
+    federation, evidence = honest_federation(), honest()
+    steps = records(evidence, "shop")
+    at = last_received(steps, "coordinator")
+    frames = steps[at].input.frames
+    body, _ = encode_body(RunClosed(outcome="deadline", reason="made up"))
+    frames = resigned((frames[0], frames[1], body), federation.keys["coordinator"])
+    steps[at] = edited(steps[at], input=EnvelopeInput(frames=frames))
+    return with_rows(evidence, "shop", relinked(steps, federation.keys["shop"]))
+
+
+# -- 6: schema ----------------------------------------------------------------------------------
+
+
+def wrong_body() -> Evidence:
+    """A coordinator's last word has a body that is no message."""
+    federation, evidence = honest_federation(), only(honest(), "shop")
+    steps = records(evidence, "shop")
+    at = last_received(steps, "coordinator")
+    frames = steps[at].input.frames
+    body, _ = encode_body(Ack())
+    frames = resigned((frames[0], frames[1], body), federation.keys["coordinator"])
+    steps[at] = edited(steps[at], input=EnvelopeInput(frames=frames))
+    return with_rows(evidence, "shop", relinked(steps, federation.keys["shop"]))

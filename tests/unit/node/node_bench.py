@@ -1,0 +1,143 @@
+"""A node on a bench: a scripted role, a book and a store that log, peers with keys."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from nacl.signing import SigningKey
+
+from hdpvfl_mq.errors import OperatorError, PeerError
+from hdpvfl_mq.journal.store import Journal
+from hdpvfl_mq.machine import Fired, Ordered, Received, Reserve, Send, Started
+from hdpvfl_mq.node.node import NO_LEDGER, Node
+from hdpvfl_mq.node.ports import Contact, Identity
+from hdpvfl_mq.wire.codec import decode_header
+from schemas.messages import Pause, ScoreShare, Withdraw
+from schemas.privacy import LedgerHead
+from tests.puppet import Puppet
+from tests.samples import DIGEST, release
+
+KEYS = {p: SigningKey(bytes([n]) * 32) for n, p in enumerate(("shop", "bank", "coordinator"), 1)}
+ROLES = {"shop": "passive", "bank": "active", "coordinator": "coordinator"}
+HEAD = LedgerHead(sequence=1, digest=DIGEST)
+
+
+class Echo:
+    """A role that answers by its script: kind or timer -> effects; it counts what it was given."""
+
+    name = "shop"
+
+    def __init__(self, script=None) -> None:
+        self.script = script or {}
+
+    def initial(self):
+        return ()
+
+    def step(self, state, given):
+        name = {
+            Started: lambda: "started",
+            Received: lambda: given.message.kind,
+            Fired: lambda: f"timer:{given.timer}",
+            Ordered: lambda: given.order,
+        }[type(given)]()
+        effects = self.script.get(name, ())
+        if effects == "refuse":
+            raise PeerError(f"{name} is not wanted")
+        return (*state, name), effects
+
+    def progress(self, state):
+        return {}
+
+
+@dataclass
+class Log:
+    """What happened, in order, across ledger and journal."""
+
+    events: list[str] = field(default_factory=list)
+    fail: str = ""
+
+    def note(self, event: str) -> None:
+        if self.fail == event:
+            raise OperatorError(f"the disk is full at {event}")
+        self.events.append(event)
+
+
+class Book:
+    def __init__(self, log: Log) -> None:
+        self.log = log
+
+    def standing(self):
+        return NO_LEDGER
+
+    def reserve(self, reservation):
+        self.log.note("reserve")
+
+    def book(self, releases):
+        self.log.note("book")
+
+    def remember(self, party, head):
+        self.log.note("remember")
+
+    def check_restored(self, party, head):
+        self.log.note("check")
+
+
+class Store:
+    """A journal that notes its commits."""
+
+    def __init__(self, log: Log, journal: Journal) -> None:
+        self.log, self.journal = log, journal
+        self.records, self.acks, self.refusals = journal.records, journal.acks, journal.refusals
+
+    def commit(self, records, acks, refusals):
+        self.log.note("commit")
+        self.journal.commit(records, acks, refusals)
+
+
+SHARE = Send(("bank",), ScoreShare(round=0, release=release()))
+REPORT = Send(("coordinator",), Withdraw(reason="operator"))
+SCRIPT = {"pause": (Reserve(1, 1, False), SHARE, REPORT)}
+
+
+class Bench:
+    """One node on a journal that outlives it."""
+
+    def __init__(self, script=SCRIPT, *, book: bool = True) -> None:
+        self.log = Log()
+        self.journal = Journal(":memory:", run="test-run", party="shop")
+        self.script, self.has_book = script, book
+        self.coordinator = Puppet("coordinator", KEYS["coordinator"], "shop")
+        self.bank = Puppet("bank", KEYS["bank"], "shop")
+        self.node = self.restart()
+
+    def restart(self) -> Node:
+        contacts = {p: Contact(ROLES[p], KEYS[p].verify_key) for p in ("bank", "coordinator")}
+        self.node = Node(
+            Echo(self.script),
+            Identity("shop", "passive", "test-run", KEYS["shop"]),
+            contacts,
+            journal=Store(self.log, self.journal),
+            book=Book(self.log) if self.has_book else None,
+        )
+        self.node.open()
+        return self.node
+
+    def stored(self) -> list:
+        return list(self.journal.records())
+
+    def refused(self) -> list[str]:
+        return [reason for _, reason, _ in self.journal.refusals()]
+
+
+def new_bench():
+    bench = Bench()
+    bench.node.start()
+    bench.log.events.clear()
+    return bench
+
+
+def messages(turn) -> list[str]:
+    return [decode_header(frames).kind for frames in turn.send]
+
+
+PAUSE = Pause(waiting_for=("bank",))

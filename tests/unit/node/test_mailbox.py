@@ -1,0 +1,215 @@
+"""A node's correspondence: what is sent again, and what stops at the door."""
+
+from __future__ import annotations
+
+import pytest
+
+from hdpvfl_mq.machine import Send
+from hdpvfl_mq.node.mailbox import COPIES_NOTED_MAX
+from hdpvfl_mq.wire.codec import decode_body, decode_header
+from schemas.messages import LedgerNotice, RoundReport
+from tests.puppet import Puppet
+from tests.samples import sample
+from tests.unit.node.node_bench import (
+    HEAD,
+    KEYS,
+    PAUSE,
+    Bench,
+    messages,
+)
+
+# -- sending again --------------------------------------------------------------------------------
+
+
+def test_unacknowledged_bytes_are_sent_again_as_they_are(bench):
+    sent = bench.node.turn([bench.coordinator.say(PAUSE)]).send
+    assert set(sent) <= set(bench.node.mailbox.unacknowledged())
+    again = bench.restart().mailbox.unacknowledged()
+    assert set(sent) <= set(again)  # the very bytes, folded from the journal
+
+
+def test_one_envelope_to_many_is_the_same_bytes_and_sent_again_once():
+    both = Send(("bank", "coordinator"), LedgerNotice(head=HEAD, signature=bytes(64)))
+    bench = Bench({"pause": (both,)})
+    bench.node.start()
+    (frames,) = bench.node.turn([bench.coordinator.say(PAUSE)]).send
+    assert [d.party for d in decode_header(frames).to] == ["bank", "coordinator"]
+    assert list(bench.node.mailbox.unacknowledged()).count(frames) == 1
+
+
+def test_acknowledged_bytes_are_not_sent_again_even_after_a_restart(bench):
+    bench.node.turn([bench.coordinator.say(PAUSE)])
+    assert bench.node.mailbox.has_unacknowledged
+    bench.node.turn([bench.bank.say(sample("residual"), ack=1)])
+    bench.node.turn([bench.coordinator.say(sample("welcome"), ack=1)])
+    assert not bench.node.mailbox.has_unacknowledged
+    assert bench.restart().mailbox.unacknowledged() == ()
+
+
+def test_a_bare_acknowledgement_is_no_step(bench):
+    bench.node.turn([bench.coordinator.say(PAUSE)])
+    steps = bench.node.steps
+    ack = bench.bank.sealed("ack", b"\x81\xa4kind\xa3ack", sequence=0, ack=1)
+    bench.node.turn([ack])
+    assert bench.node.steps == steps
+    assert bench.refused() == []
+    assert all(
+        d.party != "bank" for f in bench.node.mailbox.unacknowledged() for d in decode_header(f).to
+    )
+
+
+def test_an_acknowledgement_of_more_than_was_sent_is_refused_and_recorded(bench):
+    state = bench.node.state
+    bench.node.turn([bench.bank.say(sample("residual"), ack=7)])
+    assert bench.node.state is state
+    assert bench.refused() == ["acknowledges 7 of 0 envelopes"]
+
+
+def test_what_was_recorded_is_acknowledged_once_and_again_for_a_copy(bench):
+    frames = bench.bank.say(sample("residual"))
+    bench.node.turn([frames])
+    assert bench.node.mailbox.owes
+    ack = bench.node.acknowledgement()
+    (delivery,) = decode_header(ack).to
+    assert (delivery.party, delivery.sequence, delivery.ack) == ("bank", 0, 1)
+    assert decode_body(decode_header(ack), ack).kind == "ack"
+    assert bench.node.acknowledgement() is None
+    bench.node.turn([frames])  # the acknowledgement was lost, the peer sends again
+    assert bench.node.mailbox.owes
+
+
+def test_an_answer_carries_the_acknowledgement(bench):
+    turn = bench.node.turn([bench.coordinator.say(PAUSE)])
+    assert not bench.node.mailbox.owes
+    assert decode_header(turn.send[-1]).to[0].ack == 1
+
+
+def test_nothing_is_acknowledged_before_it_is_recorded(bench):
+    early = bench.bank.say(sample("residual"))
+    later = bench.bank.say(sample("residual"))
+    bench.node.turn([later])
+    assert decode_header(bench.node.acknowledgement()).to[0].ack == 0
+    bench.node.turn([early])
+    assert decode_header(bench.node.acknowledgement()).to[0].ack == 2
+
+
+# -- the door -------------------------------------------------------------------------------------
+
+
+def spoilt(frames, place):
+    changed = bytearray(frames[place])
+    changed[-1] ^= 1
+    return (*frames[:place], bytes(changed), *frames[place + 1 :])
+
+
+RESIDUAL = sample("residual")
+DOOR = {
+    "bad signature": (lambda b: spoilt(b.bank.say(RESIDUAL), 1), "signature does not verify"),
+    "another body": (lambda b: spoilt(b.bank.say(RESIDUAL), 2), "signature does not verify"),
+    "another array": (lambda b: spoilt(b.bank.say(RESIDUAL), 3), "signature does not verify"),
+    "another's signature": (
+        lambda b: Puppet("bank", KEYS["coordinator"], "shop").say(RESIDUAL),
+        "signature does not verify",
+    ),
+    "unknown sender": (
+        lambda b: Puppet("stranger", KEYS["bank"], "shop").say(RESIDUAL),
+        "unknown run or sender",
+    ),
+    "another run": (
+        lambda b: Puppet("bank", KEYS["bank"], "shop", run="other").say(RESIDUAL),
+        "unknown run or sender",
+    ),
+    "another receiver": (
+        lambda b: Puppet("bank", KEYS["bank"], "telco").say(RESIDUAL),
+        "not addressed to this party",
+    ),
+    "wrong sender for its kind": (
+        lambda b: b.bank.say(PAUSE),
+        "a active party may not send pause here",
+    ),
+    "wrong receiver for its kind": (
+        lambda b: b.bank.say(RoundReport(rounds_done=1, last=False)),
+        "a active party may not send round_report here",
+    ),
+    "unknown kind": (
+        lambda b: b.bank.sealed("gossip", b"\x80", sequence=1),
+        "may not send gossip here",
+    ),
+    "no number": (
+        lambda b: b.bank.say(RESIDUAL, sequence=0),
+        "an envelope without a sequence number",
+    ),
+    "far ahead": (lambda b: b.bank.say(RESIDUAL, sequence=10_000), "too far ahead"),
+    "two frames": (lambda b: b.bank.say(RESIDUAL)[:2], "2 frames"),
+    "five frames": (lambda b: (*b.bank.say(RESIDUAL), b""), "5 frames"),
+    "long body": (
+        lambda b: b.bank.sealed("residual", bytes(65_537), sequence=1),
+        "above its limit",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", DOOR)
+def test_a_hostile_envelope_stops_at_the_door_and_is_recorded(bench, name):
+    make, words = DOOR[name]
+    frames, state, steps = make(bench), bench.node.state, bench.node.steps
+    turn = bench.node.turn([frames])
+    assert bench.node.state is state
+    assert (bench.node.steps, turn.send, turn.arm) == (steps, (), ())
+    assert not {"book", "reserve"} & set(bench.log.events)
+    (reason,) = bench.refused()
+    assert words in reason
+
+
+def test_a_replayed_envelope_is_recorded_and_changes_nothing(bench):
+    frames = bench.coordinator.say(PAUSE)
+    bench.node.turn([frames])
+    state, steps = bench.node.state, bench.node.steps
+    bench.log.events.clear()
+    assert bench.node.turn([frames, frames]).send == ()
+    assert bench.node.state is state
+    assert bench.node.steps == steps
+    assert bench.log.events == ["commit"]
+    assert bench.refused() == ["a copy of envelope 1 of coordinator"] * 2
+
+
+def test_another_envelope_under_a_used_number_is_recorded_and_changes_nothing(bench):
+    bench.node.turn([bench.coordinator.say(PAUSE)])
+    state = bench.node.state
+    bench.node.turn([bench.coordinator.sealed("resume", b"\x80", sequence=1)])
+    assert bench.node.state is state
+    assert bench.refused() == ["a copy of envelope 1 of coordinator"]
+
+
+def test_copies_do_not_fill_the_journal(bench):
+    frames = bench.coordinator.say(PAUSE)
+    bench.node.turn([frames])
+    bench.node.turn([frames] * (COPIES_NOTED_MAX + 50))
+    assert len(bench.refused()) == COPIES_NOTED_MAX
+
+
+BODIES = {
+    "not msgpack": b"\xc1",
+    "not canonical": b"\xde\x00\x01\xa4kind\xa5pause",
+    "duplicate keys": b"\x82\xa4kind\xa5pause\xa4kind\xa5pause",
+    "extension type": b"\xd4\x05\x00",
+    "deep nesting": b"\x91" * 2000 + b"\x00",
+    "huge integer": b"\x82\xa4kind\xa5pause\xabwaiting_for\xcf" + b"\xff" * 8,
+    "another kind": b"\x81\xa4kind\xa3ack",
+    "a missing field": b"\x81\xa4kind\xa5pause",
+}
+
+
+@pytest.mark.parametrize("name", BODIES)
+def test_a_signed_body_that_breaks_the_schema_is_a_recorded_refusal(bench, name):
+    """It took the sender's number, so it takes a step of the journal, but no state, no ledger."""
+    bench.coordinator.sequence += 1
+    state, steps = bench.node.state, bench.node.steps
+    turn = bench.node.turn([bench.coordinator.sealed("pause", BODIES[name])])
+    assert bench.node.state is state
+    assert turn.send == ()
+    assert bench.log.events == ["commit"]
+    assert bench.node.steps == steps + 1
+    assert b"refused" in bench.stored()[-1][1]
+    assert messages(bench.node.turn([bench.coordinator.say(PAUSE)])) == ["score_share", "withdraw"]
+    assert bench.restart().steps == steps + 2

@@ -1,0 +1,156 @@
+"""The order of things in a process: ledger, journal, then speech; after an error, nothing."""
+
+from __future__ import annotations
+
+import sqlite3
+
+import pytest
+from nacl.signing import SigningKey
+
+from hdpvfl_mq.errors import IntegrityError, OperatorError
+from hdpvfl_mq.journal.store import Journal
+from hdpvfl_mq.machine import Arm, Finish, Fired
+from tests.samples import sample
+from tests.unit.node.node_bench import (
+    KEYS,
+    PAUSE,
+    REPORT,
+    SHARE,
+    Bench,
+    messages,
+)
+
+# -- ledger, journal, speech ----------------------------------------------------------------------
+
+
+def test_the_ledger_is_booked_before_the_journal_is_written(bench):
+    turn = bench.node.turn([bench.coordinator.say(PAUSE)])
+    assert bench.log.events == ["reserve", "book", "commit"]
+    assert messages(turn) == ["score_share", "withdraw"]
+
+
+def test_a_turn_is_one_commit_however_much_arrives(bench):
+    turn = bench.node.turn([bench.coordinator.say(PAUSE) for _ in range(5)])
+    assert bench.log.events == ["reserve"] * 5 + ["book", "commit"]
+    assert len(turn.send) == 10
+    assert len(bench.stored()) == 6  # the start and five steps
+
+
+@pytest.mark.parametrize("broken", ["reserve", "book", "commit"])
+def test_an_error_of_ledger_or_journal_means_that_nothing_is_sent(bench, broken):
+    bench.log.fail = broken
+    before = bench.stored()
+    with pytest.raises(OperatorError, match="disk is full"):
+        bench.node.turn([bench.coordinator.say(PAUSE)])
+    assert bench.stored() == before
+    assert "commit" not in bench.log.events
+    if broken != "commit":
+        assert "book" not in bench.log.events
+
+
+def test_after_an_error_the_restarted_process_makes_the_same_step_once(bench):
+    frames = bench.coordinator.say(PAUSE)
+    bench.log.fail = "commit"
+    with pytest.raises(OperatorError):
+        bench.node.turn([frames])
+    bench.log.fail = ""
+    node = bench.restart()
+    node.start()
+    turn = node.turn([frames])
+    assert node.state == ("started", "started", "pause")
+    assert messages(turn) == ["score_share", "withdraw"]
+
+
+def test_a_release_without_a_ledger_is_never_sent():
+    bench = Bench(book=False)
+    bench.node.start()
+    with pytest.raises(IntegrityError, match="without a ledger"):
+        bench.node.turn([bench.coordinator.say(PAUSE)])
+    assert len(bench.stored()) == 1
+
+
+def test_a_real_journal_error_stops_the_turn(bench):
+    bench.journal._connection.execute("PRAGMA query_only = ON")
+    with pytest.raises(OperatorError, match="nothing was sent after the last commit"):
+        bench.node.turn([bench.coordinator.say(PAUSE)])
+
+
+# -- timers, epochs, outcome ----------------------------------------------------------------------
+
+
+def test_timers_survive_a_restart_until_they_have_fired():
+    bench = Bench({"pause": (Arm("watch", 5.0),), "timer:watch": (Arm("late", 7.0),)})
+    assert bench.node.start().arm == ()
+    assert bench.node.turn([bench.coordinator.say(PAUSE)]).arm == (Arm("watch", 5.0),)
+    assert bench.restart().start().arm == (Arm("watch", 5.0),)
+    assert bench.node.turn([], [Fired("watch")]).arm == (Arm("late", 7.0),)
+    assert bench.restart().start().arm == (Arm("late", 7.0),)
+
+
+def test_epochs_rise_with_every_start(bench):
+    assert bench.node.epoch == 1
+    for epoch in (2, 3):
+        node = bench.restart()
+        node.start()
+        assert node.epoch == epoch
+
+
+def test_an_outcome_is_remembered():
+    bench = Bench({"pause": (Finish("completed"),)})
+    bench.node.start()
+    assert bench.node.turn([bench.coordinator.say(PAUSE)]).outcome == "completed"
+    assert bench.restart().outcome == "completed"
+
+
+# -- the journal is the memory --------------------------------------------------------------------
+
+
+def test_folding_the_journal_gives_the_same_node(bench):
+    bench.node.turn([bench.coordinator.say(PAUSE), bench.bank.say(sample("residual"))])
+    before = bench.node
+    after = bench.restart()
+    assert (after.state, after.head, after.steps) == (before.state, before.head, before.steps)
+    assert after.mailbox.unacknowledged() == before.mailbox.unacknowledged()
+
+
+def test_another_behaviour_than_recorded_is_an_integrity_error(bench):
+    bench.node.turn([bench.coordinator.say(PAUSE)])
+    bench.script = {"pause": (REPORT, SHARE)}
+    with pytest.raises(IntegrityError):
+        bench.restart()
+
+
+def test_another_signing_key_than_recorded_is_an_integrity_error(bench, monkeypatch):
+    bench.node.turn([bench.coordinator.say(PAUSE)])
+    monkeypatch.setitem(KEYS, "shop", SigningKey(bytes([9]) * 32))
+    with pytest.raises(IntegrityError):
+        bench.restart()
+
+
+def test_a_move_the_role_refuses_is_recorded_and_changes_nothing():
+    bench = Bench({"pause": "refuse"})
+    bench.node.start()
+    state = bench.node.state
+    turn = bench.node.turn([bench.coordinator.say(PAUSE)])
+    assert bench.node.state is state
+    assert turn.send == ()
+    assert b"pause is not wanted" in bench.stored()[-1][1]
+    assert bench.restart().state == state
+
+
+def test_the_order_of_arrival_within_a_turn_is_not_information(bench):
+    first, second = Bench({}), Bench({})
+    for other, order in ((first, 1), (second, -1)):
+        other.node.start()
+        arrivals = [other.coordinator.say(PAUSE), other.bank.say(sample("residual"))]
+        other.node.turn(arrivals[::order])
+    assert first.stored() == second.stored()
+
+
+def test_a_second_process_on_the_journal_is_refused(tmp_path):
+    path = tmp_path / "journal.db"
+    first = Journal(path, run="test-run", party="shop")
+    with pytest.raises(OperatorError, match="in use by another process"):
+        Journal(path, run="test-run", party="shop")
+    first.close()
+    assert isinstance(sqlite3.connect(path), sqlite3.Connection)
