@@ -2,32 +2,36 @@
 
 It owns membership, the phases of a run and what happens when a party stays away; it never sees a
 number computed from anybody's rows. A pure role: it reads no clock, timers come as inputs.
-
-gathering -> offered -> aligning -> training -> closed
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
 from types import MappingProxyType
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
-from broker.state import CoordinatorState, freeze, thaw
+from pydantic import ValidationError
+
+from broker.phases import PHASES, Aligning, Closed, Gathering, Offered, Phase, Training
+from hdpvfl_mq.errors import PeerError
 from hdpvfl_mq.machine import (
-    Arm,
     Effect,
     Finish,
-    Fired,
     Input,
+    Move,
     Moves,
     Received,
     Send,
     Started,
     Step,
+    TimerFired,
+    arm,
     dispatch,
     stay,
 )
+from hdpvfl_mq.node.frozen import dump, load_fields
 from hdpvfl_mq.psi import choose_method
+from hdpvfl_mq.wire.canonical import pack, unpack
 from schemas.config import RunManifest
 from schemas.ids import COORDINATOR, PartyId
 from schemas.messages import (
@@ -46,6 +50,8 @@ from schemas.messages import (
     Withdraw,
 )
 
+P = TypeVar("P", bound=Phase)
+Outcome = Literal["completed", "refused", "withdrawn", "deadline", "mismatch"]
 WHY = {
     "operator": "its operator asked for it",
     "budget": "its privacy budget does not allow the run",
@@ -53,9 +59,7 @@ WHY = {
     "or does not allow the plan",
     "deadline": "it has waited too long",
 }
-
-
-State = CoordinatorState
+_MAX_BYTES = 2**26
 
 
 class Coordinator:
@@ -66,80 +70,88 @@ class Coordinator:
     def __init__(self, manifest: RunManifest, manifest_digest: bytes) -> None:
         self.manifest = manifest
         self.manifest_digest = manifest_digest
-        self.parties = (manifest.active_party, *manifest.passive_parties)
+        self.parties = manifest.parties
 
-    def initial(self) -> State:
+    def initial(self) -> Phase:
         """Nobody has come yet."""
-        return CoordinatorState()
+        return Gathering()
 
-    def step(self, state: State, given: Input) -> Step[State]:
+    def step(self, state: Phase, given: Input) -> Step[Any]:
         """One move of the table below."""
         if isinstance(given, Received):
             state = replace(state, heard=state.heard | {given.sender})
         return dispatch(MOVES, self, state, given)
 
-    def progress(self, state: State) -> dict[str, Any]:
+    def progress(self, state: Phase) -> dict[str, Any]:
         """Everything the coordinator knows is public among the parties."""
+        planned = (state.rounds, state.planned) if isinstance(state, Training | Closed) else (0, 0)
         return {
-            "phase": state.phase,
+            "phase": type(state).__name__.lower(),
             "joined": sorted(state.epochs),
             "waiting_for": sorted(self.waiting_for(state)),
-            "rounds": state.rounds,
-            "planned": state.planned,
-            "outcome": state.outcome,
-            "reason": state.reason,
+            "rounds": planned[0],
+            "planned": planned[1],
+            "outcome": state.outcome if isinstance(state, Closed) else "",
+            "reason": state.reason if isinstance(state, Closed) else "",
         }
 
-    def freeze(self, state: State) -> bytes:
+    def freeze(self, state: Phase) -> bytes:
         """The state as bytes, at any time."""
-        return freeze(state, self.manifest_digest)
+        phase = type(state).__name__
+        return pack({"manifest": self.manifest_digest, "phase": phase, "state": dump(state)})
 
-    def thaw(self, frozen: bytes) -> State | None:
-        """The state again, under the same manifest."""
-        return thaw(frozen, self.manifest_digest)
+    def thaw(self, frozen: bytes) -> Phase | None:
+        """The state again; None if it belongs to another manifest or cannot be read."""
+        try:
+            stored = unpack(frozen, max_bytes=_MAX_BYTES)
+            if stored["manifest"] != self.manifest_digest:
+                return None
+            phase = PHASES[stored["phase"]]
+            return phase(**load_fields(phase, stored["state"]))
+        except (PeerError, ValidationError, ValueError, KeyError, TypeError):
+            return None
 
-    def waiting_for(self, state: State) -> set[PartyId]:
-        """The parties whose next word the run needs."""
-        heard: dict[str, set[PartyId]] = {
-            "gathering": set(state.epochs),
-            "offered": set(state.accepted),
-            "aligning": set(state.aligned),
-            "training": set(state.finished),
-        }
-        return set(self.parties) - heard.get(state.phase, set(self.parties)) - state.absent
+    def waiting_for(self, state: Phase) -> frozenset[PartyId]:
+        """The parties whose next message the run needs."""
+        return frozenset() if isinstance(state, Closed) else frozenset(self.parties) - state.done
 
     # -- gathering and offering ---------------------------------------------------------------
 
-    def started(self, state: State, given: Started) -> Step[State]:
+    def started(self, state: P, given: Started) -> Step[P]:
         if given.epoch > 1:
             return state, ()
         manifest = self.manifest
         return state, (
-            Arm("deadline", manifest.deadline_s),
-            Arm("watch", manifest.absent_after_s),
+            arm("deadline", manifest.deadline_s),
+            arm("watch", manifest.absent_after_s),
         )
 
-    def hello(self, state: State, given: Received) -> Step[State]:
-        message: Hello = given.message  # type: ignore[assignment]
+    def hello(self, state: P, given: Received[Hello]) -> Step[P]:
+        """A process has started, the first or a later one of its party."""
+        message = given.message
         epochs = MappingProxyType({**state.epochs, given.sender: message.epoch})
         commitments = {**state.commitments, given.sender: message.seed_commitment}
         state = replace(state, epochs=epochs, commitments=MappingProxyType(commitments))
         missing = tuple(p for p in self.parties if p not in epochs)
-        effects: list[Effect] = [
-            Send((given.sender,), Welcome(epoch=message.epoch, waiting_for=missing))
-        ]
-        if state.phase == "gathering" and not missing:
-            state = replace(state, phase="offered")
-            effects.append(Send(self.parties, RunOffer(manifest=self.manifest)))
-        return state, tuple(effects)
+        welcome = Welcome(epoch=message.epoch, waiting_for=missing)
+        return state, (Send((given.sender,), welcome),)
 
-    def accept(self, state: State, given: Received) -> Step[State]:
-        message: RunAccept = given.message  # type: ignore[assignment]
-        if message.manifest_digest != self.manifest_digest:
+    def gather(self, state: Gathering, given: Received[Hello]) -> Step[Gathering | Offered]:
+        """Offer the run once every party has come."""
+        state, welcome = self.hello(state, given)
+        if self.waiting_for(state):
+            return state, welcome
+        offer = Send(self.parties, RunOffer(manifest=self.manifest))
+        return Offered(**_common(state)), (*welcome, offer)
+
+    def accept(
+        self, state: Offered, given: Received[RunAccept]
+    ) -> Step[Offered | Aligning | Closed]:
+        if given.message.manifest_digest != self.manifest_digest:
             return self.close(state, "mismatch", f"{given.sender} read another manifest")
-        accepted = MappingProxyType({**state.accepted, given.sender: message})
+        accepted = MappingProxyType({**state.accepted, given.sender: given.message})
         state = replace(state, accepted=accepted)
-        if len(accepted) < len(self.parties):
+        if self.waiting_for(state):
             return state, ()
         first = accepted[self.parties[0]]
         for party in self.parties[1:]:
@@ -152,9 +164,9 @@ class Coordinator:
                 )
         commitments = tuple(state.commitments[p] for p in self.parties)
         start = AlignStart(method=self._method(state), commitments=commitments)
-        return replace(state, phase="aligning"), (Send(self.parties, start),)
+        return Aligning(**_common(state)), (Send(self.parties, start),)
 
-    def _method(self, state: State) -> Literal["ecdh", "oprf", "kept"]:
+    def _method(self, state: Offered) -> Literal["ecdh", "oprf", "kept"]:
         """How the common rows are found: not at all again where all keep the same alignment."""
         wanted, accepted = self.manifest.alignment, state.accepted.values()
         named = {accept.kept_alignment for accept in accepted}
@@ -164,36 +176,38 @@ class Coordinator:
             return wanted.method
         return choose_method(accept.set_size for accept in accepted)
 
-    def refuse(self, state: State, given: Received) -> Step[State]:
-        message: RunRefuse = given.message  # type: ignore[assignment]
-        return self.close(state, "refused", f"{given.sender}: {message.rule}")
+    def refuse(self, state: Phase, given: Received[RunRefuse]) -> Step[Closed]:
+        return self.close(state, "refused", f"{given.sender}: {given.message.rule}")
 
     # -- aligning and training ----------------------------------------------------------------
 
-    def align(self, state: State, given: Received) -> Step[State]:
-        message: Aligned = given.message  # type: ignore[assignment]
+    def align(
+        self, state: Aligning, given: Received[Aligned]
+    ) -> Step[Aligning | Training] | Step[Closed]:
+        message = given.message
         aligned = MappingProxyType({**state.aligned, given.sender: message})
         state = replace(state, aligned=aligned)
-        if len(aligned) < len(self.parties):
+        if self.waiting_for(state):
             return state, ()
         if len({(a.rows, a.rounds, a.order_digest, a.plan_digest) for a in aligned.values()}) != 1:
             return self.close(state, "mismatch", "the parties disagree on the common rows")
-        state = replace(
-            state,
-            phase="training",
+        training = Training(
+            **_common(state),
             plan_digest=message.plan_digest,
             rounds=message.rounds,
             finished_rounds=MappingProxyType(dict.fromkeys(self.parties, 0)),
         )
-        return self.plan_ahead(state)
+        return self.plan_ahead(training)
 
-    def report(self, state: State, given: Received) -> Step[State]:
-        message: RoundReport = given.message  # type: ignore[assignment]
+    def report(
+        self, state: Training, given: Received[RoundReport]
+    ) -> Step[Training] | Step[Closed]:
+        message = given.message
         done = max(message.rounds_done, state.finished_rounds[given.sender])
         state = replace(
             state,
             finished_rounds=MappingProxyType({**state.finished_rounds, given.sender: done}),
-            finished=state.finished | ({given.sender} if message.last else set()),
+            finished=state.finished | ({given.sender} if message.last else frozenset()),
         )
         if not self.waiting_for(state):
             return self.close(state, "completed", "")
@@ -203,7 +217,7 @@ class Coordinator:
         state, more = self.plan_ahead(state)
         return state, (*effects, *more)
 
-    def plan_ahead(self, state: State) -> Step[State]:
+    def plan_ahead(self, state: Training) -> Step[Training]:
         """Allow more rounds before anybody has to wait for the permission."""
         present = [p for p in self.parties if p not in state.absent]
         slowest = min(state.finished_rounds[p] for p in present)
@@ -216,82 +230,90 @@ class Coordinator:
 
     # -- absence ------------------------------------------------------------------------------
 
-    def watch(self, state: State, given: Fired) -> Step[State]:
+    def wait_on(self, state: P, given: TimerFired) -> Step[P]:
+        """Before the rounds everybody is needed: go on waiting."""
+        again = arm("watch", self.manifest.absent_after_s)
+        return replace(state, heard=frozenset()), (again,)
+
+    def watch(self, state: Training, given: TimerFired) -> Step[Training]:
         """Nobody heard for a while: ask; nobody answers: act by the manifest's policy."""
-        again = Arm("watch", self.manifest.absent_after_s)
+        again = arm("watch", self.manifest.absent_after_s)
         silent = self.waiting_for(state) - state.heard
         state = replace(state, heard=frozenset())
-        if state.phase != "training":
-            return state, (again,)
         if not silent:
             if not state.asked:
                 return state, (again,)
-            return replace(state, asked=False), (Send(self.parties, self._resume(state)), again)
+            return replace(state, asked=False), (Send(self.parties, _resume(state)), again)
         if not state.asked:
             pause = Pause(waiting_for=tuple(sorted(silent)))
             return replace(state, asked=True), (Send(self.parties, pause), again)
         if self.manifest.absence == "wait" or self.manifest.active_party in silent:
             return state, (again,)
         state = replace(state, absent=state.absent | silent, asked=False)
-        effects: tuple[Effect, ...] = (Send(self.parties, self._resume(state)), again)
+        effects: tuple[Effect, ...] = (Send(self.parties, _resume(state)), again)
         state, more = self.plan_ahead(state)
         return state, (*effects, *more)
 
-    def readmit(self, state: State, party: PartyId) -> Step[State]:
+    def readmit(self, state: Training, party: PartyId) -> Step[Training]:
         """A party is back: it takes part again from the first round nobody may have begun."""
         state = replace(state, absent=state.absent - {party})
-        return state, (Send(self.parties, self._resume(state)),)
-
-    def _resume(self, state: State) -> Resume:
-        """Who is left out; who was and is back takes part from the first round not yet planned."""
-        stand_in: Literal["last", "nothing"] = (
-            "last" if self.manifest.absence == "last" else "nothing"
-        )
-        return Resume(round=state.planned, absent=tuple(sorted(state.absent)), stand_in=stand_in)
+        return state, (Send(self.parties, _resume(state)),)
 
     # -- the end ------------------------------------------------------------------------------
 
-    def deadline(self, state: State, given: Fired) -> Step[State]:
+    def deadline(self, state: Phase, given: TimerFired) -> Step[Closed]:
         waiting = ", ".join(sorted(self.waiting_for(state))) or "nobody"
-        return self.close(state, "deadline", f"while {state.phase}, waiting for {waiting}")
+        phase = type(state).__name__.lower()
+        return self.close(state, "deadline", f"while {phase}, waiting for {waiting}")
 
-    def withdraw(self, state: State, given: Received) -> Step[State]:
-        message: Withdraw = given.message  # type: ignore[assignment]
-        return self.close(state, "withdrawn", f"{given.sender} withdrew: {WHY[message.reason]}")
+    def withdraw(self, state: Phase, given: Received[Withdraw]) -> Step[Closed]:
+        why = WHY[given.message.reason]
+        return self.close(state, "withdrawn", f"{given.sender} withdrew: {why}")
 
-    def close(self, state: State, outcome: Any, reason: str) -> Step[State]:
-        state = replace(state, phase="closed", outcome=outcome, reason=reason)
+    def close(self, state: Phase, outcome: Outcome, reason: str) -> Step[Closed]:
+        """End the run for everybody."""
+        rounds, planned = (state.rounds, state.planned) if isinstance(state, Training) else (0, 0)
+        after = Closed(
+            **_common(state),
+            outcome=outcome,
+            reason=reason,
+            rounds=rounds,
+            planned=planned,
+        )
         closed = RunClosed(outcome=outcome, reason=reason)
-        return state, (Send(self.parties, closed), Finish(outcome))
+        return after, (Send(self.parties, closed), Finish(outcome=outcome))
+
+
+def _common(state: Phase) -> dict[str, Any]:
+    return {"epochs": state.epochs, "commitments": state.commitments, "heard": state.heard}
+
+
+def _resume(state: Training) -> Resume:
+    """Who is left out; who was and is back takes part from the first round not yet planned."""
+    return Resume(round=state.planned, absent=tuple(sorted(state.absent)))
 
 
 _C = Coordinator
+_SAME: tuple[type, ...] = ()
 MOVES: Moves = {
-    ("*", "started"): _C.started,
-    ("*", "hello"): _C.hello,
-    ("gathering", "timer:watch"): _C.watch,
-    ("gathering", "timer:deadline"): _C.deadline,
-    ("gathering", "withdraw"): _C.withdraw,
-    ("offered", "run_accept"): _C.accept,
-    ("offered", "run_refuse"): _C.refuse,
-    ("offered", "timer:watch"): _C.watch,
-    ("offered", "timer:deadline"): _C.deadline,
-    ("offered", "withdraw"): _C.withdraw,
-    ("aligning", "aligned"): _C.align,
-    ("aligning", "run_refuse"): _C.refuse,
-    ("aligning", "timer:watch"): _C.watch,
-    ("aligning", "timer:deadline"): _C.deadline,
-    ("aligning", "withdraw"): _C.withdraw,
-    ("training", "round_report"): _C.report,
-    ("training", "timer:watch"): _C.watch,
-    ("training", "timer:deadline"): _C.deadline,
-    ("training", "withdraw"): _C.withdraw,
+    (Phase, "started"): Move(_C.started, _SAME),
+    (Phase, "hello"): Move(_C.hello, _SAME),
+    (Phase, "withdraw"): Move(_C.withdraw, (Closed,)),
+    (Phase, "timer:deadline"): Move(_C.deadline, (Closed,)),
+    (Phase, "timer:watch"): Move(_C.wait_on, _SAME),
+    (Gathering, "hello"): Move(_C.gather, (Gathering, Offered)),
+    (Offered, "run_accept"): Move(_C.accept, (Offered, Aligning, Closed)),
+    (Offered, "run_refuse"): Move(_C.refuse, (Closed,)),
+    (Aligning, "aligned"): Move(_C.align, (Aligning, Training, Closed)),
+    (Aligning, "run_refuse"): Move(_C.refuse, (Closed,)),
+    (Training, "round_report"): Move(_C.report, (Training, Closed)),
+    (Training, "timer:watch"): Move(_C.watch, _SAME),
     # What was on its way when the run ended.
-    ("closed", "run_accept"): stay,
-    ("closed", "run_refuse"): stay,
-    ("closed", "aligned"): stay,
-    ("closed", "round_report"): stay,
-    ("closed", "withdraw"): stay,
-    ("closed", "timer:watch"): stay,
-    ("closed", "timer:deadline"): stay,
+    (Closed, "run_accept"): Move(stay, _SAME),
+    (Closed, "run_refuse"): Move(stay, _SAME),
+    (Closed, "aligned"): Move(stay, _SAME),
+    (Closed, "round_report"): Move(stay, _SAME),
+    (Closed, "withdraw"): Move(stay, _SAME),
+    (Closed, "timer:watch"): Move(stay, _SAME),
+    (Closed, "timer:deadline"): Move(stay, _SAME),
 }

@@ -2,60 +2,72 @@
 
 It owns Input, Effect, the table of legal moves and `fold`; it knows no bytes, clock, file, socket
 or dice. A role cannot learn whether it runs live, recovers or is replayed: the three are the same
-fold over the same inputs.
+fold over the same inputs. Inputs and effects are the recorded ones (schemas/records.py); only an
+envelope has a decoded form here.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 from hdpvfl_mq.errors import PeerError
 from schemas.ids import PartyId
 from schemas.messages import Message
-from schemas.privacy import LedgerHead
-from schemas.records import LedgerStanding
+from schemas.records import (
+    Arm,
+    Book,
+    CheckLedger,
+    Finish,
+    LedgerRead,
+    OperatorRequest,
+    ReadLedger,
+    Refused,
+    RememberHead,
+    Reserve,
+    Started,
+    TimerFired,
+)
+
+__all__ = [
+    "Arm",
+    "Book",
+    "CheckLedger",
+    "Effect",
+    "Finish",
+    "Input",
+    "LedgerOrder",
+    "LedgerRead",
+    "Move",
+    "Moves",
+    "OperatorRequest",
+    "ReadLedger",
+    "Received",
+    "Refused",
+    "RememberHead",
+    "Reserve",
+    "Role",
+    "Send",
+    "Started",
+    "Step",
+    "TimerFired",
+    "arm",
+    "dispatch",
+    "find_move",
+    "fold",
+    "move_name",
+    "stay",
+]
+MessageT = TypeVar("MessageT", bound=Message)
 
 
 @dataclass(frozen=True)
-class Started:
-    """The process started; epochs rise by one each time."""
-
-    epoch: int
-    standing: LedgerStanding
-
-
-@dataclass(frozen=True)
-class LedgerRead:
-    """What the ledger says now that everything before is booked."""
-
-    standing: LedgerStanding
-
-
-@dataclass(frozen=True)
-class Received:
+class Received(Generic[MessageT]):
     """A peer's message, verified, in order, once."""
 
     sender: PartyId
-    message: Message
-
-
-@dataclass(frozen=True)
-class Fired:
-    """A timer armed before has run out."""
-
-    timer: str
-
-
-@dataclass(frozen=True)
-class Ordered:
-    """The operator's word."""
-
-    order: str
-
-
-Input = Started | LedgerRead | Received | Fired | Ordered
+    message: MessageT
 
 
 @dataclass(frozen=True)
@@ -66,59 +78,23 @@ class Send:
     message: Message
 
 
-@dataclass(frozen=True)
-class Arm:
-    """Ask for `Fired(timer)` after a delay; arming again moves it."""
-
-    timer: str
-    delay_s: float
-
-
-@dataclass(frozen=True)
-class Reserve:
-    """Reserve budget in the ledger before the first release; `exact` records a disclosure."""
-
-    mu2_units: int
-    tau_units: int
-    exact: bool
-
-
-@dataclass(frozen=True)
-class ReadLedger:
-    """Ask for `LedgerRead` once everything of this step is booked."""
-
-
-@dataclass(frozen=True)
-class RememberHead:
-    """Keep the newest ledger head of a peer and its signature, beyond this run."""
-
-    party: PartyId
-    head: LedgerHead
-    signature: bytes
-
-
-@dataclass(frozen=True)
-class CheckLedger:
-    """Stop with IntegrityError if the own ledger is older than a head a peer co-signed."""
-
-    party: PartyId
-    head: LedgerHead
-    signature: bytes
-
-
-@dataclass(frozen=True)
-class Finish:
-    """This role has nothing more to do."""
-
-    outcome: str
-
-
+Input = Started | LedgerRead | Received[Any] | TimerFired | OperatorRequest
 LedgerOrder = ReadLedger | RememberHead | CheckLedger
-Effect = Send | Arm | Reserve | ReadLedger | RememberHead | CheckLedger | Finish
-State = TypeVar("State")
-Step = tuple[State, tuple[Effect, ...]]
-Handler = Callable[[Any, Any, Any], Step[Any]]
-Moves = Mapping[tuple[str, str], Handler]
+Effect = Send | Arm | Reserve | Book | ReadLedger | RememberHead | CheckLedger | Finish | Refused
+StateT = TypeVar("StateT")
+Step = tuple[StateT, tuple[Effect, ...]]
+
+
+@dataclass(frozen=True)
+class Move:
+    """What an input does in one phase: its handler, and the phases the role may be in after it."""
+
+    handler: Callable[[Any, Any, Any], Step[Any]]
+    to: tuple[type, ...]
+
+
+# (phase, name of the input) -> move. A phase is a class; a move of a base class holds for all.
+Moves = Mapping[tuple[type, str], Move]
 
 
 class Role(Protocol):
@@ -136,37 +112,51 @@ class Role(Protocol):
         """What the owner of this process may see of it; never sent."""
 
     def freeze(self, state: Any) -> bytes | None:
-        """The state as bytes for a snapshot; None while it is not one that can be put away."""
+        """The state as bytes for a snapshot; None in a phase that has none."""
 
     def thaw(self, frozen: bytes) -> Any | None:
         """The state that was frozen; None if this role has other data or settings than then."""
+
+
+def arm(timer: str, delay_s: float) -> Arm:
+    """An alarm after so many seconds."""
+    return Arm(timer=timer, delay_ms=round(delay_s * 1000))
 
 
 def move_name(given: Input) -> str:
     """The column of an input in the table of legal moves."""
     match given:
         case Received(message=message):
-            return message.kind
-        case Fired(timer=timer):
+            return str(message.kind)
+        case TimerFired(timer=timer):
             return f"timer:{timer.split(':')[0]}"
-        case Ordered(order=order):
-            return f"order:{order}"
+        case OperatorRequest(request=request):
+            return f"operator:{request}"
         case Started():
             return "started"
         case LedgerRead():
             return "ledger"
 
 
+def find_move(moves: Moves, phase: type, name: str) -> Move | None:
+    """The move of the phase itself, or of the nearest base class that has one."""
+    found = (moves.get((base, name)) for base in phase.__mro__)
+    return next((move for move in found if move is not None), None)
+
+
 def dispatch(moves: Moves, role: Any, state: Any, given: Input) -> Step[Any]:
     """Look the move up in the role's table and make it; anything not in the table is refused."""
-    name = move_name(given)
-    handler = moves.get((state.phase, name)) or moves.get(("*", name))
-    if handler is None:
-        raise PeerError(f"{name} is not a legal move while {state.phase}")
-    return handler(role, state, given)
+    name, phase = move_name(given), type(state)
+    move = find_move(moves, phase, name)
+    if move is None:
+        raise PeerError(f"{name} is not a legal move while {phase.__name__.lower()}")
+    after, effects = move.handler(role, state, given)
+    if type(after) not in (move.to or (phase,)):
+        raise AssertionError(f"{name} led from {phase.__name__} to {type(after).__name__}")
+    return after, effects
 
 
-def stay(role: Any, state: State, given: Input) -> Step[State]:
+def stay(role: Any, state: Any, given: Input) -> Step[Any]:
     """A legal move without effect, for what may arrive late."""
     return state, ()
 

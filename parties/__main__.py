@@ -16,6 +16,8 @@ from hdpvfl_mq.runtime.snapshots import Snapshots
 from hdpvfl_mq.runtime.status import Status, Stopwatch
 from hdpvfl_mq.runtime.transport import DealerLink
 from parties.assets import Assets
+from parties.party import Party
+from parties.phases import Training, setup_of, training_of
 from parties.process.alignment_store import AlignmentStore
 from parties.process.build import PartyFiles, build_node, load_possession
 from parties.process.ledger_book import LedgerBook
@@ -43,12 +45,14 @@ async def _run(settings: PartySettings) -> str:
         node.mailbox.owe_all()  # the process that heard the end may have died before it said so
     link = DealerLink(settings.broker, keys, bytes.fromhex(settings.broker_curve_key))
     status, watch = Status(files.run / "status.json"), Stopwatch()
-    keeper = AlignmentStore(files.alignments, settings.run)
+    alignments = AlignmentStore(files.alignments, settings.run)
 
     def observe(node: Node) -> None:
-        keeper.see(node.state.alignment, is_agreed=node.state.planned > 0)
+        training = training_of(node.state)
+        if training is not None:  # rounds are planned, so all parties have found the same rows
+            alignments.keep(training.setup.alignment)
         snapshots.see(node)
-        watch.see(running=node.state.phase == "training" and not node.state.is_done)
+        watch.see(running=isinstance(node.state, Training) and not node.state.is_done)
         if status.due() or node.outcome is not None:
             fields = _fields(settings, node, book, link)
             status.write({**fields, "training_s": watch.elapsed_s})
@@ -69,7 +73,7 @@ async def _run(settings: PartySettings) -> str:
 
 def _write_result(folder: Path, own: Assets, node: Node) -> None:
     if own.model is None:
-        write_model(folder / "model.json", own, node)
+        write_model(folder / "model.json", own, node.state)
     elif own.role == "active":
         write_predictions(folder / "predictions.csv", own, node.state)
 
@@ -77,18 +81,20 @@ def _write_result(folder: Path, own: Assets, node: Node) -> None:
 def _fields(
     settings: PartySettings, node: Node, book: LedgerBook, link: DealerLink
 ) -> dict[str, Any]:
-    training = node.state.training
-    noise = training.plan.noise_of(settings.role) if training else None
+    role = node.role
+    assert isinstance(role, Party)
+    setup, training, own = setup_of(node.state), training_of(node.state), role.own
+    noise = setup.plan.noise_of(settings.role) if setup else None
     delta = book.delta
     return {
-        **node.role.progress(node.state),
+        **role.progress(node.state),
         "party": settings.party,
         "role": settings.role,
-        "rows": len(node.role.own.ids.ids),  # type: ignore[attr-defined]
-        "columns": node.role.own.data.X.shape[1],  # type: ignore[attr-defined]
+        "rows": len(own.ids.ids),
+        "columns": own.data.X.shape[1],
         "epoch": node.epoch,
         "steps": node.steps,
-        "releases": node.state.last_released + 1,
+        "releases": training.last_released + 1 if training else 0,
         "epsilon_spent": _json(epsilon_shown(book.spent(), delta)),
         "epsilon_lifetime": _json(book.lifetime_epsilon()),
         "delta": delta,

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import math
 
-from hdpvfl_mq.plan.noise_plans import prediction_spec
+from hdpvfl_mq.methods.prediction.plan import prediction_of
 from hdpvfl_mq.privacy.calibration import mu_of
 from parties.assets import Assets
 from schemas.config import PartyPolicy, RunManifest
+from schemas.methods import Prediction
 from schemas.privacy import MU2_UNIT_BITS
 from schemas.records import LedgerStanding
 
@@ -26,7 +27,7 @@ def broken_rule(own: Assets, manifest: RunManifest, standing: LedgerStanding) ->
         or _too_few_rows(own.policy, manifest)
         or _wrong_data(own, manifest)
     )
-    is_silent = manifest.method == "prediction" and own.role == "active"
+    is_silent = isinstance(manifest.method, Prediction) and own.role == "active"
     if not is_silent:  # who releases nothing has nothing to pay or to forbid
         rule = (
             rule
@@ -37,7 +38,7 @@ def broken_rule(own: Assets, manifest: RunManifest, standing: LedgerStanding) ->
 
 
 def _wrong_part(own: Assets, manifest: RunManifest) -> str | None:
-    names = (manifest.active_party, *manifest.passive_parties)
+    names = manifest.parties
     mine = manifest.active_party == own.party
     if manifest.run != own.run:
         return "settings: the run has another name than the one this party was started for"
@@ -51,26 +52,27 @@ def _wrong_part(own: Assets, manifest: RunManifest) -> str | None:
 
 def _wrong_model(own: Assets, manifest: RunManifest) -> str | None:
     """Whether a prediction is one with the model this party names, and priced for it."""
-    model, asked = own.model, manifest.prediction
+    model = own.model
+    asked = manifest.method if isinstance(manifest.method, Prediction) else None
     if (model is None) != (asked is None):
         return "settings.model: name a model in a run that predicts, and in no other"
     if model is None or asked is None:
         return None
-    trained, proved = model.manifest, prediction_spec(model.manifest, model.rows)
+    trained, proved = model.manifest, prediction_of(model.manifest, model.rows)
     if asked.model_run != trained.run:
         return f"settings.model: it is of run {trained.run}, the manifest says {asked.model_run}"
-    same = ("active_party", "passive_parties", "loss", "scale_rows", "active")
+    same = ("active_party", "passive_parties", "loss", "scale_rows", "intercept")
     if other := [name for name in same if getattr(manifest, name) != getattr(trained, name)]:
         return f"the manifest's {', '.join(other)} is not that of the run the model is of"
     if own.policy.dataset != model.dataset:
         return "policy.dataset is not the one this party's model was learnt from"
     is_priced = asked.weight_norm >= proved.weight_norm and asked.distance >= proved.distance
-    small = "the manifest's prediction.weight_norm or .distance is smaller than the run proved"
+    small = "the manifest's method.weight_norm or .distance is smaller than the run proved"
     return None if is_priced else small
 
 
 def _wrong_guarantee(policy: PartyPolicy, manifest: RunManifest) -> str | None:
-    if manifest.method == "prediction" and manifest.guarantee == "none":
+    if isinstance(manifest.method, Prediction) and manifest.guarantee == "none":
         if not policy.exact_scoring:
             return "policy.exact_scoring is off: set it to let un-noised scores leave"
     elif manifest.guarantee not in policy.guarantees:

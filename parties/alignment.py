@@ -7,8 +7,8 @@ protocol between the parties belongs to hdpvfl_mq/psi, the rounds to the roles.
 from __future__ import annotations
 
 import hashlib
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, replace
+from typing import Any, Literal, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,159 +17,185 @@ from hdpvfl_mq.arrays.chunked import gather
 from hdpvfl_mq.errors import PeerError, RefusedError, SettingsError
 from hdpvfl_mq.glm.block import ColumnBlock
 from hdpvfl_mq.machine import Effect, Received, Reserve, Send, Step
-from hdpvfl_mq.plan.run_plan import RunPlan, plan_run
+from hdpvfl_mq.methods import plan_run
+from hdpvfl_mq.methods.run_plan import RunPlan
 from hdpvfl_mq.privacy.mechanism import Mechanism
 from hdpvfl_mq.privacy.noise import commitment
-from hdpvfl_mq.psi import Outgoing, PackedIds, Terms, open_session, order_digest, row_order
+from hdpvfl_mq.psi import (
+    Outgoing,
+    PackedIds,
+    Session,
+    Terms,
+    open_session,
+    order_digest,
+    row_order,
+)
 from hdpvfl_mq.wire.codec import model_digest
-from parties.assets import Assets, Training, id_profile
+from parties.assets import Assets, id_profile
+from parties.phases import Accepted, Aligned, Aligning, Setup, WithRows
 from schemas.alignment import KeptAlignment
 from schemas.config import RunManifest
 from schemas.ids import COORDINATOR
-from schemas.messages import AlignBlock, Aligned, AlignStart, Withdraw
+from schemas.messages import AlignBlock, AlignStart, Withdraw
+from schemas.messages import Aligned as AlignedMessage
 from schemas.tensor import MAX_TENSOR_BYTES, Tensor
-
-if TYPE_CHECKING:
-    from parties.member import Member
 
 HELD_MAX = 1024  # blocks that may come before this party has started
 KEPT_MAX = MAX_TENSOR_BYTES // 8  # common rows of an alignment that is kept
+_ROWS: tuple[Literal["rows"], str] = (
+    "rows",
+    "the number of common rows is outside the manifest's rows_min..rows_max",
+)
+R = TypeVar("R", bound=WithRows)
+W = TypeVar("W", Accepted, Aligning)
 
 
-def align_start(party: Member, state: Any, given: Received) -> Step[Any]:
+@dataclass(frozen=True)
+class _Found:
+    """The common entities: positions among the own ids, and the key all parties share."""
+
+    positions: NDArray[np.integer[Any]]
+    shared_key: bytes
+
+
+def align_start(
+    own: Assets, state: Accepted, given: Received[AlignStart]
+) -> Step[Accepted | Aligning | Aligned]:
     """All have accepted: open the session and greet the others."""
-    message: AlignStart = given.message  # type: ignore[assignment]
-    manifest = state.manifest
-    assert manifest is not None
+    manifest, message = state.manifest, given.message
     if message.method == "kept":
-        return _kept(party, replace(state, held=()))
+        return _kept(own, state)
     terms = Terms(
         method=message.method,
         active=manifest.active_party,
         passives=manifest.passive_parties,
-        public_seed=_joint_seed(party, manifest, message),
-        profile_digest=id_profile(party.own.id_rules).digest(),
+        public_seed=_joint_seed(own, manifest, message),
+        profile_digest=id_profile(own.id_rules).digest(),
         rows_min=manifest.alignment.rows_min,
         rows_max=manifest.alignment.rows_max,
     )
     session = open_session(
         terms,
-        party.name,
-        party.own.ids.ids,
-        secret=party.own.derived(b"entity resolution"),
-        room=party.own.room,
+        own.party,
+        own.ids.ids,
+        secret=own.derived(b"entity resolution"),
+        room=own.room,
     )
-    held, state = state.held, replace(state, phase="aligning", session=session, held=())
-    state, effects = _after(party, state, session.start())
-    for waiting in held:
-        state, more = align_block(party, state, waiting)
-        effects = (*effects, *more)
-    return state, effects
+    after: Aligning | Aligned = Aligning(
+        standing=state.standing, reason=state.reason, manifest=manifest, session=session
+    )
+    outgoing = _blocks(session.start())
+    for waiting in state.held:
+        if isinstance(after, Aligning):
+            after, more = align_block(own, after, waiting)
+        else:
+            after, more = last_blocks(own, after, waiting)
+        outgoing = (*outgoing, *more)
+    return after, outgoing
 
 
-def _kept(party: Member, state: Any) -> Step[Any]:
+def _kept(own: Assets, state: Accepted) -> Step[Accepted | Aligned]:
     """All have named the alignment that this party keeps too: use it, exchange nothing."""
-    kept, bounds = party.own.kept_for(state.manifest), state.manifest.alignment
+    kept, bounds = own.kept_for(state.manifest), state.manifest.alignment
     if kept is None:
         raise PeerError("told to use a kept alignment, but this party has named none")
     positions = kept.positions.array()
     if not bounds.rows_min <= len(positions) <= bounds.rows_max:
-        return _withdrawn(state)
-    return _aligned(party, state, positions, kept.shared_key)
+        return _withdrawn(state, *_ROWS)
+    return _aligned(own, state, _Found(positions, kept.shared_key))
 
 
-def _joint_seed(party: Member, manifest: RunManifest, message: AlignStart) -> bytes:
+def _joint_seed(own: Assets, manifest: RunManifest, message: AlignStart) -> bytes:
     """A public seed nobody chose alone: every party's commitment to its secret is in it."""
-    parties = (manifest.active_party, *manifest.passive_parties)
-    own = commitment(party.own.secret, party.own.salt)
+    parties, mine = manifest.parties, commitment(own.secret, own.salt)
     if len(message.commitments) != len(parties):
         raise PeerError("the start of entity resolution lacks a party's commitment")
-    if message.commitments[parties.index(party.name)] != own:
+    if message.commitments[parties.index(own.party)] != mine:
         raise PeerError("the start of entity resolution names another commitment than ours")
     return hashlib.sha256(
         b"align" + model_digest(manifest) + b"".join(message.commitments)
     ).digest()
 
 
-def hold_block(party: Member, state: Any, given: Received) -> Step[Any]:
+def hold_block(own: Assets, state: Accepted, given: Received[AlignBlock]) -> Step[Accepted]:
     """A peer was told to start before this party was."""
     if len(state.held) >= HELD_MAX:
         raise PeerError("too many blocks before entity resolution has started")
     return replace(state, held=(*state.held, given)), ()
 
 
-def align_block(party: Member, state: Any, given: Received) -> Step[Any]:
+def align_block(
+    own: Assets, state: Aligning, given: Received[AlignBlock]
+) -> Step[Aligning | Aligned]:
     """One block of a peer."""
-    message: AlignBlock = given.message  # type: ignore[assignment]
+    session = state.session
+    effects = _received(session, given)
+    if session.withheld:
+        after, more = _withdrawn(state, *_ROWS)
+        return after, (*effects, *more)
+    if session.result is None:
+        return state, effects
+    aligned, said = _aligned(own, state, _Found(session.result, session.shared_key))
+    if isinstance(aligned, Aligned):
+        return _let_go(aligned, session), (*effects, *said)
+    return aligned, (*effects, *said)
+
+
+def last_blocks(own: Assets, state: R, given: Received[AlignBlock]) -> Step[R]:
+    """The rows are known here, but a peer may still need blocks."""
     if state.session is None:
         raise PeerError("a block of entity resolution, which is over")
-    outgoing = state.session.receive(
-        given.sender,
-        message.stage,
-        message.index,
-        message.last,
-        message.tensor.data,
-        message.meta,
+    effects = _received(state.session, given)
+    return _let_go(state, state.session), effects
+
+
+def _let_go(state: R, session: Session) -> R:
+    """Keep the session only while blocks follow."""
+    if session.is_finished:
+        return replace(state, session=None, align_total=session.progress[1])
+    return replace(state, session=session)
+
+
+def _received(session: Session, given: Received[AlignBlock]) -> tuple[Effect, ...]:
+    message = given.message
+    return _blocks(
+        session.receive(
+            given.sender,
+            message.stage,
+            message.index,
+            message.last,
+            message.tensor.data,
+            message.meta,
+        )
     )
-    return _after(party, state, outgoing)
 
 
-def _after(party: Member, state: Any, outgoing: tuple[Outgoing, ...]) -> Step[Any]:
-    effects: tuple[Effect, ...] = tuple(Send(o.to, _block_message(o)) for o in outgoing)
-    session = state.session
-    assert session is not None
-    if session.is_finished:  # no block follows: let go of its memory
-        state = replace(state, session=None, align_total=session.progress[1])
-    if state.phase != "aligning" or (session.result is None and not session.withheld):
-        return state, effects
-    if session.withheld:
-        state, more = _withdrawn(state)
-    else:
-        assert session.result is not None
-        state, more = _aligned(party, state, session.result, session.shared_key)
-    return state, (*effects, *more)
+def _withdrawn(state: W, why: Literal["rows", "budget"], reason: str) -> Step[W]:
+    return replace(state, reason=reason), (Send((COORDINATOR,), Withdraw(reason=why)),)
 
 
-def _withdrawn(state: Any) -> Step[Any]:
-    reason = "the number of common rows is outside the manifest's rows_min..rows_max"
-    return replace(state, reason=reason), (Send((COORDINATOR,), Withdraw(reason="rows")),)
-
-
-def _aligned(
-    party: Member, state: Any, common: NDArray[np.integer[Any]], shared_key: bytes
-) -> Step[Any]:
+def _aligned(own: Assets, state: W, found: _Found) -> Step[W | Aligned]:
     """Order the common rows, derive the plan, reserve its cost, tell the coordinator."""
     manifest = state.manifest
-    assert manifest is not None
-    ids, rows = _ordered(party.own, manifest, common)
+    ids, rows = _ordered(own, manifest, found.positions)
     try:
         plan = plan_run(manifest, len(rows))
     except (RefusedError, SettingsError) as refused:  # held for all own rows, not for the common
-        state = replace(state, reason=str(refused))
-        return state, (Send((COORDINATOR,), Withdraw(reason="rows")),)
-    spent = plan.noise_of(party.own.role).spent
+        return _withdrawn(state, "rows", str(refused))
+    spent = plan.noise_of(own.role).spent
     if spent.exact == 0 and spent.mu2_units > state.standing.mu2_units_free:
-        state = replace(state, reason="the run would exceed the lifetime cap of the policy")
-        return state, (Send((COORDINATOR,), Withdraw(reason="budget")),)
-    state = with_training(party, state, plan, rows)
-    model = party.own.model
-    start = state.training.start_weights if model is None else model.weights
-    state = replace(
-        state,
-        phase="aligned",
-        w=start,
-        w_sum=np.zeros_like(start),
-        alignment=_to_keep(party, manifest, common, shared_key),
-    )
-    aligned = Aligned(
+        return _withdrawn(state, "budget", "the run would exceed the lifetime cap of the policy")
+    kept = _to_keep(own, manifest, found)
+    after = Aligned(standing=state.standing, setup=make_setup(own, plan, rows, kept))
+    aligned = AlignedMessage(
         rows=len(rows),
         rounds=plan.rounds,
         # Keyed by what the broker does not know, else it could test guessed sets of ids.
-        order_digest=order_digest(ids, shared_key),
+        order_digest=order_digest(ids, found.shared_key),
         plan_digest=plan.digest,
     )
-    reserve = Reserve(spent.mu2_units, spent.tau_units, spent.exact > 0)
-    return state, (reserve, Send((COORDINATOR,), aligned))
+    reserve = Reserve(mu2_units=spent.mu2_units, tau_units=spent.tau_units, exact=spent.exact > 0)
+    return after, (reserve, Send((COORDINATOR,), aligned))
 
 
 def _ordered(
@@ -182,37 +208,39 @@ def _ordered(
     return own.ids.ids.chosen(positions, own.room), gather(own.ids.rows, positions, own.room)
 
 
-def with_training(party: Member, state: Any, plan: RunPlan, rows: NDArray[np.int64]) -> Any:
+def make_setup(
+    own: Assets, plan: RunPlan, rows: NDArray[np.int64], kept: KeptAlignment | None
+) -> Setup:
     """Everything that follows from the plan and the common rows, without a word to anybody."""
-    own, manifest = party.own, plan.manifest
-    mechanism = Mechanism(party.name, own.run, own.secret, plan.noise_of(own.role))
-    intercept = own.role == "active" and manifest.active.intercept
+    manifest = plan.manifest
+    intercept = own.role == "active" and manifest.intercept
     scaled = manifest.guarantee != "none" or manifest.scale_rows
     block = ColumnBlock.align(own.data.X, rows, intercept=intercept, scaled=scaled, room=own.room)
-    state = replace(state, training=Training(plan, block, mechanism))
-    return party.prepare_training(state, rows)
+    mechanism = Mechanism(own.party, own.run, own.secret, plan.noise_of(own.role))
+    return Setup(plan, block, mechanism, rows, kept)
 
 
-def retrained(party: Member, state: Any, kept: KeptAlignment) -> Any:
+def setup_again(own: Assets, manifest: RunManifest, kept: KeptAlignment) -> Setup:
     """The same again from an alignment that was kept: for a process that was started again."""
-    manifest = state.manifest
-    _, rows = _ordered(party.own, manifest, kept.positions.array())
-    return with_training(party, state, plan_run(manifest, len(rows)), rows)
+    _, rows = _ordered(own, manifest, kept.positions.array())
+    return make_setup(own, plan_run(manifest, len(rows)), rows, kept)
 
 
-def _to_keep(
-    party: Member, manifest: RunManifest, common: NDArray[np.integer[Any]], shared_key: bytes
-) -> KeptAlignment | None:
+def _to_keep(own: Assets, manifest: RunManifest, found: _Found) -> KeptAlignment | None:
     """What later runs on the same rows may use again; nothing if it is too large to keep."""
-    if common.size > KEPT_MAX:
+    if found.positions.size > KEPT_MAX:
         return None
     return KeptAlignment(
-        fingerprint=party.own.data.fingerprint,
-        parties=tuple(sorted((manifest.active_party, *manifest.passive_parties))),
-        id_profile_digest=id_profile(party.own.id_rules).digest(),
-        shared_key=shared_key,
-        positions=Tensor.smallest(np.asarray(common, dtype=np.int64)),
+        fingerprint=own.data.fingerprint,
+        parties=tuple(sorted(manifest.parties)),
+        id_profile_digest=id_profile(own.id_rules).digest(),
+        shared_key=found.shared_key,
+        positions=Tensor.smallest(np.asarray(found.positions, dtype=np.int64)),
     )
+
+
+def _blocks(outgoing: tuple[Outgoing, ...]) -> tuple[Effect, ...]:
+    return tuple(Send(each.to, _block_message(each)) for each in outgoing)
 
 
 def _block_message(outgoing: Outgoing) -> AlignBlock:

@@ -1,7 +1,6 @@
-"""What a party brings into a run, and what it remembers of it.
+"""What a party brings into a run and never gives away: rows, ids, keys, policy, secret.
 
-It owns the shapes of a party's possessions and state; it makes no move. Arrays in a state are never
-written to; a refused move leaves the state as it was.
+It owns the shape of a party's assets and the keys derived from its secret; it makes no move.
 """
 
 from __future__ import annotations
@@ -15,22 +14,19 @@ from typing import Literal
 import numpy as np
 from nacl.bindings import crypto_scalarmult
 from nacl.signing import SigningKey, VerifyKey
+from numpy.typing import NDArray
 
 from hdpvfl_mq.arrays.chunked import Room
 from hdpvfl_mq.arrays.unreleased import FloatVector
 from hdpvfl_mq.data.preprocess import PreparedData
-from hdpvfl_mq.glm.block import ColumnBlock
-from hdpvfl_mq.glm.refit import Told
-from hdpvfl_mq.machine import Received
-from hdpvfl_mq.plan.run_plan import RunPlan
-from hdpvfl_mq.privacy.mechanism import Mechanism
-from hdpvfl_mq.psi import IdProfile, NormalisedIds, Session
+from hdpvfl_mq.glm.response import Response
+from hdpvfl_mq.methods.one_round.refit import ScoreRegression
+from hdpvfl_mq.methods.run_plan import RunPlan
+from hdpvfl_mq.psi import IdProfile, NormalisedIds
 from schemas.alignment import KeptAlignment
 from schemas.config import IdRules, PartyPolicy, RunManifest
 from schemas.data import DataSettings
-from schemas.ids import PartyId, RunId
-from schemas.privacy import Release
-from schemas.records import LedgerStanding
+from schemas.ids import PartyId, RunId, release_id
 
 
 def id_profile(rules: IdRules) -> IdProfile:
@@ -53,8 +49,10 @@ class TrainedModel:
     rows: int  # common rows it learnt from
     dataset: str  # the name they have in the ledger
     weights: FloatVector = field(repr=False)
-    # Of the scores of the passive parties that were there, after one round.
-    told: Mapping[PartyId, Told] = field(default_factory=lambda: MappingProxyType({}), repr=False)
+    # Of each passive party that was there, after one round.
+    score_regressions: Mapping[PartyId, ScoreRegression] = field(
+        default_factory=lambda: MappingProxyType({}), repr=False
+    )
 
 
 @dataclass(frozen=True)
@@ -81,9 +79,31 @@ class Assets:
 
     def kept_for(self, manifest: RunManifest) -> KeptAlignment | None:
         """The alignment with exactly these parties that may be used again."""
-        names = tuple(sorted((manifest.active_party, *manifest.passive_parties)))
+        names = tuple(sorted(manifest.parties))
         found = (kept for kept in self.kept if kept.parties == names)
         return next(found, None) if manifest.alignment.reuse else None
+
+    @property
+    def trained(self) -> TrainedModel:
+        """The model of a run that predicts; admission has seen to it that there is one."""
+        assert self.model is not None
+        return self.model
+
+    def response(self, plan: RunPlan, order: NDArray[np.int64]) -> Response:
+        """Labels, weights and offsets of the common rows; the active party has them."""
+        assert self.data.y is not None
+        return Response(
+            plan.family,
+            self.data.y,
+            weights=self.data.weights,
+            offset=self.data.offset,
+            order=order,
+            room=self.room,
+        )
+
+    def release_id(self, party: PartyId, kind: str, round_: int) -> str:
+        """The name of one release of this run, for ever."""
+        return release_id(self.run, party, kind, round_)
 
     def sealing_key(self, peer: PartyId, release_id: str) -> bytes:
         """A key that this party and one peer alone can compute, for one release."""
@@ -97,58 +117,3 @@ class Assets:
     def derived(self, purpose: bytes) -> bytes:
         """A secret of its own for another purpose than noise."""
         return hashlib.blake2b(purpose, key=self.secret, digest_size=32).digest()
-
-
-@dataclass(frozen=True)
-class Training:
-    """Everything that is fixed once the common rows are known."""
-
-    plan: RunPlan
-    block: ColumnBlock
-    mechanism: Mechanism
-
-    @property
-    def start_weights(self) -> FloatVector:
-        """Public weights before the first round; an intercept starts where the loss says."""
-        return self.block.start_weights(
-            self.plan.family.start_theta if self.block.intercept else 0.0
-        )
-
-
-@dataclass(frozen=True, kw_only=True)
-class MemberState:
-    """What the journal says so far; arrays in it are never written to."""
-
-    phase: str = "joining"
-    standing: LedgerStanding | None = None
-    waiting_for: tuple[PartyId, ...] = ()
-    manifest: RunManifest | None = None
-    session: Session | None = field(default=None, repr=False)
-    held: tuple[Received, ...] = field(default=(), repr=False)
-    align_total: int = 0  # blocks of entity resolution, once the session is let go of
-    alignment: KeptAlignment | None = field(default=None, repr=False)
-    training: Training | None = field(default=None, repr=False)
-    planned: int = 0
-    round: int = 0
-    last_released: int = -1
-    transcript: bytes = b""
-    # Parties left out, each from now until the round at which it is let in again.
-    away_until: Mapping[PartyId, int] = field(default_factory=lambda: MappingProxyType({}))
-    w: FloatVector = field(default_factory=lambda: np.zeros(0), repr=False)
-    w_sum: FloatVector = field(default_factory=lambda: np.zeros(0), repr=False)
-    w_count: int = 0
-    energies: tuple[float, ...] = ()  # of the released residuals, by epoch; public
-    is_done: bool = False
-    witnesses: frozenset[PartyId] = frozenset()  # peers that co-signed the final ledger head
-    outcome: str = ""
-    reason: str = ""
-
-    def is_away(self, party: PartyId) -> bool:
-        """Whether the current round goes on without this party."""
-        return self.round < self.away_until.get(party, 0)
-
-
-def next_transcript(transcript: bytes, release: Release) -> bytes:
-    """Hash of all that was released so far, in the order of the protocol, not of arrival."""
-    payload = hashlib.sha256(release.tensor.data).digest()
-    return hashlib.sha256(transcript + release.release_id.encode() + b"\x00" + payload).digest()

@@ -1,48 +1,56 @@
-"""What the active and a passive party have in common: joining, the offer, the common rows, the end.
+"""What the active and a passive party have in common: joining, the offer, the plan, the end.
 
-It owns the phases before and after the rounds; it knows nothing of what a round computes. Pure:
-data and secrets are fixed when a party is made, everything else is folded from its inputs.
-
-joining -> accepted -> aligning -> aligned -> training -> closed
+It owns the moves before and after the rounds; it knows nothing of what a round computes. Pure: data
+and secrets are fixed in `Assets`, everything else is folded from the inputs.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from types import MappingProxyType
-from typing import Any, ClassVar, TypeVar
+from typing import Any, TypeVar
 
-import numpy as np
-from numpy.typing import NDArray
-
-from hdpvfl_mq.arrays.unreleased import FloatVector
 from hdpvfl_mq.errors import DataError, PeerError, RefusedError, SettingsError
 from hdpvfl_mq.glm.families import family
 from hdpvfl_mq.glm.response import check_sides
 from hdpvfl_mq.machine import (
     Finish,
-    Input,
+    Move,
     Moves,
-    Ordered,
-    ReadLedger,
+    OperatorRequest,
     Received,
+    Refused,
     Send,
     Started,
     Step,
-    dispatch,
     stay,
 )
-from hdpvfl_mq.plan.run_plan import plan_run
+from hdpvfl_mq.methods import plan_run
 from hdpvfl_mq.privacy.noise import commitment
 from hdpvfl_mq.wire.codec import model_digest
-from parties import alignment, snapshot, witness
+from parties import alignment, witness
 from parties.admission import broken_rule
-from parties.assets import Assets, MemberState, Training, id_profile
+from parties.assets import Assets, id_profile
+from parties.phases import (
+    Accepted,
+    Aligned,
+    Aligning,
+    Closed,
+    Joining,
+    Phase,
+    Running,
+    Starting,
+    Training,
+    WithRows,
+)
+from parties.rounds import ROUNDS
 from schemas.config import RunManifest
 from schemas.ids import COORDINATOR
 from schemas.messages import (
     Hello,
     Pause,
+    Residual,
     Resume,
     RoundPlan,
     RoundReport,
@@ -50,220 +58,209 @@ from schemas.messages import (
     RunClosed,
     RunOffer,
     RunRefuse,
+    ScoreShare,
+    Welcome,
     Withdraw,
 )
 
-S = TypeVar("S", bound=MemberState)
+P = TypeVar("P", bound=Phase)
+# How one side takes in what the other releases.
+Take = Callable[[Assets, Training, Received[Any]], Step[Training]]
 NEVER = 2**31  # a round that does not come
 
 
-class Member:
-    """The part of a party's role that does not depend on its side."""
+# -- joining and the offer ---------------------------------------------------------------------
 
-    moves: ClassVar[Moves]
 
-    def __init__(self, possession: Assets) -> None:
-        self.own = possession
-        self.name = possession.party
+def started(own: Assets, state: Starting | Running, given: Started) -> Step[Running]:
+    """Greet the coordinator; a process that starts again says so in the same words."""
+    hello = Hello(
+        epoch=given.epoch,
+        seed_commitment=commitment(own.secret, own.salt),
+        dataset_fingerprint=own.derived(b"fingerprint" + own.data.fingerprint),
+        numeric_profile=own.numeric_profile[:500],
+        ledger=given.standing.head,
+    )
+    greeting = (Send((COORDINATOR,), hello),)
+    if isinstance(state, Starting):
+        return Joining(standing=given.standing), greeting
+    return replace(state, standing=given.standing), greeting
 
-    def initial(self) -> Any:
-        """The state before any input."""
-        raise NotImplementedError
 
-    def begin_training(self, state: Any) -> Step[Any]:
-        """Rounds may run, or more of them than before."""
-        raise NotImplementedError
+def welcome(own: Assets, state: P, given: Received[Welcome]) -> Step[P]:
+    """Note whom the coordinator waits for."""
+    return replace(state, waiting_for=given.message.waiting_for), ()
 
-    def prepare_training(self, state: Any, order: NDArray[np.int64]) -> Any:
-        """Whatever a side adds to `Training`."""
-        return state
 
-    def step(self, state: Any, given: Input) -> Step[Any]:
-        """One move of the side's table."""
-        return dispatch(self.moves, self, state, given)
+def offer(own: Assets, state: Joining, given: Received[RunOffer]) -> Step[Joining | Accepted]:
+    """Take part, or say which rule forbids it."""
+    manifest = given.message.manifest
+    rule = broken_rule(own, manifest, state.standing) or _misfit(own, manifest)
+    if rule is not None:
+        public, detail = rule
+        refusal = Send((COORDINATOR,), RunRefuse(rule=public[:500]))
+        return replace(state, reason=detail or public), (refusal,)
+    accept = RunAccept(
+        manifest_digest=model_digest(manifest),
+        id_profile_digest=id_profile(own.id_rules).digest(),
+        set_size=len(own.ids.ids),
+        columns=own.data.X.shape[1],
+        kept_alignment=kept.name if (kept := own.kept_for(manifest)) else None,
+    )
+    reminders = witness.remind(own, manifest, state.standing)
+    accepted = Accepted(standing=state.standing, reason=state.reason, manifest=manifest)
+    return accepted, (*reminders, Send((COORDINATOR,), accept))
 
-    def progress(self, state: MemberState) -> dict[str, Any]:
-        """What this party's own operator may see."""
-        plan = state.training.plan if state.training else None
-        return {
-            "phase": state.phase,
-            "round": state.round,
-            "rounds": plan.rounds if plan else 0,
-            "rows_common": plan.rows if plan else 0,
-            "align": state.session.progress if state.session else (state.align_total,) * 2,
-            "align_kept": bool(state.alignment and not state.session and not state.align_total),
-            "waiting_for": list(state.waiting_for),
-            "outcome": state.outcome,
-            "reason": state.reason,
-        }
 
-    def freeze(self, state: MemberState) -> bytes | None:
-        """The state as bytes, while it trains."""
-        return snapshot.freeze(self, state)
-
-    def thaw(self, frozen: bytes) -> Any | None:
-        """The state again, with the same rows, secret and alignment."""
-        return snapshot.thaw(self, frozen)
-
-    # -- joining and the offer ----------------------------------------------------------------
-
-    def started(self, state: S, given: Started) -> Step[S]:
-        own, standing = self.own, given.standing
-        hello = Hello(
-            epoch=given.epoch,
-            seed_commitment=commitment(own.secret, own.salt),
-            dataset_fingerprint=own.derived(b"fingerprint" + own.data.fingerprint),
-            numeric_profile=own.numeric_profile[:500],
-            ledger=standing.head,
-        )
-        return replace(state, standing=standing), (Send((COORDINATOR,), hello),)
-
-    def welcome(self, state: S, given: Received) -> Step[S]:
-        return replace(state, waiting_for=given.message.waiting_for), ()  # type: ignore[union-attr]
-
-    def offer(self, state: S, given: Received) -> Step[S]:
-        message: RunOffer = given.message  # type: ignore[assignment]
-        manifest = message.manifest
-        assert state.standing is not None  # a process starts before it hears
-        rule = broken_rule(self.own, manifest, state.standing) or self._misfit(manifest)
-        if rule is not None:
-            return self._refuse(state, *rule)
-        accept = RunAccept(
-            manifest_digest=model_digest(manifest),
-            id_profile_digest=id_profile(self.own.id_rules).digest(),
-            set_size=len(self.own.ids.ids),
-            columns=self.own.data.X.shape[1],
-            kept_alignment=kept.name if (kept := self.own.kept_for(manifest)) else None,
-        )
-        state = replace(state, phase="accepted", manifest=manifest, waiting_for=())
-        return state, (*witness.remind(self, state), Send((COORDINATOR,), accept))
-
-    def _misfit(self, manifest: RunManifest) -> tuple[str, str] | None:
-        """Whether own data and the mathematics fit the manifest: (public rule, own detail)."""
-        try:
-            plan_run(manifest, max(1, len(self.own.ids.ids)))
-        except (RefusedError, SettingsError) as refused:
-            return f"the privacy argument refuses these settings: {refused}", ""
-        data, settings = self.own.data, self.own.data.settings
-        if data.y is None:
-            return None
-        try:
-            check_sides(family(manifest.loss), data.y, weights=data.weights, offset=data.offset)
-        except (DataError, SettingsError) as wrong:
-            columns = (settings.label_column, settings.weight_column, settings.offset_column)
-            names = ", ".join(f"column {name!r}" for name in columns if name)
-            return "its labels do not fit the loss (its own console says more)", f"{names}: {wrong}"
+def _misfit(own: Assets, manifest: RunManifest) -> tuple[str, str] | None:
+    """Whether own data and the mathematics fit the manifest: (public rule, own detail)."""
+    try:
+        plan_run(manifest, max(1, len(own.ids.ids)))
+    except (RefusedError, SettingsError) as refused:
+        return f"the privacy argument refuses these settings: {refused}", ""
+    data, settings = own.data, own.data.settings
+    if data.y is None:
         return None
-
-    def _refuse(self, state: S, rule: str, detail: str) -> Step[S]:
-        state = replace(state, reason=detail or rule)
-        return state, (Send((COORDINATOR,), RunRefuse(rule=rule[:500])),)
-
-    # -- rounds -------------------------------------------------------------------------------
-
-    def round_plan(self, state: S, given: Received) -> Step[S]:
-        message: RoundPlan = given.message  # type: ignore[assignment]
-        plan = self.training(state).plan
-        if message.plan_digest != plan.digest or message.first != state.planned:
-            raise PeerError("the round plan departs from the one this party derived")
-        if not message.first < message.last <= plan.rounds:
-            raise PeerError("the round plan leaves the schedule")
-        state = replace(state, phase="training", planned=message.last, waiting_for=())
-        return self.begin_training(state)
-
-    def training(self, state: MemberState) -> Training:
-        """The fixed part; there is one from `aligned` on."""
-        assert state.training is not None
-        return state.training
-
-    def finished_round(
-        self, state: S, w: FloatVector | None, residual: FloatVector | None = None
-    ) -> Step[S]:
-        """Count a round, average its iterate, report when it is due.
-
-        w is None where no update was made; `residual` is what a stop rule may look at.
-        """
-        plan = self.training(state).plan
-        done = state.round + 1
-        w = state.w if w is None else w
-        averaged = state.round >= plan.first_averaged
-        state = replace(
-            state,
-            round=done,
-            w=w,
-            w_sum=state.w_sum + w if averaged else state.w_sum,
-            w_count=state.w_count + int(averaged),
-            energies=plan.energies_after(state.round, state.energies, residual),
-        )
-        state = replace(state, is_done=plan.is_over(done, state.energies))
-        if state.is_done:
-            return state, (ReadLedger(),)  # the last report follows when peers have co-signed
-        every = max(1, plan.manifest.rounds_ahead // 4)
-        if done % every:
-            return state, ()
-        return state, (Send((COORDINATOR,), RoundReport(rounds_done=done, last=False)),)
-
-    def pause(self, state: S, given: Received) -> Step[S]:
-        message: Pause = given.message  # type: ignore[assignment]
-        state = replace(state, waiting_for=message.waiting_for)
-        report = RoundReport(rounds_done=state.round, last=False)
-        return state, (Send((COORDINATOR,), report),)
-
-    def resume(self, state: S, given: Received) -> Step[S]:
-        message: Resume = given.message  # type: ignore[assignment]
-        if message.absent and self.training(state).plan.manifest.absence == "wait":
-            raise PeerError("nobody may be left out of this run: its absence policy is to wait")
-        away = dict.fromkeys(message.absent, NEVER)
-        for party in state.away_until:
-            if party not in away:
-                away[party] = min(state.away_until[party], message.round)
-        state = replace(state, waiting_for=(), away_until=MappingProxyType(away))
-        if state.is_done:
-            return state, witness.completion(self, state)
-        return self.begin_training(state)
-
-    # -- the end ------------------------------------------------------------------------------
-
-    def closed(self, state: S, given: Received) -> Step[S]:
-        message: RunClosed = given.message  # type: ignore[assignment]
-        state = replace(
-            state,
-            phase="closed",
-            outcome=message.outcome,
-            reason=state.reason or message.reason,  # an own reason names columns and rows
-            waiting_for=(),
-        )
-        return state, (Finish(message.outcome),)
-
-    def withdraw(self, state: S, given: Ordered) -> Step[S]:
-        return state, (Send((COORDINATOR,), Withdraw(reason="operator")),)
-
-    def final_weights(self, state: MemberState) -> FloatVector:
-        """The model this party keeps: the average of the iterates the manifest names."""
-        return state.w if state.w_count == 0 else state.w_sum / state.w_count
+    try:
+        check_sides(family(manifest.loss), data.y, weights=data.weights, offset=data.offset)
+    except (DataError, SettingsError) as wrong:
+        columns = (settings.label_column, settings.weight_column, settings.offset_column)
+        names = ", ".join(f"column {name!r}" for name in columns if name)
+        return "its labels do not fit the loss (its own console says more)", f"{names}: {wrong}"
+    return None
 
 
-_M = Member
+# -- rounds ------------------------------------------------------------------------------------
+
+
+def first_plan(
+    own: Assets, state: Aligned, given: Received[RoundPlan], *, take: Take
+) -> Step[Training]:
+    """Rounds may run: begin, and take in what peers sent who heard of it earlier."""
+    last = _checked_last(state, given.message, planned=0)
+    rounds = ROUNDS[type(state.manifest.method)]
+    start = rounds.active_start if own.role == "active" else rounds.passive_start
+    training = Training(
+        standing=state.standing,
+        setup=state.setup,
+        session=state.session,
+        align_total=state.align_total,
+        rounds=start(own, state.setup),
+        planned=last,
+    )
+    after, effects = proceed(own, training)
+    for party in sorted(state.early):  # party order: arrival is not information
+        after, more = _late(own, after, state.early[party], take)
+        effects = (*effects, *more)
+    return after, effects
+
+
+def _late(own: Assets, state: Training, given: Received[Any], take: Take) -> Step[Training]:
+    """A message that was put aside; if it is no legal move, that is recorded now."""
+    try:
+        return take(own, state, given)
+    except PeerError as refused:
+        return state, (Refused(reason=f"{given.sender}, early: {refused}"[:500]),)
+
+
+def put_aside(
+    own: Assets, state: Aligned, given: Received[ScoreShare] | Received[Residual]
+) -> Step[Aligned]:
+    """A peer has heard the coordinator's plan before this party: keep one message of each."""
+    if given.sender in state.early:
+        raise PeerError(f"{given.sender} has sent a message before the first plan already")
+    early = MappingProxyType({**state.early, given.sender: given})
+    return replace(state, early=early), ()
+
+
+def next_plan(own: Assets, state: Training, given: Received[RoundPlan]) -> Step[Training]:
+    """More rounds may run."""
+    last = _checked_last(state, given.message, planned=state.planned)
+    return proceed(own, replace(state, planned=last, waiting_for=()))
+
+
+def _checked_last(state: WithRows, message: RoundPlan, *, planned: int) -> int:
+    plan = state.setup.plan
+    if message.plan_digest != plan.digest or message.first != planned:
+        raise PeerError("the round plan departs from the one this party derived")
+    if not message.first < message.last <= plan.rounds:
+        raise PeerError("the round plan leaves the schedule")
+    return message.last
+
+
+def proceed(own: Assets, state: Training) -> Step[Training]:
+    """Do whatever the current round allows by now."""
+    rounds = ROUNDS[type(state.manifest.method)]
+    step = rounds.active_proceed if own.role == "active" else rounds.passive_proceed
+    return step(own, state)
+
+
+def pause(own: Assets, state: Training, given: Received[Pause]) -> Step[Training]:
+    """The coordinator asks who is there."""
+    report = RoundReport(rounds_done=state.round, last=False)
+    state = replace(state, waiting_for=given.message.waiting_for)
+    return state, (Send((COORDINATOR,), report),)
+
+
+def resume(own: Assets, state: Training, given: Received[Resume]) -> Step[Training]:
+    """Go on without the parties that are named, where the manifest allows that."""
+    message = given.message
+    if message.absent and state.manifest.absence == "wait":
+        raise PeerError("nobody may be left out of this run: its absence policy is to wait")
+    away = dict.fromkeys(message.absent, NEVER)
+    for party in state.away_until:
+        if party not in away:
+            away[party] = min(state.away_until[party], message.round)
+    state = replace(state, waiting_for=(), away_until=MappingProxyType(away))
+    if state.is_done:
+        return state, witness.completion(own, state)
+    return proceed(own, state)
+
+
+# -- the end -----------------------------------------------------------------------------------
+
+
+def closed(own: Assets, state: Running, given: Received[RunClosed]) -> Step[Closed]:
+    """The run is over for everybody."""
+    message = given.message
+    manifest = state.manifest if isinstance(state, Accepted | Aligning | WithRows) else None
+    after = Closed(
+        standing=state.standing,
+        outcome=message.outcome,
+        reason=state.reason or message.reason,  # an own reason names columns and rows
+        manifest=manifest,
+        trained=state if isinstance(state, Training) else None,
+    )
+    return after, (Finish(outcome=message.outcome),)
+
+
+def withdraw(own: Assets, state: P, given: OperatorRequest) -> Step[P]:
+    """Leave the run; what is spent stays spent."""
+    return state, (Send((COORDINATOR,), Withdraw(reason="operator")),)
+
+
+_SAME: tuple[type, ...] = ()  # the phase does not change
 SHARED_MOVES: Moves = {
-    ("*", "started"): _M.started,
-    ("*", "welcome"): _M.welcome,
-    ("*", "order:withdraw"): _M.withdraw,
-    ("*", "run_closed"): _M.closed,
-    ("*", "ledger"): witness.notify,
-    ("*", "ledger_head"): witness.noticed,
-    ("*", "ledger_witness"): witness.witnessed,
-    ("joining", "run_offer"): _M.offer,
-    ("accepted", "align_start"): alignment.align_start,
-    ("accepted", "align_block"): alignment.hold_block,
-    ("aligning", "align_block"): alignment.align_block,
-    ("aligned", "align_block"): alignment.align_block,
-    ("aligned", "round_plan"): _M.round_plan,
-    ("training", "align_block"): alignment.align_block,
-    ("training", "round_plan"): _M.round_plan,
-    ("training", "pause"): _M.pause,
-    ("training", "resume"): _M.resume,
-    ("closed", "align_block"): stay,
-    ("closed", "round_plan"): stay,
-    ("closed", "pause"): stay,
-    ("closed", "resume"): stay,
+    (Starting, "started"): Move(started, (Joining,)),
+    (Running, "started"): Move(started, _SAME),
+    (Running, "welcome"): Move(welcome, _SAME),
+    (Running, "operator:withdraw"): Move(withdraw, _SAME),
+    (Running, "run_closed"): Move(closed, (Closed,)),
+    (Running, "ledger_head"): Move(witness.noticed, _SAME),
+    (Running, "ledger_witness"): Move(witness.witnessed, _SAME),
+    (Joining, "run_offer"): Move(offer, (Joining, Accepted)),
+    (Accepted, "align_start"): Move(alignment.align_start, (Accepted, Aligning, Aligned)),
+    (Accepted, "align_block"): Move(alignment.hold_block, _SAME),
+    (Aligning, "align_block"): Move(alignment.align_block, (Aligning, Aligned)),
+    (WithRows, "align_block"): Move(alignment.last_blocks, _SAME),
+    (Training, "round_plan"): Move(next_plan, _SAME),
+    (Training, "pause"): Move(pause, _SAME),
+    (Training, "resume"): Move(resume, _SAME),
+    (Training, "ledger"): Move(witness.notify, _SAME),
+    # What was on its way when the run ended.
+    (Closed, "align_block"): Move(stay, _SAME),
+    (Closed, "round_plan"): Move(stay, _SAME),
+    (Closed, "pause"): Move(stay, _SAME),
+    (Closed, "resume"): Move(stay, _SAME),
+    (Closed, "ledger"): Move(stay, _SAME),
 }

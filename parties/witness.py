@@ -11,16 +11,16 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
 
 from hdpvfl_mq.machine import CheckLedger, Effect, LedgerRead, Received, RememberHead, Send, Step
 from hdpvfl_mq.wire.signing import sign, verify
+from parties.assets import Assets
+from parties.phases import Running, Training
+from schemas.config import RunManifest
 from schemas.ids import COORDINATOR, PartyId
 from schemas.messages import LedgerNotice, LedgerWitness, RoundReport
 from schemas.privacy import LedgerHead
-
-if TYPE_CHECKING:
-    from parties.member import Member
+from schemas.records import LedgerStanding
 
 _DOMAIN = b"hdpvfl-mq ledger head 1\x00"
 
@@ -31,67 +31,58 @@ def statement(party: PartyId, head: LedgerHead) -> bytes:
     return hashlib.sha256(text).digest()
 
 
-def remind(party: Member, state: Any) -> tuple[Effect, ...]:
+def remind(own: Assets, manifest: RunManifest, standing: LedgerStanding) -> tuple[Effect, ...]:
     """Tell each peer of this run the newest head ever seen of its ledger."""
-    assert state.standing is not None
-    assert state.manifest is not None
-    peers = {state.manifest.active_party, *state.manifest.passive_parties} - {party.name}
+    peers = set(manifest.parties) - {own.party}
     return tuple(
-        Send((seen.party,), _witness(party, seen.party, seen.head, seen.signature))
-        for seen in state.standing.remembered
+        Send((seen.party,), _witness(own, seen.party, seen.head, seen.signature))
+        for seen in standing.remembered
         if seen.party in peers
     )
 
 
-def _witness(
-    party: Member, peer: PartyId, head: LedgerHead, owner_signature: bytes
-) -> LedgerWitness:
-    signature = sign(party.own.signing_key, statement(peer, head))
+def _witness(own: Assets, peer: PartyId, head: LedgerHead, owner_signature: bytes) -> LedgerWitness:
+    signature = sign(own.signing_key, statement(peer, head))
     return LedgerWitness(head=head, owner_signature=owner_signature, signature=signature)
 
 
-def notify(party: Member, state: Any, given: LedgerRead) -> Step[Any]:
+def notify(own: Assets, state: Training, given: LedgerRead) -> Step[Training]:
     """Everything is booked: tell the others where the ledger stands."""
-    peers, head = tuple(p for p in _parties(state) if p != party.name), given.standing.head
-    notice = LedgerNotice(
-        head=head, signature=sign(party.own.signing_key, statement(party.name, head))
-    )
+    peers = tuple(p for p in state.manifest.parties if p != own.party)
+    head = given.standing.head
+    notice = LedgerNotice(head=head, signature=sign(own.signing_key, statement(own.party, head)))
     return replace(state, standing=given.standing), (Send(peers, notice),)
 
 
-def noticed(party: Member, state: Any, given: Received) -> Step[Any]:
+def noticed(own: Assets, state: Running, given: Received[LedgerNotice]) -> Step[Running]:
     """Keep a peer's head and co-sign it."""
-    message: LedgerNotice = given.message  # type: ignore[assignment]
-    sender, head, signature = given.sender, message.head, message.signature
-    verify(party.own.verify_keys[sender], statement(sender, head), signature)
-    witness = _witness(party, sender, head, signature)
-    return state, (RememberHead(sender, head, signature), Send((sender,), witness))
+    sender, head, signature = given.sender, given.message.head, given.message.signature
+    verify(own.verify_keys[sender], statement(sender, head), signature)
+    remember = RememberHead(party=sender, head=head, signature=signature)
+    return state, (remember, Send((sender,), _witness(own, sender, head, signature)))
 
 
-def witnessed(party: Member, state: Any, given: Received) -> Step[Any]:
+def witnessed(own: Assets, state: Running, given: Received[LedgerWitness]) -> Step[Running]:
     """A peer remembers this party's ledger: it must be no older than that.
 
     After the last round the run is over for this party once every peer that is there has
     co-signed the final head.
     """
-    message: LedgerWitness = given.message  # type: ignore[assignment]
-    stated = statement(party.name, message.head)
-    verify(party.own.verify_keys[given.sender], stated, message.signature)
-    verify(party.own.signing_key.verify_key, stated, message.owner_signature)
-    check = CheckLedger(given.sender, message.head, message.signature)
-    if not state.is_done or message.head != state.standing.head:
+    message = given.message
+    stated = statement(own.party, message.head)
+    verify(own.verify_keys[given.sender], stated, message.signature)
+    verify(own.signing_key.verify_key, stated, message.owner_signature)
+    check = CheckLedger(party=given.sender, head=message.head, signature=message.signature)
+    is_final = isinstance(state, Training) and state.is_done
+    if not isinstance(state, Training) or not is_final or message.head != state.standing.head:
         return state, (check,)
     state = replace(state, witnesses=state.witnesses | {given.sender})
-    return state, (check, *completion(party, state))
+    return state, (check, *completion(own, state))
 
 
-def completion(party: Member, state: Any) -> tuple[Effect, ...]:
+def completion(own: Assets, state: Training) -> tuple[Effect, ...]:
     """The last report, once all rounds are over and every peer that is there has co-signed."""
-    missing = {p for p in _parties(state) if not state.is_away(p)} - state.witnesses
-    if not state.is_done or not missing <= {party.name}:
+    present = {p for p in state.manifest.parties if not state.is_away(p)}
+    if not state.is_done or not present - state.witnesses <= {own.party}:
         return ()
     return (Send((COORDINATOR,), RoundReport(rounds_done=state.round, last=True)),)
-
-
-def _parties(state: Any) -> tuple[PartyId, ...]:
-    return (state.manifest.active_party, *state.manifest.passive_parties)

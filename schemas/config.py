@@ -10,65 +10,17 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from schemas.base import Closed, Fraction, NonNegative, Positive
+from schemas.base import Closed, Positive
 from schemas.data import DataSettings
 from schemas.ids import COORDINATOR, MAX_PASSIVES, DatasetId, PartyId, RunId
+from schemas.methods import Absence, Descent, Guarantee, Method
 from schemas.model import LossSpec, PenaltySpec
 from schemas.privacy import Budget
 
-Guarantee = Literal["sound", "paper", "none"]
-StandIn = Literal["wait", "last", "nothing"]
 HexKey = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 Path = Annotated[str, Field(min_length=1, max_length=4096)]
 Endpoint = Annotated[str, Field(pattern=r"^tcp://[^\s/]{1,253}:[0-9]{1,5}$")]
 Seconds = Annotated[float, Field(gt=0.0, le=30 * 86400.0)]
-
-
-class ActiveSide(Closed):
-    """The active party's optimiser."""
-
-    step_size: Positive = 0.1
-    weight_norm: Positive = 1.0  # k, the ball its weights stay in
-    local_steps: Annotated[int, Field(ge=1, le=100)] = 1
-    intercept: bool = True
-
-
-class PassiveSide(Closed):
-    """Every passive party's optimiser."""
-
-    step_size: Positive = 0.1
-    weight_norm: Positive = 1.0
-    received_clip: Positive | None = None  # C in units of the active party's noise_std
-
-
-class MinimiserSpec(Closed):
-    """Public constants of the one-round method (docs/one-round.md); n is the number of rows."""
-
-    active_strength_rows: Positive = 10.0  # lambda_A n
-    feature_reach: Positive = 0.5  # K, the most the active party's columns add to theta
-    curvature: Positive = 0.125  # kappa, of the passive parties' quadratic model
-    curvature_damping: NonNegative = 0.5  # kappa grows by this share for every further party
-    weight_norm: Positive = 8.0  # k of a passive party
-    score_bound: Positive = 2.0  # B, scores are clipped to it before noise
-    received_clip: Positive = 2.0  # C = L + this many noise_std of the active party
-    shrink: NonNegative = 3.0
-    prior_share: Fraction = 0.1
-    weight_variance: Positive = 1.0  # what passive weights are expected to be
-
-
-class PredictionSpec(Closed):
-    """Score rows with the models an earlier run left; nothing is learnt."""
-
-    model_run: RunId
-    weight_norm: Positive  # k: the ball that every passive party's weights lie in
-    distance: NonNegative  # d_model: how far one training row can move them
-
-
-class EarlyStopSpec(Closed):
-    """Stop when the released residuals of `patience` epochs bring no fall in their energy."""
-
-    patience: Annotated[int, Field(ge=1, le=1000)] = 2
-    tolerance: Annotated[float, Field(ge=0.0, lt=1.0)] = 1e-3
 
 
 class IdRules(Closed):
@@ -101,19 +53,11 @@ class RunManifest(Closed):
     budget: Budget | None = None
     loss: LossSpec = LossSpec(name="logistic")
     penalty: PenaltySpec = PenaltySpec(name="l2", strength=1e-3)
-    method: Literal["descent", "minimiser", "prediction"] = "descent"
-    minimiser: MinimiserSpec | None = None
-    prediction: PredictionSpec | None = None
-    early_stop: EarlyStopSpec | None = None
-    epochs: Annotated[int, Field(ge=1, le=1_000_000)] = 10
-    batch_rows: Annotated[int, Field(ge=1, le=10**9)] = 3200
+    intercept: bool = True  # the active party's constant column, never penalised
+    method: Method = Descent()
     seed: Annotated[int, Field(ge=0, le=2**63 - 1)] = 0
-    step_decay: NonNegative = 0.0
-    average_from: Fraction = 1.0  # share of the rounds after which iterates are averaged
-    active: ActiveSide = ActiveSide()
-    passive: PassiveSide = PassiveSide()
     alignment: AlignmentSpec = AlignmentSpec()
-    absence: StandIn = "wait"
+    absence: Absence = "wait"
     absent_after_s: Seconds = 30.0
     deadline_s: Seconds = 86400.0
     scale_rows: bool = True  # only guarantee none may switch it off
@@ -121,7 +65,7 @@ class RunManifest(Closed):
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
-        names = (self.active_party, *self.passive_parties)
+        names = self.parties
         if len(set(names)) != len(names) or COORDINATOR in names:
             raise ValueError(
                 f"party names must differ from each other and from {COORDINATOR!r}: rename one"
@@ -133,28 +77,13 @@ class RunManifest(Closed):
             )
         if self.guarantee != "none" and not self.scale_rows:
             raise ValueError("scale_rows: only guarantee none may leave rows unscaled")
-        return self._check_method()
-
-    def _check_method(self) -> Self:
-        if (self.minimiser is None) == (self.method == "minimiser"):
-            raise ValueError("minimiser: method minimiser needs these constants, no other has them")
-        if (self.prediction is None) == (self.method == "prediction"):
-            raise ValueError("prediction: method prediction needs this table, no other has it")
-        if self.method == "prediction":
-            if self.guarantee == "paper" or self.epochs != 1 or self.early_stop is not None:
-                raise ValueError("method prediction is one round, guarantee sound or none (exact)")
-            if self.absence != "wait":
-                raise ValueError("absence: a prediction needs every party; it can only wait")
-            return self
-        if self.method == "descent":
-            if self.guarantee == "sound" and self.passive.received_clip is None:
-                raise ValueError("guarantee sound needs passive.received_clip (C, in noise_std)")
-            return self
-        if self.guarantee != "sound":
-            raise ValueError("method minimiser needs guarantee sound")
-        if self.epochs != 1 or self.early_stop is not None or not self.active.intercept:
-            raise ValueError("method minimiser is one epoch over all rows, with an intercept")
+        self.method.check(guarantee=self.guarantee, intercept=self.intercept, absence=self.absence)
         return self
+
+    @property
+    def parties(self) -> tuple[PartyId, ...]:
+        """All of them, the active party first."""
+        return (self.active_party, *self.passive_parties)
 
 
 class PartyPolicy(Closed):

@@ -20,3 +20,8 @@ Epoch = Annotated[int, Field(ge=1, le=2**31)]
 
 COORDINATOR: PartyId = "coordinator"
 MAX_PASSIVES = 256
+
+
+def release_id(run: RunId, party: PartyId, kind: str, round_: int) -> ReleaseId:
+    """The name of one release."""
+    return f"{run}/{party}/{kind}/{round_}"

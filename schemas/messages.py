@@ -146,7 +146,6 @@ class Resume(Closed):
     kind: Literal["resume"] = "resume"
     round: Round
     absent: Parties
-    stand_in: Literal["last", "nothing"]
 
 
 class Withdraw(Closed):
@@ -206,6 +205,7 @@ Message = (
     | LedgerNotice
     | LedgerWitness
 )
+Releasing = ScoreShare | Residual  # the only messages that carry numbers about rows
 MESSAGE: TypeAdapter[Message] = TypeAdapter(Annotated[Message, Field(discriminator="kind")])
 
 RoleName = Literal["active", "passive", "coordinator"]

@@ -1,8 +1,9 @@
 """A journal record is one step: what came in, what went out, and the hash that links it.
 
-It owns the shape of the stored step; it knows no storage and no role. Nothing private is in a
-record: inputs are what others sent, effects are what left. Weights and losses are recomputed by
-folding the inputs, never stored here.
+It owns the inputs and effects of every role in the form they are stored in, which is the form roles
+work with; only envelopes are stored as their bytes (machine.Received and machine.Send are their
+decoded forms). Nothing private is in a record: inputs are what others sent, effects are what left.
+Weights and losses are recomputed by folding the inputs, never stored here.
 """
 
 from __future__ import annotations
@@ -14,11 +15,13 @@ from pydantic import Field
 from schemas.base import Closed, Count, Digest, Signature
 from schemas.envelope import MAX_ARRAY_BYTES, MAX_FRAMES
 from schemas.ids import MAX_PASSIVES, Epoch, PartyId
-from schemas.privacy import LedgerHead
+from schemas.privacy import LedgerHead, Release
 
 Frame = Annotated[bytes, Field(max_length=MAX_ARRAY_BYTES)]
 Frames = Annotated[tuple[Frame, ...], Field(min_length=1, max_length=MAX_FRAMES)]
-JOURNAL_FORMAT = 1
+TimerName = Annotated[str, Field(max_length=64)]
+# Format 2: methods are values in the manifest, and a record holds all of an effect.
+JOURNAL_FORMAT = 2
 GENESIS = bytes(32)
 
 
@@ -38,96 +41,127 @@ class LedgerStanding(Closed):
     remembered: Annotated[tuple[Remembered, ...], Field(max_length=MAX_PASSIVES + 1)] = ()
 
 
-class StartedInput(Closed):
-    """The process started."""
+class Started(Closed):
+    """The process started; epochs rise by one each time."""
 
     kind: Literal["started"] = "started"
     epoch: Epoch
     standing: LedgerStanding
 
 
-class LedgerInput(Closed):
+class LedgerRead(Closed):
     """The ledger's standing, as the step before had asked for."""
 
     kind: Literal["ledger"] = "ledger"
     standing: LedgerStanding
 
 
-class EnvelopeInput(Closed):
+class EnvelopeReceived(Closed):
     """A peer's envelope, the frames as they came."""
 
     kind: Literal["envelope"] = "envelope"
     frames: Frames
 
 
-class TimerInput(Closed):
+class TimerFired(Closed):
     """A timer that this role had armed has run out."""
 
     kind: Literal["timer"] = "timer"
-    name: Annotated[str, Field(max_length=64)]
+    timer: TimerName
 
 
-class OperatorInput(Closed):
-    """The operator asks this party to leave the run."""
+class OperatorRequest(Closed):
+    """A request from the operator."""
 
     kind: Literal["operator"] = "operator"
-    order: Literal["withdraw"]
+    request: Literal["withdraw"]
 
 
-StepInput = Annotated[
-    StartedInput | LedgerInput | EnvelopeInput | TimerInput | OperatorInput,
+RecordedInput = Annotated[
+    Started | LedgerRead | EnvelopeReceived | TimerFired | OperatorRequest,
     Field(discriminator="kind"),
 ]
 
 
-class SentEffect(Closed):
+class EnvelopeSent(Closed):
     """An envelope this step sent, the frames as signed."""
 
     kind: Literal["sent"] = "sent"
     frames: Frames
 
 
-class ArmedEffect(Closed):
-    """A timer this step armed."""
+class Arm(Closed):
+    """Ask for `TimerFired(timer)` after a delay; arming again moves it."""
 
-    kind: Literal["armed"] = "armed"
-    name: Annotated[str, Field(max_length=64)]
+    kind: Literal["arm"] = "arm"
+    timer: TimerName
     delay_ms: Count
 
 
-class ReservedEffect(Closed):
-    """Budget this step reserved in the ledger."""
+class Reserve(Closed):
+    """Reserve budget in the ledger before the first release; `exact` records a disclosure."""
 
-    kind: Literal["reserved"] = "reserved"
+    kind: Literal["reserve"] = "reserve"
     mu2_units: Count
     tau_units: Count
+    exact: bool
 
 
-class LedgerEffect(Closed):
-    """What this step had the ledger do besides booking: read, remember a peer's head, check own."""
+class Book(Closed):
+    """Charge a release that stays inside this party, such as the statistics it fits a model to."""
 
-    kind: Literal["ledger"] = "ledger"
-    order: Literal["read", "remember", "check"]
-    party: PartyId | None = None
-    head: LedgerHead | None = None
+    kind: Literal["book"] = "book"
+    release: Release
 
 
-class FinishedEffect(Closed):
-    """This step ended the role."""
+class ReadLedger(Closed):
+    """Ask for `LedgerRead` once everything of this step is booked."""
 
-    kind: Literal["finished"] = "finished"
+    kind: Literal["read_ledger"] = "read_ledger"
+
+
+class RememberHead(Closed):
+    """Keep the newest ledger head of a peer and its signature, beyond this run."""
+
+    kind: Literal["remember_head"] = "remember_head"
+    party: PartyId
+    head: LedgerHead
+    signature: Signature
+
+
+class CheckLedger(Closed):
+    """Stop with IntegrityError if the own ledger is older than a head a peer co-signed."""
+
+    kind: Literal["check_ledger"] = "check_ledger"
+    party: PartyId
+    head: LedgerHead
+    signature: Signature
+
+
+class Finish(Closed):
+    """This role has nothing more to do."""
+
+    kind: Literal["finish"] = "finish"
     outcome: Annotated[str, Field(max_length=64)]
 
 
-class RefusedEffect(Closed):
+class Refused(Closed):
     """The input was not a legal move; the state is untouched."""
 
     kind: Literal["refused"] = "refused"
     reason: Annotated[str, Field(max_length=500)]
 
 
-StepEffect = Annotated[
-    SentEffect | ArmedEffect | ReservedEffect | LedgerEffect | FinishedEffect | RefusedEffect,
+RecordedEffect = Annotated[
+    EnvelopeSent
+    | Arm
+    | Reserve
+    | Book
+    | ReadLedger
+    | RememberHead
+    | CheckLedger
+    | Finish
+    | Refused,
     Field(discriminator="kind"),
 ]
 
@@ -137,5 +171,5 @@ class StepRecord(Closed):
 
     index: Count
     previous: Digest
-    input: StepInput
-    effects: Annotated[tuple[StepEffect, ...], Field(max_length=4096)]
+    input: RecordedInput
+    effects: Annotated[tuple[RecordedEffect, ...], Field(max_length=4096)]

@@ -23,7 +23,7 @@ from hdpvfl_mq.node.node import NO_LEDGER, Node
 from hdpvfl_mq.wire.codec import Frames, decode_header, encode_header
 from hdpvfl_mq.wire.signing import envelope_digest, sign
 from schemas.messages import Message
-from schemas.records import GENESIS, EnvelopeInput, SentEffect, StepRecord
+from schemas.records import GENESIS, EnvelopeReceived, EnvelopeSent, StepRecord
 from tests.federation import Federation
 
 LEDGER_ROWS = "SELECT sequence, digest, release_id, body FROM entry ORDER BY sequence"
@@ -80,8 +80,8 @@ def relinked(records: Sequence[StepRecord], key: SigningKey | None = None) -> li
     rows, head, tree = [], GENESIS, Tree()
     for index, record in enumerate(records):
         effects = tuple(
-            SentEffect(frames=restated(e.frames, head, tree, key))
-            if key is not None and isinstance(e, SentEffect)
+            EnvelopeSent(frames=restated(e.frames, head, tree, key))
+            if key is not None and isinstance(e, EnvelopeSent)
             else e
             for e in record.effects
         )
@@ -113,7 +113,7 @@ def last_received(records: Sequence[StepRecord], sender: str) -> int:
     return max(
         record.index
         for record in records
-        if isinstance(record.input, EnvelopeInput)
+        if isinstance(record.input, EnvelopeReceived)
         and decode_header(record.input.frames).sender == sender
     )
 
@@ -165,7 +165,7 @@ class CheatingFederation(Federation):
         book = None if party == "coordinator" else BlindBook()
         role = Cheat(node.role, **self.cheats.get(party, {}))
         return Node(
-            role, node.identity, self.contacts(party), journal=self.journals[party], book=book
+            role, node.identity, self.contacts(party), journal=self.journals[party], ledger=book
         )
 
 

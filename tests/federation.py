@@ -10,30 +10,33 @@ from hdpvfl_mq.app.demo.rehearsal import Rehearsal
 from hdpvfl_mq.data.preprocess import prepare
 from hdpvfl_mq.data.tables import Table
 from hdpvfl_mq.node.node import Node
-from schemas.config import (
-    ActiveSide,
-    AlignmentSpec,
-    IdRules,
-    PartyPolicy,
-    PassiveSide,
-    RunManifest,
-)
+from schemas.config import AlignmentSpec, IdRules, PartyPolicy, RunManifest
 from schemas.data import DataSettings
+from schemas.methods import ActiveSide, Descent, PassiveSide
 from schemas.privacy import Budget
 
 
+def descent(**changes) -> Descent:
+    """Few rounds that are quick."""
+    settings = {
+        "epochs": 3,
+        "batch_rows": 40,
+        "active": ActiveSide(step_size=2.0, weight_norm=5.0, local_steps=2),
+        "passive": PassiveSide(step_size=2.0, weight_norm=2.0, received_clip=1.0),
+    }
+    return Descent(**{**settings, **changes})
+
+
 def manifest(**changes) -> RunManifest:
-    """Two passive parties, sound, small and quick."""
+    """Two passive parties, sound, small and quick; fields of descent may be given by name."""
+    method = {name: changes.pop(name) for name in Descent.model_fields if name in changes}
     settings = {
         "run": "test-run",
         "active_party": "bank",
         "passive_parties": ("shop", "telco"),
         "budget": Budget(epsilon=1.0, delta=0.01),
-        "epochs": 3,
-        "batch_rows": 40,
+        "method": descent(**method),
         "seed": 7,
-        "active": ActiveSide(step_size=2.0, weight_norm=5.0, local_steps=2),
-        "passive": PassiveSide(step_size=2.0, weight_norm=2.0, received_clip=1.0),
         "alignment": AlignmentSpec(ids=IdRules(kind="integer"), rows_min=10),
     }
     return RunManifest(**{**settings, **changes})

@@ -27,7 +27,8 @@ from hdpvfl_mq.runtime.profile import numeric_profile, pin_threads
 from hdpvfl_mq.runtime.settings import load
 from hdpvfl_mq.wire.codec import model_digest
 from parties.assets import Assets
-from parties.process.build import PartyFiles, contacts, load_possession, make_role
+from parties.party import Party
+from parties.process.build import PartyFiles, contacts, load_possession
 from schemas.config import BrokerSettings, PartySettings, RunManifest
 from schemas.ids import COORDINATOR, PartyId
 from schemas.messages import Hello
@@ -84,7 +85,7 @@ def _member(settings: PartySettings, transcript: Transcript) -> Node:
     _check_seed(own, transcript)
     identity = Identity(settings.party, settings.role, settings.run, keys.signing)
     store = RecordedStore(transcript.rows)
-    return Node(make_role(own), identity, contacts(settings), journal=store)
+    return Node(Party(own), identity, contacts(settings), journal=store)
 
 
 def _coordinator(settings: BrokerSettings, transcript: Transcript) -> Node:

@@ -17,7 +17,7 @@ from hdpvfl_mq.journal.merkle import Tree
 from hdpvfl_mq.wire.signing import verify
 from schemas.envelope import NO_PARENT
 from schemas.ids import PartyId
-from schemas.records import GENESIS, JOURNAL_FORMAT, StartedInput
+from schemas.records import GENESIS, JOURNAL_FORMAT, Started
 
 
 class CheckFailed(HdpvflError):  # noqa: N818 - a verdict, not an accident
@@ -93,7 +93,7 @@ def _epochs_rise(transcript: Transcript) -> None:
         sent.setdefault(envelope.place.index, envelope.header.epoch)
     epoch, heard = 0, dict[PartyId, int]()
     for record in transcript.records:
-        if isinstance(record.input, StartedInput):
+        if isinstance(record.input, Started):
             epoch += 1
             if record.input.epoch != epoch:
                 raise CheckFailed(Place(transcript.party, record.index), "epochs do not rise by 1")

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from hdpvfl_mq.audit.checks_chain import CheckFailed
 from hdpvfl_mq.audit.evidence import Evidence, Place, StoredEntry, Transcript
 from hdpvfl_mq.errors import HdpvflError, PeerError
+from hdpvfl_mq.methods.run_plan import SIDES
 from hdpvfl_mq.privacy.accountant import Spent, affordable, fold
 from hdpvfl_mq.privacy.ledger import GENESIS, Books, Entry, apply, decode, extend
 from hdpvfl_mq.privacy.mechanism import largest_value, receive
@@ -19,7 +20,7 @@ from hdpvfl_mq.privacy.plan import NoisePlan
 from schemas.ids import PartyId
 from schemas.messages import Hello, LedgerNotice
 from schemas.privacy import LedgerHead, ReleaseBooked, RunReserved
-from schemas.records import LedgerInput, ReservedEffect, StartedInput
+from schemas.records import LedgerRead, Reserve, Started
 
 
 def noise_sufficient(evidence: Evidence) -> None:
@@ -27,7 +28,7 @@ def noise_sufficient(evidence: Evidence) -> None:
     plan = evidence.plan
     if plan is None:
         return
-    for role in ("active", "passive"):
+    for role in SIDES:
         noise = plan.noise_of(role)
         spent = noise.spent
         claimed = noise.guarantee == "sound" and noise.budget is not None
@@ -56,7 +57,10 @@ def noise_sufficient(evidence: Evidence) -> None:
 
 def _noise(evidence: Evidence, party: PartyId) -> NoisePlan:
     assert evidence.plan is not None
-    return evidence.plan.noise_of(evidence.keys[party].role)
+    role = evidence.keys[party].role
+    if role == "coordinator":
+        raise CheckFailed(None, "a release of the coordinator, which has no rows")
+    return evidence.plan.noise_of(role)
 
 
 def sums_agree(evidence: Evidence) -> None:
@@ -167,10 +171,10 @@ def _reserve_fits(transcript: Transcript, noise: NoisePlan | None) -> None:
     free, reserved = 0, False
     for record in transcript.records:
         place = Place(transcript.party, record.index)
-        if isinstance(record.input, StartedInput | LedgerInput):
+        if isinstance(record.input, Started | LedgerRead):
             free = record.input.standing.mu2_units_free
         for effect in record.effects:
-            if not isinstance(effect, ReservedEffect):
+            if not isinstance(effect, Reserve):
                 continue
             if noise is None or reserved:
                 raise CheckFailed(place, "reserves what it has no plan for")
@@ -192,10 +196,7 @@ def _same_reserve(evidence: Evidence, party: PartyId, entry: RunReserved) -> Non
     shown = evidence.transcripts.get(party)
     for record in shown.records if shown else ():
         for effect in record.effects:
-            if (
-                isinstance(effect, ReservedEffect)
-                and (effect.mu2_units, effect.tau_units) != amounts
-            ):
+            if isinstance(effect, Reserve) and (effect.mu2_units, effect.tau_units) != amounts:
                 raise CheckFailed(
                     Place(party, record.index), "the ledger holds another reserve of this run"
                 )

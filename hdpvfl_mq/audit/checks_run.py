@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from hdpvfl_mq.audit.checks_chain import CheckFailed
 from hdpvfl_mq.audit.evidence import Envelope, Evidence
 from hdpvfl_mq.errors import OperatorError
-from hdpvfl_mq.plan.run_plan import RunPlan
+from hdpvfl_mq.methods.run_plan import RunPlan
 from hdpvfl_mq.wire.codec import model_digest
 from schemas.config import RunManifest
 from schemas.ids import COORDINATOR, PartyId

@@ -12,14 +12,15 @@ from functools import cached_property
 
 from hdpvfl_mq.errors import IntegrityError, PeerError
 from hdpvfl_mq.journal import chain
-from hdpvfl_mq.plan.run_plan import RunPlan, plan_run
+from hdpvfl_mq.methods import plan_run
+from hdpvfl_mq.methods.run_plan import RunPlan
 from hdpvfl_mq.wire.codec import Frames, decode_body, decode_header
 from hdpvfl_mq.wire.signing import envelope_digest
 from schemas.config import RunManifest
 from schemas.envelope import Delivery, Header
 from schemas.ids import PartyId
 from schemas.messages import Aligned, Message, Residual, RoleName, RunOffer, ScoreShare
-from schemas.records import EnvelopeInput, SentEffect, StepRecord
+from schemas.records import EnvelopeReceived, EnvelopeSent, StepRecord
 
 StoredRecord = tuple[int, bytes, bytes]  # index, bytes, digest
 StoredEntry = tuple[int, bytes, str | None, bytes]  # sequence, digest, release id, body
@@ -165,10 +166,10 @@ class Evidence:
 
 
 def _frames_of(record: StepRecord) -> Iterator[tuple[bool, Frames]]:
-    if isinstance(record.input, EnvelopeInput):
+    if isinstance(record.input, EnvelopeReceived):
         yield False, record.input.frames
     for effect in record.effects:
-        if isinstance(effect, SentEffect):
+        if isinstance(effect, EnvelopeSent):
             yield True, effect.frames
 
 

@@ -17,20 +17,23 @@ from hdpvfl_mq.journal import chain
 from hdpvfl_mq.wire.codec import Frames, decode_body, decode_header
 from schemas.messages import Message
 from schemas.records import (
-    ArmedEffect,
-    EnvelopeInput,
-    FinishedEffect,
-    LedgerEffect,
-    LedgerInput,
-    OperatorInput,
-    RefusedEffect,
-    ReservedEffect,
-    SentEffect,
-    StartedInput,
-    StepEffect,
-    StepInput,
+    Arm,
+    Book,
+    CheckLedger,
+    EnvelopeReceived,
+    EnvelopeSent,
+    Finish,
+    LedgerRead,
+    OperatorRequest,
+    ReadLedger,
+    RecordedEffect,
+    RecordedInput,
+    Refused,
+    RememberHead,
+    Reserve,
+    Started,
     StepRecord,
-    TimerInput,
+    TimerFired,
 )
 from schemas.tensor import Tensor
 
@@ -43,33 +46,39 @@ def line(record: StepRecord) -> str:
     return f"{record.index:6}  {_input(record.input)}  ->  {effects}"
 
 
-def _input(given: StepInput) -> str:
+def _input(given: RecordedInput) -> str:
     match given:
-        case EnvelopeInput(frames=frames):
+        case EnvelopeReceived(frames=frames):
             return f"from {_envelope(frames, received=True)}"
-        case StartedInput(epoch=epoch):
+        case Started(epoch=epoch):
             return f"started, epoch {epoch}"
-        case LedgerInput():
+        case LedgerRead():
             return "ledger read"
-        case TimerInput(name=name):
-            return f"timer {name}"
-        case OperatorInput(order=order):
-            return f"operator: {order}"
+        case TimerFired(timer=timer):
+            return f"timer {timer}"
+        case OperatorRequest(request=request):
+            return f"operator: {request}"
 
 
-def _effect(effect: StepEffect) -> str:
+def _effect(effect: RecordedEffect) -> str:  # noqa: PLR0911 - one line for each kind
     match effect:
-        case SentEffect(frames=frames):
+        case EnvelopeSent(frames=frames):
             return f"to {_envelope(frames, received=False)}"
-        case ArmedEffect(name=name, delay_ms=delay_ms):
-            return f"arm {name} in {delay_ms / 1000:g} s"
-        case ReservedEffect(mu2_units=mu2_units):
-            return f"reserve {mu2_units} units of mu^2"
-        case LedgerEffect():
-            return "ask the ledger"
-        case FinishedEffect(outcome=outcome):
+        case Arm(timer=timer, delay_ms=delay_ms):
+            return f"arm {timer} in {delay_ms / 1000:g} s"
+        case Reserve(mu2_units=mu2_units, exact=exact):
+            return "reserve exact values" if exact else f"reserve {mu2_units} units of mu^2"
+        case Book(release=release):
+            return f"book {release.release_id}"
+        case ReadLedger():
+            return "read the ledger"
+        case RememberHead(party=party):
+            return f"remember the ledger head of {party}"
+        case CheckLedger(party=party):
+            return f"check the ledger against what {party} remembers"
+        case Finish(outcome=outcome):
             return f"end: {outcome}"
-        case RefusedEffect(reason=reason):
+        case Refused(reason=reason):
             return f"refused: {reason}"
 
 
@@ -115,8 +124,8 @@ def _readable(record: StepRecord) -> dict[str, Any]:
     }
 
 
-def _open(part: StepInput | StepEffect) -> dict[str, Any]:
-    if not isinstance(part, EnvelopeInput | SentEffect):
+def _open(part: RecordedInput | RecordedEffect) -> dict[str, Any]:
+    if not isinstance(part, EnvelopeReceived | EnvelopeSent):
         return part.model_dump()
     header = decode_header(part.frames)
     message = decode_body(header, part.frames)

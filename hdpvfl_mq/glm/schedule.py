@@ -77,24 +77,13 @@ class StepSize:
         return self.eta / (1.0 + self.decay * epoch)
 
 
-@dataclass(frozen=True)
-class EarlyStop:
-    """Stop when the released residuals of `patience` epochs bring no fall in their energy.
+def stops(energies: Sequence[float], *, patience: int, tolerance: float) -> bool:
+    """Whether `patience` epochs brought no fall in the energy of the released residuals.
 
     *Guarantee*: it sees released values only, so stopping is post-processing and every party
     reaches the same decision by itself.
     """
-
-    patience: int = 2
-    tolerance: float = 1e-3
-
-    def __post_init__(self) -> None:
-        if self.patience < 1 or not 0.0 <= self.tolerance < 1.0:
-            raise SettingsError("patience must be at least 1 and tolerance lie in [0, 1)")
-
-    def stops(self, energies: Sequence[float]) -> bool:
-        """Whether to stop, given the energy of each finished epoch in order."""
-        if len(energies) <= self.patience:
-            return False
-        best_before = min(energies[: -self.patience])
-        return min(energies[-self.patience :]) >= best_before * (1.0 - self.tolerance)
+    if len(energies) <= patience:
+        return False
+    best_before = min(energies[:-patience])
+    return min(energies[-patience:]) >= best_before * (1.0 - tolerance)

@@ -18,48 +18,40 @@ from hdpvfl_mq import __version__
 from hdpvfl_mq.errors import IntegrityError, PeerError
 from hdpvfl_mq.journal import chain
 from hdpvfl_mq.journal.merkle import Tree
-from hdpvfl_mq.machine import (
-    Arm,
-    CheckLedger,
-    Effect,
-    Finish,
-    Fired,
-    Input,
-    LedgerRead,
-    Ordered,
-    ReadLedger,
-    Received,
-    RememberHead,
-    Reserve,
-    Role,
-    Send,
-    Started,
-)
+from hdpvfl_mq.machine import Effect, Input, Received, Role, Send
 from hdpvfl_mq.node.mailbox import Mailbox, Stamp
-from hdpvfl_mq.node.ports import Book, Contact, Identity, RecordStore, Turn
-from hdpvfl_mq.node.uncommitted import Uncommitted, event_input, ledger_effect, plain_input
+from hdpvfl_mq.node.ports import Contact, Identity, LedgerPort, RecordStore, Turn
+from hdpvfl_mq.node.uncommitted import Uncommitted
 from hdpvfl_mq.wire.codec import Frames, decode_body, decode_header
 from schemas.envelope import NO_PARENT, Header
 from schemas.ids import PartyId
-from schemas.privacy import LedgerHead, Release
+from schemas.messages import Releasing
+from schemas.privacy import LedgerHead
 from schemas.records import (
     GENESIS,
-    ArmedEffect,
-    EnvelopeInput,
-    FinishedEffect,
-    LedgerInput,
+    Arm,
+    Book,
+    CheckLedger,
+    EnvelopeReceived,
+    EnvelopeSent,
+    Finish,
+    LedgerRead,
     LedgerStanding,
-    RefusedEffect,
-    ReservedEffect,
-    SentEffect,
-    StartedInput,
-    StepEffect,
-    StepInput,
+    OperatorRequest,
+    ReadLedger,
+    RecordedEffect,
+    RecordedInput,
+    Refused,
+    RememberHead,
+    Reserve,
+    Started,
     StepRecord,
+    TimerFired,
 )
 from schemas.snapshot import NodeSnapshot
 from schemas.tensor import Tensor
 
+Event = TimerFired | OperatorRequest
 NO_LEDGER = LedgerStanding(head=LedgerHead(sequence=0, digest=GENESIS), mu2_units_free=0)
 
 
@@ -73,7 +65,7 @@ class Node:
         contacts: Mapping[PartyId, Contact],
         *,
         journal: RecordStore,
-        book: Book | None = None,
+        ledger: LedgerPort | None = None,
     ) -> None:
         self.role = role
         self.identity = identity
@@ -84,7 +76,7 @@ class Node:
         self.steps = 0
         self.mailbox = Mailbox(identity, contacts)
         self._journal = journal
-        self._book = book
+        self._ledger = ledger
         self._tree = Tree()
         self._armed: dict[str, Arm] = {}
         self._is_ledger_due = False
@@ -110,13 +102,15 @@ class Node:
 
     def start(self) -> Turn:
         """Announce this process; to be called once, after `open`."""
-        standing = self._book.standing() if self._book else NO_LEDGER
-        started = StartedInput(epoch=self.epoch + 1, standing=standing)
+        standing = self._ledger.standing() if self._ledger else NO_LEDGER
+        started = Started(epoch=self.epoch + 1, standing=standing)
         self._uncommitted.arm.extend(self._armed.values())  # armed before a crash, still to run out
-        self._step(Started(self.epoch + 1, standing), started, NO_PARENT)
+        self._step(started, started, NO_PARENT)
         return self._commit()
 
-    def turn(self, arrivals: Sequence[Frames], events: Sequence[Fired | Ordered] = ()) -> Turn:
+    def turn(
+        self, arrivals: Sequence[Frames], events: Sequence[TimerFired | OperatorRequest] = ()
+    ) -> Turn:
         """Take in everything that has arrived, step, commit; then the caller may send."""
         for frames in arrivals:
             try:
@@ -124,9 +118,9 @@ class Node:
             except PeerError as refused:
                 self.refuse(frames, str(refused))
         for event in events:
-            self._step(event, event_input(event), NO_PARENT)
+            self._step(event, event, NO_PARENT)
         for header, frames, digest in self.mailbox.arrived():
-            self._step(_received(header, frames), EnvelopeInput(frames=frames), digest)
+            self._step(_received(header, frames), EnvelopeReceived(frames=frames), digest)
         return self._commit()
 
     def refuse(self, frames: Frames, reason: str) -> None:
@@ -146,20 +140,20 @@ class Node:
     def _stamp(self) -> Stamp:
         return Stamp(self.epoch, self.head, self._tree.size, self._tree.root())
 
-    def _recorded_input(self, recorded: StepInput) -> tuple[Input | PeerError, bytes]:
+    def _recorded_input(self, recorded: RecordedInput) -> tuple[Input | PeerError, bytes]:
         match recorded:
-            case EnvelopeInput(frames=frames):
+            case EnvelopeReceived(frames=frames):
                 header, digest = self.mailbox.recall(frames)
                 return _received(header, frames), digest
             case _:
-                return plain_input(recorded), NO_PARENT
+                return recorded, NO_PARENT
 
     # -- steps --------------------------------------------------------------------------------
 
-    def _step(self, given: Input | PeerError, recorded: StepInput, parent: bytes) -> None:
+    def _step(self, given: Input | PeerError, recorded: RecordedInput, parent: bytes) -> None:
         if isinstance(given, Started):
             self.epoch = given.epoch
-        if isinstance(given, Fired):
+        if isinstance(given, TimerFired):
             self._armed.pop(given.timer, None)
         if isinstance(given, LedgerRead):
             self._is_ledger_due = False
@@ -167,9 +161,9 @@ class Node:
             if isinstance(given, PeerError):
                 raise given
             self.state, effects = self.role.step(self.state, given)
-            stored: tuple[StepEffect, ...] = tuple(self._perform(e, parent) for e in effects)
+            stored: tuple[RecordedEffect, ...] = tuple(self._perform(e, parent) for e in effects)
         except PeerError as refused:
-            stored = (RefusedEffect(reason=str(refused)[:500]),)
+            stored = (Refused(reason=str(refused)[:500]),)
         record = chain.encode(
             StepRecord(index=self.steps, previous=self.head, input=recorded, effects=stored)
         )
@@ -178,40 +172,42 @@ class Node:
         self._uncommitted.records.append((self.steps, record, self.head))
         self.steps += 1
 
-    def _perform(self, effect: Effect, parent: bytes) -> StepEffect:
+    def _perform(self, effect: Effect, parent: bytes) -> RecordedEffect:
+        """Note what the effect wants done after the commit; returns it as it is recorded."""
         match effect:
             case Send(to=to, message=message):
                 frames = self.mailbox.write(to, message, parent, self._stamp())
-                release = getattr(message, "release", None)
-                if isinstance(release, Release):
-                    self._uncommitted.releases.append(release)
+                if isinstance(message, Releasing):
+                    self._uncommitted.releases.append(message.release)
                 self._uncommitted.send.append(frames)
-                return SentEffect(frames=frames)
+                return EnvelopeSent(frames=frames)
             case Arm(timer=timer):
                 self._uncommitted.arm.append(effect)
                 self._armed[timer] = effect
-                return _armed(effect)
-            case Reserve(mu2_units=mu2_units, tau_units=tau_units):
+            case Reserve():
                 self._uncommitted.reservations.append(effect)
-                return ReservedEffect(mu2_units=mu2_units, tau_units=tau_units)
+            case Book(release=release):
+                self._uncommitted.releases.append(release)
             case ReadLedger() | RememberHead() | CheckLedger():
                 self._uncommitted.ledger_orders.append(effect)
                 # Kept until it is done: a crash may come between the two steps.
                 self._is_ledger_due |= isinstance(effect, ReadLedger)
-                return ledger_effect(effect)
             case Finish(outcome=outcome):
                 self.outcome = outcome
-                return FinishedEffect(outcome=outcome)
+            case Refused():
+                pass  # an input that was put aside and turned out to be no legal move
+        return effect
 
     def _commit(self) -> Turn:
         """Put the turn on disk; if a step asked for the ledger, take that step too."""
         done, self._uncommitted = self._uncommitted, Uncommitted()
-        done.commit(self._book, self._journal, self.mailbox.acks)
+        done.commit(self._ledger, self._journal, self.mailbox.acks)
         turn = Turn(tuple(done.send), tuple(done.arm), self.outcome)
-        if not self._is_ledger_due or self._book is None:
+        if not self._is_ledger_due or self._ledger is None:
             return turn
-        standing = self._book.standing()
-        self._step(LedgerRead(standing), LedgerInput(standing=standing), NO_PARENT)
+        standing = self._ledger.standing()
+        read = LedgerRead(standing=standing)
+        self._step(read, read, NO_PARENT)
         more = self._commit()
         return Turn((*turn.send, *more.send), (*turn.arm, *more.arm), more.outcome)
 
@@ -236,7 +232,7 @@ class Node:
             streams=self.mailbox.marks(),
             unacknowledged=Tensor.of(np.array(sorted(waiting), dtype=np.int64)),
             greeting=-1 if greeting is None else decode_header(greeting).size,
-            timers=tuple(_armed(arm) for arm in self._armed.values()),
+            timers=tuple(self._armed.values()),
             is_ledger_due=self._is_ledger_due,
             state=state,
         )
@@ -256,7 +252,7 @@ class Node:
         self.state, self.steps, self.head = state, snapshot.steps, snapshot.head
         self._tree = Tree(snapshot.steps, snapshot.peaks)
         self.epoch, self._is_ledger_due = snapshot.epoch, snapshot.is_ledger_due
-        self._armed = {t.name: Arm(t.name, t.delay_ms / 1000) for t in snapshot.timers}
+        self._armed = {arm.timer: arm for arm in snapshot.timers}
         waiting = [f for i in snapshot.unacknowledged.array() for f in self._sent(int(i))]
         greeting = self._sent(snapshot.greeting)[-1] if snapshot.greeting >= 0 else None
         self.mailbox.restore(snapshot.streams, waiting, greeting)
@@ -276,15 +272,11 @@ class Node:
         if stored is None:
             raise IntegrityError(f"journal record {index} is missing")
         effects = chain.decode(stored[1], index).effects
-        return [effect.frames for effect in effects if isinstance(effect, SentEffect)]
+        return [effect.frames for effect in effects if isinstance(effect, EnvelopeSent)]
 
 
-def _received(header: Header, frames: Frames) -> Received | PeerError:
+def _received(header: Header, frames: Frames) -> Received[Any] | PeerError:
     try:
         return Received(header.sender, decode_body(header, frames))
     except PeerError as refused:
         return refused
-
-
-def _armed(arm: Arm) -> ArmedEffect:
-    return ArmedEffect(name=arm.timer, delay_ms=round(arm.delay_s * 1000))

@@ -11,12 +11,11 @@ from typing import Protocol
 
 from nacl.signing import SigningKey, VerifyKey
 
-from hdpvfl_mq.machine import Arm, Reserve
 from hdpvfl_mq.wire.codec import Frames
 from schemas.ids import PartyId, RunId
 from schemas.messages import RoleName
 from schemas.privacy import LedgerHead, Release
-from schemas.records import LedgerStanding
+from schemas.records import Arm, LedgerStanding, Reserve
 
 
 @dataclass(frozen=True)
@@ -52,7 +51,7 @@ class RecordStore(Protocol):
     ) -> None: ...
 
 
-class Book(Protocol):
+class LedgerPort(Protocol):
     """What a node needs of a privacy ledger; booking the same release twice is booking it once."""
 
     def standing(self) -> LedgerStanding: ...

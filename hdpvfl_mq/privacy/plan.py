@@ -11,18 +11,20 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
 from hdpvfl_mq.errors import RefusedError, SettingsError
 from hdpvfl_mq.privacy.accountant import TAU_SHARE, Spent, affordable, epsilon_shown
-from hdpvfl_mq.privacy.bounds import Bounds, FloatArray, PublicSchedule
-from hdpvfl_mq.privacy.calibration import mu_of, noise_std_classical
+from hdpvfl_mq.privacy.calibration import mu_of
 from hdpvfl_mq.privacy.noise import NARROWEST_RATIO, ladder, round_ratio
-from hdpvfl_mq.privacy.published import prediction_square
-from hdpvfl_mq.privacy.sensitivity import FINEST_EXPONENT, coarsest_grid, profile
 from schemas.base import INT64_MAX
 from schemas.privacy import MU2_UNIT_BITS, TAU_UNIT_BITS, Budget
 
+FloatArray = NDArray[np.float64]
 Guarantee = Literal["sound", "paper", "none"]
+# Charged per coordinate for the floating-point arithmetic between weights and quantiser.
+FLOAT_SLACK = 2.0**-30
+FINEST_EXPONENT, COARSEST_EXPONENT = -30, 20
 # Integers on the wire stay below 2^62; a plan whose values could reach it is refused.
 _LARGEST_INTEGER = 2.0**61
 # No ladder up to the widest ratio has a larger distance per sample; `fit_noise` checks it.
@@ -76,42 +78,6 @@ class NoisePlan:
         return epsilon_shown(self.spent, delta)
 
 
-def plan_sound(
-    bounds: Bounds, schedule: PublicSchedule, budget: Budget, *, value_bound: float
-) -> NoisePlan:
-    """Choose grid and noise so that the whole run is within the budget.
-
-    *Guarantee.* Every epsilon read off this plan is a theorem about what the mechanism releases,
-    for every row, all data of the others and every message they may send.
-    """
-    if math.isinf(bounds.recursion(schedule).pull):
-        raise RefusedError("the sound guarantee needs a finite clip and a finite residual bound")
-    exponent = coarsest_grid(bounds, schedule)
-    result = profile(bounds, schedule, grid=2.0**exponent)
-    rows = np.array([schedule.rows_in(t) for t in range(schedule.rounds)])
-    return fit_noise(result.cumulative, rows, exponent, budget, value_bound)
-
-
-def plan_paper(
-    bounds: Bounds,
-    schedule: PublicSchedule,
-    budget: Budget,
-    *,
-    value_bound: float,
-    published: float,
-) -> NoisePlan:
-    """Take the noise of the paper for its Delta, and book what it really costs under `bounds`."""
-    noise_std = noise_std_classical(published, budget.epsilon, budget.delta)
-    if math.isfinite(bounds.recursion(schedule).own_move[-1]):
-        exponent = coarsest_grid(bounds, schedule)
-    else:
-        exponent = math.floor(math.log2(noise_std)) - 12
-    ratio = round_ratio(max(noise_std / 2.0**exponent, NARROWEST_RATIO))
-    result = profile(bounds, schedule, grid=2.0**exponent)
-    rows = np.array([schedule.rows_in(t) for t in range(schedule.rounds)])
-    return _plan("paper", result.cumulative, rows, exponent, ratio, budget, value_bound)
-
-
 def plan_none(rounds: int) -> NoisePlan:
     """Release values as they are; every release costs infinitely much."""
     return NoisePlan(
@@ -142,23 +108,6 @@ def plan_silent() -> NoisePlan:
     )
 
 
-def plan_prediction(rows: int, *, distance: float, radius: float, budget: Budget) -> NoisePlan:
-    """Plan one release of the scores of `rows` distinct rows, with weights learnt before.
-
-    *Guarantee.* Within the budget for every row the weights were learnt from and every row scored.
-    """
-    plain = prediction_square(rows, distance=distance, radius=radius, grid=0.0)
-    exponent = math.ceil(math.log2(2.0 * radius))
-    while exponent > FINEST_EXPONENT and (
-        prediction_square(rows, distance=distance, radius=radius, grid=2.0**exponent)
-        >= plain * 1.001**2
-    ):
-        exponent -= 1
-    square = prediction_square(rows, distance=distance, radius=radius, grid=2.0**exponent)
-    values = np.array([rows], dtype=np.int64)
-    return fit_noise(np.array([square]), values, exponent, budget, radius)
-
-
 def fit_noise(
     cumulative: FloatArray,
     values: np.ndarray[tuple[int], np.dtype[np.int64]],
@@ -171,7 +120,7 @@ def fit_noise(
     least = math.sqrt(cumulative[-1]) / mu / 2.0**exponent
     ratio = round_ratio(max(least, NARROWEST_RATIO))
     for _ in range(8):
-        plan = _plan("sound", cumulative, values, exponent, ratio, budget, value_bound)
+        plan = plan_at("sound", cumulative, values, exponent, ratio, budget, value_bound)
         if affordable(budget, plan.spent.mu2_units, plan.spent.tau_units) and not plan.infinite:
             return plan
         ratio = round_ratio(ratio * (1 + 2.0**-17))
@@ -190,7 +139,7 @@ def _epsilon_within_tau(budget: Budget, values: int) -> float:
     return min(budget.epsilon, math.log(budget.delta / (TAU_SHARE * 2.0 * tau)) - 1.0)
 
 
-def _plan(
+def plan_at(
     guarantee: Guarantee,
     cumulative: FloatArray,
     values: np.ndarray[tuple[int], np.dtype[np.int64]],
@@ -199,6 +148,7 @@ def _plan(
     budget: Budget,
     value_bound: float,
 ) -> NoisePlan:
+    """The plan at a noise of `ratio` grid steps, whatever that costs."""
     noise_std = ratio * 2.0**exponent
     units = cumulative / noise_std**2 * 2.0**MU2_UNIT_BITS * (1 + 2.0**-48)
     tau = np.cumsum(values).astype(object) * ladder(ratio).tau_units

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from hdpvfl_mq.machine import Fired
 from hdpvfl_mq.node.mailbox import Mailbox
 from hdpvfl_mq.node.ports import Turn
+from schemas.records import TimerFired
 
 ACK_DELAY_S = 0.02  # most acknowledgements ride on an answer; the rest wait this long
 RESEND_S = 0.5
@@ -26,7 +26,7 @@ GREET_S = 5.0  # after this long without a word, say hello again: the broker may
 class Due:
     """What the clock asks for."""
 
-    fired: tuple[Fired, ...]
+    fired: tuple[TimerFired, ...]
     acknowledge: bool
     resend: bool
     greet: bool
@@ -49,7 +49,7 @@ class Pacing:
         self.greet_at = None if mailbox.greeting is None else now + GREET_S
         acknowledged = mailbox.acknowledged  # a sum over all peers, so once a turn
         for arm in turn.arm:
-            self.timers[arm.timer] = now + arm.delay_s
+            self.timers[arm.timer] = now + arm.delay_ms / 1000
         if not mailbox.owes:
             self.acknowledge_at = None
         elif self.acknowledge_at is None:
@@ -81,7 +81,7 @@ class Pacing:
         greet = self.greet_at is not None and self.greet_at <= now
         if greet:
             self.greet_at = now + GREET_S
-        return Due(tuple(Fired(name) for name in fired), acknowledge, resend, greet)
+        return Due(tuple(TimerFired(timer=name) for name in fired), acknowledge, resend, greet)
 
     def next(self) -> float | None:
         """The next moment at which `due` has something."""

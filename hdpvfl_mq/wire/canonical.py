@@ -27,7 +27,7 @@ def _no_extension(code: int, data: bytes) -> NoReturn:
     raise ValueError("extension types are not part of the protocol")
 
 
-def unpack(data: bytes, *, max_bytes: int) -> Any:
+def unpack(data: bytes, *, max_bytes: int, max_items: int = MAX_ITEMS) -> Any:
     """Unpack bytes of at most `max_bytes`; refuse whatever `pack` would not have written."""
     if len(data) > max_bytes:
         raise PeerError(f"frame of {len(data)} bytes is above the limit of {max_bytes}")
@@ -38,8 +38,8 @@ def unpack(data: bytes, *, max_bytes: int) -> Any:
             use_list=False,
             strict_map_key=True,
             ext_hook=_no_extension,
-            max_array_len=MAX_ITEMS,
-            max_map_len=MAX_ITEMS,
+            max_array_len=max_items,
+            max_map_len=max_items,
         )
         _check_plain(value)
         canonical = pack(value) == data

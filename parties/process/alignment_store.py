@@ -30,9 +30,9 @@ class AlignmentStore:
         self._folder, self._run = folder, run
         self._is_kept = False
 
-    def see(self, alignment: KeptAlignment | None, *, is_agreed: bool) -> None:
-        """Keep it once all parties have found the same; before that it may be worth nothing."""
-        if self._is_kept or not is_agreed or alignment is None:
+    def keep(self, alignment: KeptAlignment | None) -> None:
+        """Write it down; call this once all parties have found the same rows."""
+        if self._is_kept or alignment is None:
             return
         path = _file(self._folder, alignment)
         if not path.exists():

@@ -25,10 +25,8 @@ from hdpvfl_mq.psi import IdCollector, NormalisedIds, normalise
 from hdpvfl_mq.runtime.keys import Keys, read_secret, write_secret
 from hdpvfl_mq.runtime.profile import numeric_profile
 from hdpvfl_mq.runtime.settings import fields_of, load
-from parties.active import Active
 from parties.assets import Assets, id_profile
-from parties.member import Member
-from parties.passive import Passive
+from parties.party import Party
 from parties.process import alignment_store
 from parties.process.ledger_book import LedgerBook
 from parties.process.mapped_arrays import DiskRoom
@@ -142,11 +140,6 @@ def _rows(
     return data, ids.distinct()
 
 
-def make_role(own: Assets) -> Member:
-    """The role of a side."""
-    return Active(own) if own.role == "active" else Passive(own)
-
-
 def contacts(settings: PartySettings) -> dict[str, Contact]:
     """The peers' roles and keys."""
     return {
@@ -166,7 +159,7 @@ def build_node(
     book = LedgerBook(ledger, own.policy, settings.run, own.data.fingerprint, peers=known)
     journal = Journal(files.run / "journal.db", run=settings.run, party=settings.party)
     identity = Identity(settings.party, settings.role, settings.run, keys.signing)
-    node = Node(make_role(own), identity, known, journal=journal, book=book)
+    node = Node(Party(own), identity, known, journal=journal, ledger=book)
     if snapshot is not None:
         node.resume(snapshot)
     node.open()

@@ -20,40 +20,43 @@ from hdpvfl_mq.data.preprocess import output_names
 from hdpvfl_mq.data.readers import TableFile
 from hdpvfl_mq.errors import OperatorError, SettingsError
 from hdpvfl_mq.glm.families import family
-from hdpvfl_mq.glm.refit import Told
-from hdpvfl_mq.node.node import Node
-from hdpvfl_mq.plan.noise_plans import prediction_spec
+from hdpvfl_mq.methods.one_round.refit import ScoreRegression
+from hdpvfl_mq.methods.prediction.plan import prediction_of
 from hdpvfl_mq.runtime.status import write_atomically
 from parties.assets import Assets, TrainedModel
-from parties.member import Member
+from parties.phases import Closed
+from parties.rounds.one_round import OneRoundActive
+from parties.rounds.prediction import PredictionActive
 from schemas.config import PartySettings, RunManifest
 from schemas.data import DataSettings
 
-MODEL_FORMAT = 2
+MODEL_FORMAT = 3
 _OF_THE_FILE = ("file", "id_columns", "empty_ids", "on_disk")  # the rest comes from the model
 _NO_LABEL = ("label_column", "label_classes", "label_positive", "label_centre", "label_scale")
 
 
-def write_model(path: Path, own: Assets, node: Node) -> None:
+def write_model(path: Path, own: Assets, state: Closed) -> None:
     """This party's weights; its own business."""
-    role, state = node.role, node.state
-    assert isinstance(role, Member)
+    trained = state.trained
+    assert trained is not None  # a completed run has trained
+    rounds = trained.rounds
+    regressions = rounds.score_regressions if isinstance(rounds, OneRoundActive) else {}
     model = {
         "format": MODEL_FORMAT,
         "run": own.run,
         "party": own.party,
         "role": own.role,
         "dataset": own.policy.dataset,
-        "rows": state.training.plan.rows,
+        "rows": trained.setup.plan.rows,
         "columns": list(own.data.column_names),
-        "weights": role.final_weights(state).tolist(),
-        "told": {
-            party: [told.b.tolist(), told.variance]
-            for party, told in getattr(state, "told", {}).items()
+        "weights": rounds.final_weights.tolist(),
+        "score_regressions": {
+            party: [regression.b.tolist(), regression.variance]
+            for party, regression in regressions.items()
         },
-        "scale_rows": state.manifest.scale_rows,
+        "scale_rows": trained.manifest.scale_rows,
         "data": json.loads(own.data.settings.model_dump_json()),
-        "manifest": json.loads(state.manifest.model_dump_json()),
+        "manifest": json.loads(trained.manifest.model_dump_json()),
     }
     write_atomically(path, json.dumps(model, indent=1))
 
@@ -70,9 +73,9 @@ def read_model(path: Path, settings: PartySettings) -> TrainedModel:
             rows=int(stored["rows"]),
             dataset=str(stored["dataset"]),
             weights=_vector(stored["weights"]),
-            told={
-                party: Told(_vector(b), float(variance))
-                for party, (b, variance) in stored["told"].items()
+            score_regressions={
+                party: ScoreRegression(_vector(b), float(variance))
+                for party, (b, variance) in stored["score_regressions"].items()
             },
         )
     except OSError as missing:
@@ -88,10 +91,12 @@ def read_model(path: Path, settings: PartySettings) -> TrainedModel:
 def _check(model: TrainedModel, settings: PartySettings, where: str) -> None:
     """Weights that no training can have left are not predicted with: their price would be wrong."""
     is_active = settings.role == "active"
-    columns = len(output_names(model.data)) + int(is_active and model.manifest.active.intercept)
-    if {len(model.weights), *(len(told.b) for told in model.told.values())} != {columns}:
+    columns = len(output_names(model.data)) + int(is_active and model.manifest.intercept)
+    if {len(model.weights), *(len(each.b) for each in model.score_regressions.values())} != {
+        columns
+    }:
         raise SettingsError(f"{where}: its weights do not fit its columns")
-    reach = prediction_spec(model.manifest, model.rows).weight_norm * (1.0 + 1e-9)
+    reach = prediction_of(model.manifest, model.rows).weight_norm * (1.0 + 1e-9)
     if not is_active and float(np.linalg.norm(model.weights)) > reach:
         raise SettingsError(f"{where}: its weights are beyond the norm that its run allowed")
 
@@ -119,15 +124,18 @@ def scoring_settings(model: TrainedModel, given: DataSettings) -> DataSettings:
     return DataSettings(**{**dict(model.data), **blank, **mine})
 
 
-def write_predictions(path: Path, own: Assets, state: Any) -> None:
+def write_predictions(path: Path, own: Assets, state: Closed) -> None:
     """A line for every common row of this party's file, in its order: ids, theta, prediction.
 
     The prediction is the expected label in its own units, or the probability of the upper class.
     """
-    model = own.model
-    assert model is not None
-    mean = family(model.manifest.loss).mean(state.theta)
-    found = dict(zip(state.scored.tolist(), range(len(mean)), strict=True))
+    model, trained = own.trained, state.trained
+    assert trained is not None  # a completed run has had its round
+    assert isinstance(trained.rounds, PredictionActive)
+    theta = trained.rounds.theta
+    assert theta is not None
+    mean = family(model.manifest.loss).mean(theta)
+    found = dict(zip(trained.setup.order.tolist(), range(len(mean)), strict=True))
     values = mean * float(model.data.label_scale) + float(model.data.label_centre)
     settings, text = own.data.settings, io.StringIO()
     lines = csv.writer(text)
@@ -138,6 +146,6 @@ def write_predictions(path: Path, own: Assets, state: Any) -> None:
         for ids in zip(*(chunk[name].tolist() for name in settings.id_columns), strict=True):
             place = found.get(row)
             if place is not None:
-                lines.writerow([*ids, repr(float(state.theta[place])), repr(float(values[place]))])
+                lines.writerow([*ids, repr(float(theta[place])), repr(float(values[place]))])
             row += 1
     write_atomically(path, text.getvalue())

@@ -1,4 +1,19 @@
 """What a round computes: one module a method, both sides, top to bottom.
 
-It owns the moves of a round. Joining, alignment and the end of a run belong to the roles.
+It owns which moves belong to which variant of `schemas.methods.Method`. Joining, alignment and the
+end of a run belong to the roles.
 """
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from parties.rounds import descent, one_round, prediction
+from parties.rounds.base import Rounds
+from schemas.methods import Descent, OneRound, Prediction
+
+ROUNDS: Mapping[type, Rounds] = {
+    Descent: descent.ROUNDS,
+    OneRound: one_round.ROUNDS,
+    Prediction: prediction.ROUNDS,
+}

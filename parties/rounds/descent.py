@@ -1,129 +1,224 @@
 """Rounds of gradient descent, as in the paper: share, residual, step; both sides, top to bottom.
 
-It owns what a round of `method = "descent"` computes; joining, alignment and the end are in
-member.py, what a party holds in active.py and passive.py. The residual is released from the weights
-before the local steps, and the active party's own loss stays with it.
+It owns what a round of descent computes; its plan and its bounds are in hdpvfl_mq/methods/descent.
+The residual is released from the weights before the local steps, and the active party's own loss
+stays with it.
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
-from typing import TYPE_CHECKING
+from typing import cast
 
 import numpy as np
 
 from hdpvfl_mq.arrays.unreleased import FloatVector
+from hdpvfl_mq.errors import PeerError
 from hdpvfl_mq.glm.penalties import project
+from hdpvfl_mq.glm.response import Response
 from hdpvfl_mq.machine import Effect, Send, Step
+from hdpvfl_mq.methods.descent.plan import DescentPlan
 from hdpvfl_mq.privacy.mechanism import released_values
-from parties.assets import next_transcript
+from parties.assets import Assets
+from parties.phases import ActiveRounds, PassiveRounds, RoundState, Setup, Training
+from parties.rounds.base import (
+    Rounds,
+    counted,
+    finished_round,
+    missing,
+    next_transcript,
+    released,
+)
+from schemas.ids import PartyId
 from schemas.messages import Residual, ScoreShare
 
-if TYPE_CHECKING:
-    from parties.active import Active, ActiveState
-    from parties.passive import Passive, PassiveState
+
+@dataclass(frozen=True, kw_only=True)
+class Averaged(RoundState):
+    """Iterates to average, and the energies a stop rule looks at; the same on both sides."""
+
+    w_sum: FloatVector = field(repr=False)
+    w_count: int = 0
+    energies: tuple[float, ...] = ()  # of the released residuals, by epoch; public
+
+    @property
+    def final_weights(self) -> FloatVector:
+        """The average of the iterates the manifest names."""
+        return self.w if self.w_count == 0 else self.w_sum / self.w_count
 
 
-def begin(party: Passive, state: PassiveState) -> Step[PassiveState]:
-    """Passive: release the scores of the current round, unless that is done or not its turn."""
-    waits = state.is_done or state.round >= state.planned or state.shared >= state.round
-    if waits or state.is_away(party.name):
+@dataclass(frozen=True, kw_only=True)
+class DescentPassive(Averaged, PassiveRounds):
+    """What a passive party remembers between rounds."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class DescentActive(Averaged, ActiveRounds):
+    """What the active party remembers between rounds."""
+
+    response: Response = field(repr=False, metadata={"fixed": True})
+    # Last released block of each (party, batch), kept where the manifest lets it stand in.
+    stand_ins: Mapping[tuple[PartyId, int], FloatVector] = field(
+        default_factory=lambda: MappingProxyType({}), repr=False
+    )
+    losses: tuple[float, ...] = field(default=(), repr=False)  # own loss per round, never sent
+
+    @property
+    def own_losses(self) -> tuple[float, ...]:
+        """The loss of the last rounds."""
+        return self.losses
+
+
+# -- passive: the share ------------------------------------------------------------------------
+
+
+def start_passive(own: Assets, setup: Setup) -> DescentPassive:
+    """Public weights."""
+    w = setup.start_weights
+    return DescentPassive(w=w, w_sum=np.zeros_like(w))
+
+
+def share(own: Assets, state: Training) -> Step[Training]:
+    """Release the scores of the current round, unless that is done or not this party's turn."""
+    rounds = _passive(state)
+    waits = state.is_done or state.round >= state.planned or rounds.shared >= state.round
+    if waits or state.is_away(own.party):
         return state, ()
-    training = party.training(state)
-    scores = training.block.scores(training.plan.schedule.batch(state.round), state.w)
-    release = training.mechanism.release(
-        scores, "share", state.round, state.transcript, last_round=state.last_released
-    )
+    plan = state.setup.plan
+    scores = state.setup.block.scores(plan.schedule.batch(state.round), rounds.w)
+    release, state = released(state, scores, "share")
+    state = replace(state, rounds=replace(rounds, shared=state.round))
     message = ScoreShare(round=state.round, release=release)
-    state = replace(
-        state,
-        shared=state.round,
-        last_released=state.round,
-        transcript=next_transcript(state.transcript, release),
+    return state, (Send((plan.manifest.active_party,), message),)
+
+
+# -- active: the residual and the own steps -----------------------------------------------------
+
+
+def start_active(own: Assets, setup: Setup) -> DescentActive:
+    """Public weights, and the labels of the common rows."""
+    w = setup.start_weights
+    return DescentActive(
+        w=w, w_sum=np.zeros_like(w), response=own.response(setup.plan, setup.order)
     )
-    return state, (Send((training.plan.manifest.active_party,), message),)
 
 
-def lead(party: Active, state: ActiveState) -> Step[ActiveState]:
-    """Active: run every planned round whose parties have all spoken."""
+def lead(own: Assets, state: Training) -> Step[Training]:
+    """Run every planned round whose parties have all spoken."""
     effects: tuple[Effect, ...] = ()
-    while not state.is_done and state.round < state.planned and not party.missing(state):
-        state, more = _round(party, state)
+    while not state.is_done and state.round < state.planned and not missing(state):
+        state, more = _round(state)
         effects = (*effects, *more)
     return state, effects
 
 
-def _round(party: Active, state: ActiveState) -> Step[ActiveState]:
+def _round(state: Training) -> Step[Training]:
     """Sum what was received, release one residual, step on the un-noised one."""
-    training, response = party.training(state), state.response
-    assert response is not None
-    rows = training.plan.schedule.batch(state.round)
-    received, state = _received(party, state)
-    own = training.block.scores(rows, state.w)
-    residual = response.residual(rows, own, received)
-    release = training.mechanism.release(
-        residual, "residual", state.round, state.transcript, last_round=state.last_released
-    )
-    loss = float(response.loss(rows, own, received).expose().mean())
-    state = replace(
-        state,
-        shares=MappingProxyType({}),
-        last_released=state.round,
-        transcript=next_transcript(state.transcript, release),
-        losses=(*state.losses[-999:], loss),
-    )
-    message = Residual(round=state.round, release=release)
-    w = _local_steps(party, state, rows, received)
-    state, effects = party.finished_round(state, w, released_values(release))
-    return state, (Send(training.plan.manifest.passive_parties, message), *effects)
+    plan, block, round_ = _plan(state), state.setup.block, state.round
+    rows = plan.schedule.batch(round_)
+    received, state = _sum_of_shares(state)
+    rounds = _active(state)
+    scores = block.scores(rows, rounds.w)
+    release, state = released(state, rounds.response.residual(rows, scores, received), "residual")
+    loss = float(rounds.response.loss(rows, scores, received).expose().mean())
+    rounds = replace(rounds, shares=MappingProxyType({}), losses=(*rounds.losses[-999:], loss))
+    w = _local_steps(state, rows, received)
+    state, effects = _averaged(state, rounds, w, released_values(release))
+    message = Residual(round=round_, release=release)
+    return state, (Send(plan.manifest.passive_parties, message), *effects)
 
 
-def _received(party: Active, state: ActiveState) -> tuple[FloatVector, ActiveState]:
+def _sum_of_shares(state: Training) -> tuple[FloatVector, Training]:
     """The sum of the shares, in party order: arrival is not information.
 
     For a party that is away its last released block of the same rows may stand in; that is
     post-processing and costs nothing.
     """
-    plan = party.training(state).plan
+    plan, rounds = _plan(state), _active(state)
     batch = state.round % plan.schedule.batches
     total, transcript = np.zeros(plan.schedule.batch_sizes[batch]), state.transcript
-    stand_ins = dict(state.stand_ins)
+    stand_ins = dict(rounds.stand_ins)
     for passive in plan.manifest.passive_parties:
-        if party.counted(state, passive):
-            release, values = state.shares[passive]
+        if counted(state, passive):
+            release, values = rounds.shares[passive]
             transcript = next_transcript(transcript, release)
             total = total + values
             if plan.manifest.absence == "last":
                 stand_ins[passive, batch] = values
         elif (passive, batch) in stand_ins:
             total = total + stand_ins[passive, batch]
-    return total, replace(state, transcript=transcript, stand_ins=MappingProxyType(stand_ins))
+    rounds = replace(rounds, stand_ins=MappingProxyType(stand_ins))
+    return total, replace(state, transcript=transcript, rounds=rounds)
 
 
-def _local_steps(
-    party: Active, state: ActiveState, rows: slice, received: FloatVector
-) -> FloatVector:
+def _local_steps(state: Training, rows: slice, received: FloatVector) -> FloatVector:
     """Step on the party's own un-noised residual, as often as the manifest says."""
-    plan, block = party.training(state).plan, party.training(state).block
-    assert state.response is not None
-    w, eta = state.w, plan.active_eta(state.round)
-    for _ in range(plan.manifest.active.local_steps):
-        residual = state.response.residual(rows, block.scores(rows, w), received)
+    plan, block, rounds = _plan(state), state.setup.block, _active(state)
+    w, eta, side = rounds.w, plan.eta("active", state.round), plan.method.active
+    for _ in range(side.local_steps):
+        residual = rounds.response.residual(rows, block.scores(rows, w), received)
         w = plan.penalty.step(w, block.gradient(rows, residual), eta, free=block.free)
-        w = project(w, plan.manifest.active.weight_norm)
+        w = project(w, side.weight_norm)
     return w
 
 
-def learn(party: Passive, state: PassiveState, received: FloatVector) -> Step[PassiveState]:
-    """Passive: clip what came, step, go on; without a share of this round nothing is learnt."""
-    plan, block = party.training(state).plan, party.training(state).block
-    w = None
-    if state.shared == state.round:
-        clipped = np.clip(received, -plan.received_clip, plan.received_clip)
+# -- passive: the step --------------------------------------------------------------------------
+
+
+def learn(own: Assets, state: Training, received: FloatVector) -> Step[Training]:
+    """Clip what came, step, go on.
+
+    The bound credits the step of every round that was shared. So a residual is legal for a round
+    this party has shared, or is away from by the plan that priced its absence.
+    """
+    plan, block, rounds = _plan(state), state.setup.block, _passive(state)
+    w = rounds.w
+    if rounds.shared == state.round:
+        clipped = np.clip(received, -plan.clip, plan.clip)
         gradient = block.gradient(plan.schedule.batch(state.round), clipped)
-        w = plan.penalty.step(state.w, gradient, plan.passive_eta(state.round), free=())
-        w = project(w, plan.manifest.passive.weight_norm)
-    state, effects = party.finished_round(state, w, received)
-    state, more = begin(party, state)
+        w = plan.penalty.step(w, gradient, plan.eta("passive", state.round), free=())
+        w = project(w, plan.method.passive.weight_norm)
+    elif not state.is_away(own.party):
+        raise PeerError(f"the residual of round {state.round}, which this party has not shared")
+    state, effects = _averaged(state, rounds, w, received)
+    state, more = share(own, state)
     return state, (*effects, *more)
+
+
+def _averaged(
+    state: Training, rounds: Averaged, w: FloatVector, residual: FloatVector
+) -> Step[Training]:
+    """Count a round with its iterate; `residual` is what a stop rule may look at."""
+    plan, is_averaged = _plan(state), state.round >= _plan(state).first_averaged
+    rounds = replace(
+        rounds,
+        w=w,
+        w_sum=rounds.w_sum + w if is_averaged else rounds.w_sum,
+        w_count=rounds.w_count + int(is_averaged),
+        energies=plan.energies_after(state.round, rounds.energies, residual),
+    )
+    is_over = plan.is_over(state.round + 1, rounds.energies)
+    return finished_round(replace(state, rounds=rounds), is_over=is_over)
+
+
+def _plan(state: Training) -> DescentPlan:
+    return cast(DescentPlan, state.setup.plan)
+
+
+def _active(state: Training) -> DescentActive:
+    return cast(DescentActive, state.rounds)
+
+
+def _passive(state: Training) -> DescentPassive:
+    return cast(DescentPassive, state.rounds)
+
+
+ROUNDS = Rounds(
+    active_start=start_active,
+    active_proceed=lead,
+    passive_start=start_passive,
+    passive_proceed=share,
+    passive_learn=learn,
+)

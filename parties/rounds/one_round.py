@@ -1,6 +1,6 @@
 """One round of exact minimisers: residual, share, refit; both sides, top to bottom.
 
-It owns what `method = "minimiser"` computes and in which order the parties speak: the active party
+It owns what the one-round method computes and in which order the parties speak: the active party
 first, from its own data alone, then every passive party once. What follows stays inside the active
 party: it fits its own weights again with what it received, and releases nothing more. Why that is
 private, and why it learns more than many rounds of descent at the same budget: docs/one-round.md.
@@ -8,129 +8,160 @@ private, and why it learns more than many rounds of descent at the same budget: 
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
-from typing import TYPE_CHECKING
+from typing import cast
 
 import numpy as np
 
 from hdpvfl_mq.arrays.unreleased import FloatVector
-from hdpvfl_mq.glm.minimiser import fit_active, fit_passive
-from hdpvfl_mq.glm.refit import refit
+from hdpvfl_mq.errors import PeerError
+from hdpvfl_mq.glm.response import Response
 from hdpvfl_mq.machine import Send, Step
-from parties.assets import next_transcript
+from hdpvfl_mq.methods.one_round.fit import fit_active, fit_passive
+from hdpvfl_mq.methods.one_round.plan import OneRoundPlan
+from hdpvfl_mq.methods.one_round.refit import ScoreRegression, refit
+from parties.assets import Assets
+from parties.phases import ActiveRounds, PassiveRounds, Setup, Training
+from parties.rounds.base import (
+    Rounds,
+    counted,
+    finished_round,
+    missing,
+    next_transcript,
+    released,
+)
 from schemas.ids import PartyId
 from schemas.messages import Residual, ScoreShare
 
-if TYPE_CHECKING:
-    from parties.active import Active, ActiveState
-    from parties.passive import Passive, PassiveState
+
+@dataclass(frozen=True, kw_only=True)
+class OneRoundActive(ActiveRounds):
+    """What the active party remembers."""
+
+    response: Response = field(repr=False, metadata={"fixed": True})
+    loss: float | None = field(default=None, repr=False)  # own loss, never sent
+    score_regressions: Mapping[PartyId, ScoreRegression] = field(
+        default_factory=lambda: MappingProxyType({}), repr=False
+    )
+
+    @property
+    def own_losses(self) -> tuple[float, ...]:
+        """The loss of the own minimiser."""
+        return () if self.loss is None else (self.loss,)
 
 
-def lead(party: Active, state: ActiveState) -> Step[ActiveState]:
-    """Active: release the residual of the own minimiser, later fit again with all shares."""
+# -- active: the residual -----------------------------------------------------------------------
+
+
+def start_active(own: Assets, setup: Setup) -> OneRoundActive:
+    """Public weights, and the labels of the common rows."""
+    return OneRoundActive(w=setup.start_weights, response=own.response(setup.plan, setup.order))
+
+
+def lead(own: Assets, state: Training) -> Step[Training]:
+    """Release the residual of the own minimiser; fit again once all shares are there."""
     if state.round >= state.planned:
         return state, ()
     if state.last_released < state.round:
-        return _release(party, state)
-    if party.missing(state):
-        return state, ()
-    return _fit_again(party, state)
+        return _release(state)
+    return (state, ()) if missing(state) else _fit_again(state)
 
 
-def begin(party: Passive, state: PassiveState) -> Step[PassiveState]:
-    """Passive: wait for the residual."""
+def _release(state: Training) -> Step[Training]:
+    plan, block, rounds, round_ = _plan(state), state.setup.block, _active(state), state.round
+    rows, response = plan.schedule.batch(round_), rounds.response
+    w = fit_active(
+        block,
+        response,
+        strength=plan.terms.active_strength,
+        feature_norm=plan.terms.feature_norm,
+        error=plan.terms.active_error,
+    )
+    scores = block.scores(rows, w)
+    release, state = released(state, response.residual(rows, scores, 0.0), "residual")
+    loss = float(response.loss(rows, scores, 0.0).expose().mean())
+    state = replace(state, rounds=replace(rounds, w=w, loss=loss))
+    message = Residual(round=round_, release=release)
+    return state, (Send(plan.manifest.passive_parties, message),)
+
+
+# -- passive: the share -------------------------------------------------------------------------
+
+
+def start_passive(own: Assets, setup: Setup) -> PassiveRounds:
+    """Public weights."""
+    return PassiveRounds(w=setup.start_weights)
+
+
+def wait(own: Assets, state: Training) -> Step[Training]:
+    """The active party speaks first."""
     return state, ()
 
 
-def _release(party: Active, state: ActiveState) -> Step[ActiveState]:
-    training, response = party.training(state), state.response
-    terms = training.plan.terms
-    assert response is not None
-    assert terms is not None
-    rows = training.plan.schedule.batch(state.round)
-    w = fit_active(
-        training.block,
-        response,
-        strength=terms.active_strength,
-        feature_norm=terms.feature_norm,
-        error=terms.active_error,
-    )
-    own = training.block.scores(rows, w)
-    release = training.mechanism.release(
-        response.residual(rows, own, 0.0),
-        "residual",
-        state.round,
-        state.transcript,
-        last_round=state.last_released,
-    )
-    state = replace(
-        state,
-        w=w,
-        last_released=state.round,
-        transcript=next_transcript(state.transcript, release),
-        losses=(float(response.loss(rows, own, 0.0).expose().mean()),),
-    )
-    message = Residual(round=state.round, release=release)
-    return state, (Send(training.plan.manifest.passive_parties, message),)
-
-
-def _fit_again(party: Active, state: ActiveState) -> Step[ActiveState]:
-    """Everything here is the party's own business: nothing is released after it."""
-    training, response = party.training(state), state.response
-    plan, terms = training.plan, training.plan.terms
-    assert response is not None
-    assert terms is not None
-    transcript, shares = state.transcript, dict[PartyId, FloatVector]()
-    for passive in plan.manifest.passive_parties:  # party order: arrival is not information
-        if party.counted(state, passive):
-            release, values = state.shares[passive]
-            transcript = next_transcript(transcript, release)
-            shares[passive] = values
-    w, told = refit(
-        training.block,
-        response,
-        list(shares.values()),
-        noise_std=plan.passive_noise.noise_std,
-        prior_variance=terms.prior_variance,
-    )
-    state = replace(
-        state,
-        transcript=transcript,
-        shares=MappingProxyType({}),
-        told=MappingProxyType(dict(zip(shares, told, strict=True))),
-    )
-    return party.finished_round(state, w)
-
-
-def learn(party: Passive, state: PassiveState, received: FloatVector) -> Step[PassiveState]:
-    """Passive: the minimiser of the received residual's quadratic model, and its noised scores."""
-    training = party.training(state)
-    plan, terms = training.plan, training.plan.terms
-    assert terms is not None
-    if state.is_away(party.name):
-        return party.finished_round(state, None)
+def learn(own: Assets, state: Training, received: FloatVector) -> Step[Training]:
+    """The minimiser of the received residual's quadratic model, and its noised scores."""
+    if state.round >= state.planned:
+        raise PeerError("a residual after the only round of this run")
+    if state.is_away(own.party):
+        return finished_round(state, is_over=True)
+    plan, terms = _plan(state), _plan(state).terms
     w = fit_passive(
-        training.block,
+        state.setup.block,
         np.clip(received, -terms.received_clip, terms.received_clip),
         curvature=terms.curvature,
         strength=terms.passive_strength,
         weight_norm=terms.weight_norm,
     )
-    rows = plan.schedule.batch(state.round)
-    release = training.mechanism.release(
-        training.block.scores(rows, w),
-        "share",
-        state.round,
-        state.transcript,
-        last_round=state.last_released,
-    )
+    scores = state.setup.block.scores(plan.schedule.batch(state.round), w)
+    release, state = released(state, scores, "share")
     message = ScoreShare(round=state.round, release=release)
-    state = replace(
-        state,
-        shared=state.round,
-        last_released=state.round,
-        transcript=next_transcript(state.transcript, release),
-    )
-    state, effects = party.finished_round(state, w)
+    state = replace(state, rounds=PassiveRounds(w=w, shared=state.round))
+    state, effects = finished_round(state, is_over=True)
     return state, (Send((plan.manifest.active_party,), message), *effects)
+
+
+# -- active: the last fit -----------------------------------------------------------------------
+
+
+def _fit_again(state: Training) -> Step[Training]:
+    """Everything here is the party's own business: nothing is released after it."""
+    plan, rounds = _plan(state), _active(state)
+    transcript, shares = state.transcript, dict[PartyId, FloatVector]()
+    for passive in plan.manifest.passive_parties:  # party order: arrival is not information
+        if counted(state, passive):
+            release, values = rounds.shares[passive]
+            transcript = next_transcript(transcript, release)
+            shares[passive] = values
+    w, regressions = refit(
+        state.setup.block,
+        rounds.response,
+        list(shares.values()),
+        noise_std=plan.passive_noise.noise_std,
+        prior_variance=plan.terms.prior_variance,
+    )
+    rounds = replace(
+        rounds,
+        w=w,
+        shares=MappingProxyType({}),
+        score_regressions=MappingProxyType(dict(zip(shares, regressions, strict=True))),
+    )
+    return finished_round(replace(state, transcript=transcript, rounds=rounds), is_over=True)
+
+
+def _plan(state: Training) -> OneRoundPlan:
+    return cast(OneRoundPlan, state.setup.plan)
+
+
+def _active(state: Training) -> OneRoundActive:
+    return cast(OneRoundActive, state.rounds)
+
+
+ROUNDS = Rounds(
+    active_start=start_active,
+    active_proceed=lead,
+    passive_start=start_passive,
+    passive_proceed=wait,
+    passive_learn=learn,
+)

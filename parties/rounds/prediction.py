@@ -1,95 +1,120 @@
 """Scoring rows with weights of an earlier run: one release of each passive party, nothing learnt.
 
-It owns what `method = "prediction"` computes. The active party says nothing; what it makes of the
-scores is its own business and shows in no message. Why the noise suffices: docs/prediction.md.
+It owns what a prediction computes. The active party says nothing; what it makes of the scores is
+its own business and shows in no message. Why the noise suffices: docs/prediction.md.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
-from typing import TYPE_CHECKING, NoReturn
+from typing import NoReturn, cast
 
 import numpy as np
 
 from hdpvfl_mq.arrays.unreleased import FloatVector
 from hdpvfl_mq.errors import PeerError
-from hdpvfl_mq.glm.refit import Told, flattened_by
 from hdpvfl_mq.machine import Send, Step
-from parties.assets import next_transcript
+from hdpvfl_mq.methods.one_round.refit import ScoreRegression, flattened_by
+from parties.assets import Assets
+from parties.phases import ActiveRounds, PassiveRounds, Setup, Training
+from parties.rounds.base import Rounds, finished_round, missing, next_transcript, released
 from schemas.ids import PartyId
 from schemas.messages import ScoreShare
-
-if TYPE_CHECKING:
-    from parties.active import Active, ActiveState
-    from parties.passive import Passive, PassiveState
 
 _DEVIATIONS = 2.0  # a sample variance further above the noise's is taken for signal
 
 
-def begin(party: Passive, state: PassiveState) -> Step[PassiveState]:
-    """Passive: release the scores of all common rows, once; sealed where they have no noise."""
+@dataclass(frozen=True, kw_only=True)
+class PredictionActive(ActiveRounds):
+    """What the active party finds: theta of every common row, in the common order."""
+
+    theta: FloatVector | None = field(default=None, repr=False)
+
+
+def start_passive(own: Assets, setup: Setup) -> PassiveRounds:
+    """The weights of the model."""
+    return PassiveRounds(w=own.trained.weights)
+
+
+def share(own: Assets, state: Training) -> Step[Training]:
+    """Release the scores of all common rows, once; sealed where they have no noise."""
     if state.round >= state.planned:
         return state, ()
-    training, plan = party.training(state), party.training(state).plan
-    active, release_id = plan.manifest.active_party, f"{party.own.run}/{party.name}/share/0"
-    release = training.mechanism.release(
-        training.block.scores(plan.schedule.batch(0), state.w),
-        "share",
-        0,
-        state.transcript,
-        last_round=-1,
-        seal=party.own.sealing_key(active, release_id) if plan.is_sealed else None,
+    plan, rounds = state.setup.plan, cast(PassiveRounds, state.rounds)
+    active = plan.manifest.active_party
+    scores = state.setup.block.scores(plan.schedule.batch(0), rounds.w)
+    seal = (
+        own.sealing_key(active, own.release_id(own.party, "share", 0)) if plan.is_sealed else None
     )
-    state = replace(
-        state, shared=0, last_released=0, transcript=next_transcript(state.transcript, release)
-    )
-    state, effects = party.finished_round(state, None)
+    release, state = released(state, scores, "share", seal=seal)
+    state = replace(state, rounds=replace(rounds, shared=0))
+    state, effects = finished_round(state, is_over=True)
     return state, (Send((active,), ScoreShare(round=0, release=release)), *effects)
 
 
-def learn(party: Passive, state: PassiveState, received: FloatVector) -> NoReturn:
-    """Passive: there is nothing to learn from."""
+def learn(own: Assets, state: Training, received: FloatVector) -> NoReturn:
+    """There is nothing to learn from."""
     raise PeerError("nobody sends residuals in a prediction")
 
 
-def lead(party: Active, state: ActiveState) -> Step[ActiveState]:
-    """Active: add up once every passive party has spoken; all of it is the party's own business."""
-    if state.round >= state.planned or party.missing(state):
+def start_active(own: Assets, setup: Setup) -> PredictionActive:
+    """The weights of the model."""
+    return PredictionActive(w=own.trained.weights)
+
+
+def lead(own: Assets, state: Training) -> Step[Training]:
+    """Add up once every passive party has spoken; all of it is the party's own business."""
+    if state.round >= state.planned or missing(state):
         return state, ()
-    training, plan = party.training(state), party.training(state).plan
-    theta = training.block.scores(plan.schedule.batch(0), state.w).expose()
+    plan, rounds = state.setup.plan, cast(PredictionActive, state.rounds)
+    theta = state.setup.block.scores(plan.schedule.batch(0), rounds.w).expose()
     transcript, doubt = state.transcript, 0.0
     for passive in plan.manifest.passive_parties:  # party order: arrival is not information
-        release, values = state.shares[passive]
+        release, values = rounds.shares[passive]
         transcript = next_transcript(transcript, release)
-        expected, variance = _expected(party, state, passive, values)
+        expected, variance = _expected(own, state.setup, passive, values)
         theta, doubt = theta + expected, doubt + variance
-    theta = party.with_offset(theta / flattened_by(plan.family, doubt), state)
-    state = replace(state, transcript=transcript, shares=MappingProxyType({}), theta=theta)
-    return party.finished_round(state, None)
+    theta = _with_offset(own, state.setup, theta / flattened_by(plan.family, doubt))
+    rounds = replace(rounds, shares=MappingProxyType({}), theta=theta)
+    return finished_round(replace(state, transcript=transcript, rounds=rounds), is_over=True)
 
 
 def _expected(
-    party: Active, state: ActiveState, passive: PartyId, share: FloatVector
+    own: Assets, setup: Setup, passive: PartyId, share: FloatVector
 ) -> tuple[FloatVector, float]:
-    """One party's scores given its noised ones and what the training told of them; their doubt.
+    """One party's scores given its noised ones and the regression on the own columns; their doubt.
 
-    Where noise drowns them, what is left is what the own columns tell. After descent, and of a
-    party that was away, nothing is known: scores count by the variance clearly above the noise's.
+    Where noise drowns them, what is left is the regression. After descent, and of a party that was
+    away, there is none: scores count by the variance clearly above the noise's.
     """
-    training, model = party.training(state), party.own.model
-    noise_std = training.plan.passive_noise.noise_std
-    assert model is not None
+    noise_std = setup.plan.passive_noise.noise_std
     if noise_std == 0.0:
         return share, 0.0
-    told = model.told.get(passive)
-    known = told or _unknown(share, training.block.columns, noise_std=noise_std)
-    return known.expected(training.block, share, noise_std=noise_std)
+    known = own.trained.score_regressions.get(passive)
+    regression = known or _unknown(share, setup.block.columns, noise_std=noise_std)
+    return regression.expected(setup.block, share, noise_std=noise_std)
 
 
-def _unknown(share: FloatVector, columns: int, *, noise_std: float) -> Told:
+def _unknown(share: FloatVector, columns: int, *, noise_std: float) -> ScoreRegression:
     by_chance = 1.0 + _DEVIATIONS * math.sqrt(2.0 / len(share))
     variance = max(float(share.var()) - noise_std**2 * by_chance, 0.0)
-    return Told(np.zeros(columns), variance)
+    return ScoreRegression(np.zeros(columns), variance)
+
+
+def _with_offset(own: Assets, setup: Setup, theta: FloatVector) -> FloatVector:
+    """theta of scored rows with their offsets, where the loss has any."""
+    if own.data.offset is None:
+        return theta
+    reach = setup.plan.family.spec.offset_max
+    return theta + np.clip(own.data.offset[setup.order], -reach, reach)
+
+
+ROUNDS = Rounds(
+    active_start=start_active,
+    active_proceed=lead,
+    passive_start=start_passive,
+    passive_proceed=share,
+    passive_learn=learn,
+)

@@ -19,8 +19,8 @@ from hdpvfl_mq.arrays.unreleased import Unreleased
 from hdpvfl_mq.journal import chain
 from hdpvfl_mq.journal.store import Journal
 from hdpvfl_mq.machine import Reserve
-from hdpvfl_mq.plan.recommend import sound_descent
-from hdpvfl_mq.plan.run_plan import plan_run
+from hdpvfl_mq.methods import plan_run
+from hdpvfl_mq.methods.recommend import sound_descent
 from hdpvfl_mq.privacy.ledger_store import Ledger
 from hdpvfl_mq.privacy.mechanism import Mechanism
 from hdpvfl_mq.wire.codec import Frames, encode_body, encode_header
@@ -31,7 +31,7 @@ from schemas.envelope import NO_PARENT, PROTOCOL_VERSION, Delivery, Header
 from schemas.messages import ScoreShare
 from schemas.model import LossSpec
 from schemas.privacy import Budget, Release
-from schemas.records import GENESIS, EnvelopeInput, SentEffect, StepRecord
+from schemas.records import GENESIS, EnvelopeReceived, EnvelopeSent, StepRecord
 from scripts.benches.row import Row, times
 
 VALUES, COUNT = 3200, 200
@@ -122,8 +122,8 @@ def _journaled(journal: Journal, frames: Frames, number: int) -> None:
     record = StepRecord(
         index=number,
         previous=GENESIS,
-        input=EnvelopeInput(frames=frames),
-        effects=(SentEffect(frames=frames),),
+        input=EnvelopeReceived(frames=frames),
+        effects=(EnvelopeSent(frames=frames),),
     )
     stored = chain.encode(record)
     journal.commit([(number, stored, chain.link(stored))], {"active": number}, [])

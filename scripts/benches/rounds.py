@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from hdpvfl_mq.plan.recommend import sound_descent
+from hdpvfl_mq.methods.recommend import sound_descent
 from schemas.config import AlignmentSpec, IdRules, RunManifest
 from schemas.model import LossSpec
 from schemas.privacy import Budget

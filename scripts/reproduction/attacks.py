@@ -20,8 +20,8 @@ from sklearn.linear_model import LogisticRegression
 
 from hdpvfl_mq.audit.evidence import Evidence, Transcript
 from hdpvfl_mq.glm.block import scale_rows
-from hdpvfl_mq.glm.minimiser import fit_active
 from hdpvfl_mq.glm.quality import area_under_curve
+from hdpvfl_mq.methods.one_round.fit import fit_active
 from hdpvfl_mq.privacy.mechanism import released_values
 from hdpvfl_mq.psi import normalise, row_order
 from parties.assets import id_profile

@@ -19,11 +19,13 @@ from hdpvfl_mq.app.demo.rehearsal import Rehearsal
 from hdpvfl_mq.errors import HdpvflError
 from hdpvfl_mq.glm.families import family
 from hdpvfl_mq.glm.quality import quality
-from hdpvfl_mq.plan.recommend import recommend
-from hdpvfl_mq.plan.run_plan import RunPlan, plan_run
+from hdpvfl_mq.methods import plan_run
+from hdpvfl_mq.methods.recommend import recommend
+from hdpvfl_mq.methods.run_plan import RunPlan
 from hdpvfl_mq.privacy.plan import NoisePlan
 from hdpvfl_mq.runtime.simulation import Simulation
-from schemas.config import AlignmentSpec, Guarantee, IdRules, RunManifest
+from schemas.config import AlignmentSpec, IdRules, RunManifest
+from schemas.methods import Guarantee
 from schemas.model import LossSpec
 from schemas.privacy import Budget
 from scripts.reproduction.data import ACTIVE, PARTIES, PASSIVE, Split

@@ -20,7 +20,7 @@ PACKAGES = ("schemas", "hdpvfl_mq", "parties", "broker")
 # and the local demo's evaluation, which holds all data.
 MAY_EXPOSE = {
     "hdpvfl_mq/glm/block.py",
-    "hdpvfl_mq/glm/refit.py",
+    "hdpvfl_mq/methods/one_round/refit.py",
     "hdpvfl_mq/glm/response.py",
     "hdpvfl_mq/glm/solver.py",
     "hdpvfl_mq/privacy/mechanism.py",

@@ -13,7 +13,7 @@ import pytest
 from hdpvfl_mq.data.tables import Table
 from hdpvfl_mq.glm.families import FAMILIES
 from hdpvfl_mq.glm.penalties import project
-from schemas.config import ActiveSide, PassiveSide
+from schemas.methods import ActiveSide, PassiveSide
 from schemas.model import LossSpec, PenaltySpec
 from tests.federation import Federation, manifest, tables
 
@@ -50,8 +50,8 @@ def labelled(kind: str) -> dict[str, Table]:
 def plain_rounds(federation: Federation, simulation) -> dict[str, np.ndarray]:
     """What the same blocks give without any federation around them."""
     states = {p: simulation.nodes[p].state for p in federation.parties}
-    plan = states["bank"].training.plan
-    blocks = {p: state.training.block for p, state in states.items()}
+    plan = states["bank"].trained.setup.plan
+    blocks = {p: state.trained.setup.block for p, state in states.items()}
     response = states["bank"].response
     w = {p: b.start_weights(plan.family.start_theta) for p, b in blocks.items()}
     for round_ in range(plan.rounds):

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from hdpvfl_mq.audit.evidence import Evidence, Key, StoredRecord
 from hdpvfl_mq.wire.canonical import pack
-from schemas.config import ActiveSide, MinimiserSpec, PassiveSide
+from schemas.methods import ActiveSide, OneRound, PassiveSide
 from tests.evidence import evidence_of, transcript
 from tests.federation import Federation, manifest, tables
 
@@ -26,7 +26,7 @@ PAPER = {
 RUNS = {
     "sound": {"batch_rows": 20},
     "paper": {"batch_rows": 20, **PAPER},
-    "minimiser": {"method": "minimiser", "minimiser": MinimiserSpec(), "epochs": 1},
+    "one_round": {"method": OneRound()},
 }
 
 

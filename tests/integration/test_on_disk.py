@@ -98,7 +98,7 @@ def traced_peak(real: Processes, party: str, rows: int) -> int:
     state, effects = alignment._aligned(role, state, np.arange(rows), bytes(32))
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
-    assert state.training.plan.rows == rows
+    assert state.trained.setup.plan.rows == rows
     assert effects
     return peak
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from hdpvfl_mq.glm.families import Family, family
-from hdpvfl_mq.privacy.minimiser import MinimiserActive, MinimiserPassive
+from hdpvfl_mq.methods.one_round.bound import MinimiserActive, MinimiserPassive
 from schemas.model import LossSpec
 
 Array = np.ndarray

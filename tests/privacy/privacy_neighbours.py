@@ -12,9 +12,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from hdpvfl_mq.privacy.bounds import ActiveBounds, Bounds, PassiveBounds, PublicSchedule
+from hdpvfl_mq.methods.descent.bound import ActiveBounds, Bounds, PassiveBounds, PublicSchedule
+from hdpvfl_mq.methods.descent.sensitivity import profile
 from hdpvfl_mq.privacy.contraction import Penalty, contraction
-from hdpvfl_mq.privacy.sensitivity import profile
 
 Array = np.ndarray
 Residual = Callable[[Array, Array], Array]

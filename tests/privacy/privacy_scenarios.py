@@ -15,17 +15,17 @@ from privacy_neighbours import Loss, Setting, active_releases, passive_releases
 
 from hdpvfl_mq.arrays.unreleased import Unreleased
 from hdpvfl_mq.errors import RefusedError
+from hdpvfl_mq.methods.descent.bound import ActiveBounds, PassiveBounds, PublicSchedule
+from hdpvfl_mq.methods.descent.published import logistic_own_release
+from hdpvfl_mq.methods.descent.sensitivity import profile
 from hdpvfl_mq.privacy import mechanism as mechanism_module
 from hdpvfl_mq.privacy.accountant import Spent
-from hdpvfl_mq.privacy.bounds import ActiveBounds, PassiveBounds, PublicSchedule
 from hdpvfl_mq.privacy.calibration import epsilon_of, mu_of, noise_std_classical
 from hdpvfl_mq.privacy.ledger import RunAccount
 from hdpvfl_mq.privacy.ledger_store import Ledger
 from hdpvfl_mq.privacy.mechanism import Mechanism
 from hdpvfl_mq.privacy.noise import ladder, round_ratio, stream_key
 from hdpvfl_mq.privacy.plan import NoisePlan, plan_sound
-from hdpvfl_mq.privacy.published import logistic_own_release
-from hdpvfl_mq.privacy.sensitivity import profile
 from schemas.privacy import Budget, ReleaseBooked, RunReserved
 
 BUDGET = Budget(epsilon=10.0, delta=0.01)

@@ -12,12 +12,12 @@ import pytest
 from privacy_neighbours import LOSSES, Loss, Setting, active_releases, passive_releases, unit_rows
 
 from hdpvfl_mq.errors import RefusedError
-from hdpvfl_mq.privacy.bounds import PublicSchedule
+from hdpvfl_mq.methods.descent.bound import PublicSchedule
+from hdpvfl_mq.methods.descent.published import published_active, published_passive
+from hdpvfl_mq.methods.descent.sensitivity import profile
 from hdpvfl_mq.privacy.calibration import delta_of, noise_std_analytic, noise_std_classical
 from hdpvfl_mq.privacy.ledger_store import Ledger
 from hdpvfl_mq.privacy.plan import plan_sound
-from hdpvfl_mq.privacy.published import published_active, published_passive
-from hdpvfl_mq.privacy.sensitivity import profile
 from schemas.privacy import Budget, RunReserved
 
 

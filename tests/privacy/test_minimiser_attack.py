@@ -40,9 +40,9 @@ from minimiser_pairs import (
 
 from hdpvfl_mq.glm.block import ColumnBlock
 from hdpvfl_mq.glm.families import Family
-from hdpvfl_mq.glm.minimiser import MinimiserRule, fit_active, fit_passive
 from hdpvfl_mq.glm.response import Response
-from hdpvfl_mq.privacy.minimiser import OneRelease
+from hdpvfl_mq.methods.one_round.bound import OneRelease
+from hdpvfl_mq.methods.one_round.fit import OneRound, fit_active, fit_passive
 
 ROUNDING = 1 + 1e-9
 
@@ -269,7 +269,7 @@ def test_the_product_fits_what_was_attacked(loss: Family) -> None:
     for _ in range(4):
         active, passive = settings(rng, loss)
         pair = born(rng, 1, active.rows, 2, loss)
-        rule = MinimiserRule(
+        rule = OneRound(
             active_strength_rows=active.strength * active.rows, feature_reach=active.reach
         )
         terms = rule.active(active.rows, loss, intercept=True)

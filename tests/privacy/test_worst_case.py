@@ -21,9 +21,9 @@ from privacy_neighbours import (
     unit_rows,
 )
 
-from hdpvfl_mq.privacy.bounds import ActiveBounds, PublicSchedule
-from hdpvfl_mq.privacy.published import logistic_own_release
-from hdpvfl_mq.privacy.sensitivity import profile
+from hdpvfl_mq.methods.descent.bound import ActiveBounds, PublicSchedule
+from hdpvfl_mq.methods.descent.published import logistic_own_release
+from hdpvfl_mq.methods.descent.sensitivity import profile
 
 PENALTIES = ("l2", "l1", "elastic_net", "none")
 Genome = dict[str, Array]

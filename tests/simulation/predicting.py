@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from hdpvfl_mq.plan.noise_plans import prediction_spec
+from hdpvfl_mq.methods.prediction.plan import prediction_of
 from parties.assets import TrainedModel
-from schemas.config import MinimiserSpec
+from schemas.methods import OneRound
 from schemas.privacy import Budget
 from tests.federation import Federation, manifest, policy, tables
 
-ONE_ROUND = {"method": "minimiser", "minimiser": MinimiserSpec(), "epochs": 1}
+ONE_ROUND = {"method": OneRound()}
 
 
 def trained(**changes) -> tuple[Federation, dict[str, TrainedModel]]:
@@ -20,7 +20,7 @@ def trained(**changes) -> tuple[Federation, dict[str, TrainedModel]]:
         party: TrainedModel(
             manifest=federation.manifest,
             data=federation.data[party].settings,
-            rows=simulation.nodes[party].state.training.plan.rows,
+            rows=simulation.nodes[party].state.trained.setup.plan.rows,
             dataset="people",
             weights=weights,
             told=getattr(simulation.nodes[party].state, "told", {}),
@@ -38,7 +38,7 @@ def prediction(models, policies=None, rows=80, ledgers=None, **changes) -> Feder
         "epochs": 1,
         "loss": model.manifest.loss,
         "active": model.manifest.active,
-        "prediction": prediction_spec(model.manifest, model.rows),
+        "prediction": prediction_of(model.manifest, model.rows),
         "budget": Budget(epsilon=20.0, delta=0.01),
     }
     federation = Federation(

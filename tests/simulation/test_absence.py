@@ -10,10 +10,10 @@ import pytest
 
 from hdpvfl_mq.journal.chain import walk
 from hdpvfl_mq.machine import Received, Send
-from hdpvfl_mq.plan.run_plan import plan_run
+from hdpvfl_mq.methods import plan_run
 from hdpvfl_mq.runtime.simulation import Faults
 from parties.member import NEVER
-from schemas.config import ActiveSide, PassiveSide
+from schemas.methods import ActiveSide, PassiveSide
 from schemas.model import PenaltySpec
 from tests.federation import Federation, manifest
 
@@ -56,7 +56,7 @@ def test_the_others_go_on_and_the_party_is_let_in_again(policy):
     shared = rounds_shared(federation, "shop")
     assert 0 < shared < rounds
     assert rounds_shared(federation, "telco") == rounds
-    assert federation.simulation.nodes["bank"].state.round == rounds
+    assert federation.simulation.nodes["bank"].state.trained.round == rounds
 
 
 @pytest.mark.parametrize("policy", ["last", "nothing"])

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from schemas.config import EarlyStopSpec
+from schemas.methods import EarlyStop
 from tests.federation import Federation, manifest
 
 
 def test_all_parties_stop_after_the_same_epoch_and_spend_less():
     whole = Federation(manifest(epochs=40))
     whole.simulate()
-    early = Federation(manifest(epochs=40, early_stop=EarlyStopSpec(patience=1, tolerance=0.5)))
+    early = Federation(manifest(epochs=40, early_stop=EarlyStop(patience=1, tolerance=0.5)))
     simulation = early.simulate()
     assert set(early.outcomes.values()) == {"completed"}
-    rounds = {simulation.nodes[p].state.round for p in early.parties}
+    rounds = {simulation.nodes[p].state.trained.round for p in early.parties}
     assert len(rounds) == 1
     assert 6 <= rounds.pop() < 120
     released = {p: sum("spend" in str(e) for _, e in early.spent()[p]) for p in early.parties}
@@ -22,4 +22,4 @@ def test_all_parties_stop_after_the_same_epoch_and_spend_less():
 def test_without_the_rule_every_round_runs():
     federation = Federation(manifest(epochs=5))
     simulation = federation.simulate()
-    assert simulation.nodes["bank"].state.round == 15
+    assert simulation.nodes["bank"].state.trained.round == 15

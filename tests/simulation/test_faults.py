@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from hdpvfl_mq.runtime.simulation import Faults
-from schemas.config import ActiveSide, PassiveSide
+from schemas.methods import ActiveSide, PassiveSide
 from tests.federation import Federation, manifest, tables
 from tests.simulation.brittle import UNKIND, BrittleFederation, many_tables, sized_manifest
 

@@ -84,7 +84,7 @@ class MinedFederation(Federation):
             made._book, bomb, party, book="the ledger", reserve="the ledger"
         )
         journal = Wired(self.journals[party], bomb, party, commit="the journal")
-        node = Node(made.role, made.identity, self.contacts(party), journal=journal, book=book)
+        node = Node(made.role, made.identity, self.contacts(party), journal=journal, ledger=book)
         points = {"turn": "a turn", "acknowledgement": "an acknowledgement"}
         return Wired(node, bomb, party, **points)
 

@@ -11,12 +11,12 @@ from hdpvfl_mq.audit.audit import audit, exit_code
 from hdpvfl_mq.errors import PeerError
 from hdpvfl_mq.glm.block import ColumnBlock
 from hdpvfl_mq.machine import Received
-from hdpvfl_mq.plan.noise_plans import prediction_spec
-from hdpvfl_mq.plan.run_plan import plan_run
+from hdpvfl_mq.methods import plan_run
+from hdpvfl_mq.methods.prediction.plan import prediction_of
 from hdpvfl_mq.privacy.ledger_store import Ledger
 from hdpvfl_mq.runtime.simulation import Faults
-from schemas.config import PredictionSpec
 from schemas.messages import Residual, Resume
+from schemas.methods import Prediction
 from schemas.model import LossSpec
 from schemas.privacy import Budget, Release
 from tests.evidence import evidence_of
@@ -88,18 +88,18 @@ def test_scores_leave_with_the_noise_of_the_plan():
         values = share.tensor.array() * 2.0**share.exponent
         assert share.noise_std == noise_std
         assert values.std() == pytest.approx(noise_std, rel=0.25)
-    assert simulation.nodes["bank"].state.theta is not None
+    assert simulation.nodes["bank"].state.trained.rounds.theta is not None
 
 
 def test_an_auditor_finds_nothing_and_a_restart_changes_nothing():
     _, models = trained()
     calm = prediction(models)
-    theta = calm.simulate().nodes["bank"].state.theta
+    theta = calm.simulate().nodes["bank"].state.trained.rounds.theta
     assert exit_code(audit(evidence_of(calm))) == 0
     for seed in range(5):
         disturbed = prediction(models)
         faults = Faults(loss=0.05, copies=0.05, delay_s=0.01, crashes=4, crash_window_s=0.3)
-        found = disturbed.simulate(seed=seed, faults=faults).nodes["bank"].state.theta
+        found = disturbed.simulate(seed=seed, faults=faults).nodes["bank"].state.trained.rounds.theta
         assert np.array_equal(found, theta)
         assert disturbed.spent() == calm.spent()
 
@@ -139,8 +139,8 @@ def test_a_party_without_a_model_refuses_to_predict_and_one_with_a_model_to_trai
 @pytest.mark.parametrize("field", ["weight_norm", "distance"])
 def test_a_passive_party_refuses_bounds_smaller_than_its_training_proved(field):
     _, models = trained()
-    spec = prediction_spec(models["bank"].manifest, models["bank"].rows)
-    small = PredictionSpec(**{**dict(spec), field: getattr(spec, field) * 0.99})
+    spec = prediction_of(models["bank"].manifest, models["bank"].rows)
+    small = Prediction(**{**dict(spec), field: getattr(spec, field) * 0.99})
     assert "smaller than the run proved" in refused(prediction(models, prediction=small))
 
 
@@ -165,9 +165,9 @@ def test_a_residual_in_a_prediction_is_refused_and_teaches_nothing():
 
 
 def test_the_distance_is_that_of_the_method():
-    one_round = prediction_spec(manifest(**ONE_ROUND), 10_000)
+    one_round = prediction_of(manifest(**ONE_ROUND), 10_000)
     assert one_round.distance < 2 * one_round.weight_norm
-    descent = prediction_spec(manifest(), 10_000)
+    descent = prediction_of(manifest(), 10_000)
     assert descent.distance == 2 * descent.weight_norm == 2 * manifest().passive.weight_norm
 
 
@@ -176,7 +176,7 @@ def test_a_party_that_was_away_in_the_training_can_be_scored_with(there):
     _, models = trained()
     told = {party: models["bank"].told[party] for party in there}
     federation = prediction(changed(models, "bank", told=told))
-    theta = federation.simulate().nodes["bank"].state.theta
+    theta = federation.simulate().nodes["bank"].state.trained.rounds.theta
     assert np.isfinite(theta).all()
 
 

@@ -16,7 +16,7 @@ from hdpvfl_mq.runtime.simulation import Faults
 from hdpvfl_mq.wire.codec import decode_header
 from schemas.config import AlignmentSpec, IdRules
 from schemas.messages import AlignBlock, AlignStart
-from schemas.records import EnvelopeInput
+from schemas.records import EnvelopeReceived
 from schemas.tensor import Tensor
 from tests.federation import Federation, LyingFederation, manifest
 from tests.simulation.brittle import BrittleFederation, passive_names
@@ -68,7 +68,7 @@ def blocks_exchanged(federation: Federation) -> int:
         decode_header(record.input.frames).kind == "align_block"
         for journal in federation.journals.values()
         for record, _ in walk(journal.records())
-        if isinstance(record.input, EnvelopeInput)
+        if isinstance(record.input, EnvelopeReceived)
     )
 
 
@@ -159,7 +159,7 @@ def test_another_seed_gives_the_kept_rows_another_order():
     first, simulation, second = after_a_run(seed=8)
     again = second.simulate()
     assert blocks_exchanged(second) == 0
-    rows = [run.nodes["p1"].state.training.block.rows for run in (simulation, again)]
+    rows = [run.nodes["p1"].state.trained.setup.block.rows for run in (simulation, again)]
     assert rows[0] == rows[1]
     fresh = federation_of(2, seed=8, alignment=spec(reuse=False))
     for party, w in fresh.weights(fresh.simulate()).items():

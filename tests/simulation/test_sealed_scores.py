@@ -30,7 +30,7 @@ def test_exact_scores_travel_sealed_and_lie_sealed_in_the_journals():
     federation = prediction(models, **EXACT)
     simulation = federation.simulate()
     state = simulation.nodes["shop"].state
-    scores = state.training.block.scores(slice(0, 77), state.w).expose()
+    scores = state.trained.setup.block.scores(slice(0, 77), state.trained.rounds.w).expose()
     share = exact_shares(federation)["shop"]
     words = share.tensor.array()
     assert words.dtype == np.int64

@@ -10,13 +10,13 @@ import pytest
 
 from hdpvfl_mq.app.refold import RecordedStore
 from hdpvfl_mq.errors import IntegrityError
-from hdpvfl_mq.glm.refit import Told
 from hdpvfl_mq.journal import chain
+from hdpvfl_mq.methods.one_round.refit import Told
 from hdpvfl_mq.node.node import Node
 from hdpvfl_mq.runtime.simulation import Faults
-from schemas.config import EarlyStopSpec, MinimiserSpec
 from schemas.data import DataSettings
 from schemas.ids import COORDINATOR
+from schemas.methods import EarlyStop, OneRound
 from schemas.snapshot import NodeSnapshot
 from tests.federation import Federation, manifest, tables
 
@@ -25,8 +25,8 @@ CASES = {
     "sound": ({}, None),
     "none": ({"guarantee": "none", "budget": None}, None),
     "paper": ({"guarantee": "paper"}, None),
-    "one round": ({"method": "minimiser", "minimiser": MinimiserSpec(), "epochs": 1}, None),
-    "early stop": ({"early_stop": EarlyStopSpec(patience=1, tolerance=0.5), "epochs": 8}, None),
+    "one round": ({"method": OneRound()}, None),
+    "early stop": ({"early_stop": EarlyStop(patience=1, tolerance=0.5), "epochs": 8}, None),
     "last block": ({"absence": "last", "absent_after_s": 2.0, "epochs": 6, "batch_rows": 10}, AWAY),
     "left out": (
         {"absence": "nothing", "absent_after_s": 2.0, "epochs": 6, "batch_rows": 10},

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from hdpvfl_mq.data.tables import Table
-from hdpvfl_mq.plan.recommend import recommend
-from hdpvfl_mq.plan.run_plan import plan_run
-from schemas.config import ActiveSide, PassiveSide
+from hdpvfl_mq.methods import plan_run
+from hdpvfl_mq.methods.recommend import recommend
 from schemas.data import DataSettings
+from schemas.methods import ActiveSide, PassiveSide
 from schemas.model import LossSpec, PenaltySpec
 from schemas.privacy import Budget
 from tests.federation import Federation, manifest, tables
@@ -137,6 +137,6 @@ def test_a_sound_run_takes_weights_and_offsets_beyond_what_is_declared_as_the_de
         assert set(federation.outcomes.values()) == {"completed"}
         response = simulation.nodes["bank"].state.response
         results.append((response._weights, response._offset))
-        assert simulation.nodes["bank"].state.training.plan.family.residual_bound == 6.0
+        assert simulation.nodes["bank"].state.trained.setup.plan.family.residual_bound == 6.0
     for declared, beyond in zip(*results, strict=True):
         np.testing.assert_array_equal(declared, beyond)

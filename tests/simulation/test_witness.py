@@ -16,7 +16,7 @@ from hdpvfl_mq.wire.signing import sign, verify
 from parties.witness import statement
 from schemas.messages import LedgerWitness
 from schemas.privacy import LedgerHead
-from schemas.records import RefusedEffect
+from schemas.records import Refused
 from tests.federation import Federation, LyingFederation, manifest
 
 
@@ -100,7 +100,7 @@ def test_a_head_that_the_owner_never_signed_is_refused_and_stops_nobody():
     for party, weights in lying.weights(simulation).items():
         assert np.array_equal(weights, expected[party])
     records = [record for record, _ in walk(lying.journals["shop"].records())]
-    refused = [e.reason for r in records for e in r.effects if isinstance(e, RefusedEffect)]
+    refused = [e.reason for r in records for e in r.effects if isinstance(e, Refused)]
     assert refused == ["signature does not verify"]
 
 

@@ -11,12 +11,12 @@ from broker.coordinator import MOVES, Coordinator
 from hdpvfl_mq.errors import PeerError
 from hdpvfl_mq.journal import chain
 from hdpvfl_mq.machine import (
-    Fired,
     LedgerRead,
-    Ordered,
+    OperatorRequest,
     Received,
     Send,
     Started,
+    TimerFired,
     dispatch,
     fold,
     move_name,
@@ -28,7 +28,7 @@ from parties.active import Active
 from parties.passive import Passive
 from schemas.ids import COORDINATOR
 from schemas.messages import ROUTES
-from schemas.records import EnvelopeInput
+from schemas.records import EnvelopeReceived
 from tests.federation import Federation, manifest
 from tests.puppet import Puppet
 from tests.samples import KINDS, sample
@@ -41,11 +41,11 @@ PHASES = {
     COORDINATOR: ("gathering", "offered", "aligning", "training", "closed"),
 }
 OTHER_INPUTS = (
-    Fired("watch"),
-    Fired("deadline"),
-    Fired("unheard-of"),
-    Ordered("withdraw"),
-    Ordered("dance"),
+    TimerFired(timer="watch"),
+    TimerFired(timer="deadline"),
+    TimerFired(timer="unheard-of"),
+    OperatorRequest(request="withdraw"),
+    OperatorRequest(request="dance"),
     Started(1, NO_LEDGER),
     LedgerRead(NO_LEDGER),
 )
@@ -105,7 +105,7 @@ def inputs_of(federation: Federation, party: str) -> list:
     """What a journal says came in, as the role saw it."""
     node, inputs = federation.node(party), []
     for record, _ in chain.walk(federation.journals[party].records()):
-        if isinstance(record.input, EnvelopeInput):
+        if isinstance(record.input, EnvelopeReceived):
             frames = record.input.frames
             header = decode_header(frames)
             inputs.append(Received(header.sender, decode_body(header, frames)))
@@ -193,7 +193,7 @@ def test_fold_passes_over_what_is_refused():
 
 def test_stay_is_a_move_without_effect():
     state = object()
-    assert stay(None, state, Fired("watch")) == (state, ())
+    assert stay(None, state, TimerFired(timer="watch")) == (state, ())
 
 
 def test_dispatch_prefers_the_phase_to_the_rule_for_all():

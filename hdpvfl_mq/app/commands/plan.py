@@ -11,10 +11,14 @@ import math
 from typing import Any
 
 from hdpvfl_mq.errors import HdpvflError
-from hdpvfl_mq.plan.recommend import recommend, sound_descent
-from hdpvfl_mq.plan.run_plan import RunPlan, plan_run
+from hdpvfl_mq.methods import plan_run
+from hdpvfl_mq.methods.descent.plan import DescentPlan
+from hdpvfl_mq.methods.one_round.plan import OneRoundPlan
+from hdpvfl_mq.methods.recommend import recommend, sound_descent
+from hdpvfl_mq.methods.run_plan import RunPlan
 from hdpvfl_mq.privacy.calibration import mu_of, noise_std_analytic
 from schemas.config import RunManifest
+from schemas.methods import OneRound
 from schemas.model import LossSpec
 from schemas.privacy import Budget
 
@@ -50,10 +54,10 @@ def _way(manifest: RunManifest, rows: int, budget: Budget) -> dict[str, Any]:
     except HdpvflError as refused:
         return {"refused": str(refused)}
     way: dict[str, Any] = {
-        "method": manifest.method,
+        "method": manifest.method.kind,
         "guarantee": manifest.guarantee,
         "rounds": plan.rounds,
-        "epochs": manifest.epochs,
+        "epochs": plan.schedule.epochs,
         "batch_rows": plan.schedule.batch_sizes[0],
     }
     for side in ("active", "passive"):
@@ -66,7 +70,7 @@ def _way(manifest: RunManifest, rows: int, budget: Budget) -> dict[str, Any]:
             "largest_value": noise.value_bound,
             "signal_to_noise_per_epoch": noise.value_bound
             / noise.noise_std
-            * math.sqrt(plan.rounds / manifest.epochs),
+            * math.sqrt(plan.schedule.batches),
             **_settings(plan, side),
         }
         if manifest.guarantee == "paper":
@@ -76,8 +80,8 @@ def _way(manifest: RunManifest, rows: int, budget: Budget) -> dict[str, Any]:
 
 def _settings(plan: RunPlan, side: str) -> dict[str, Any]:
     """Weight norm, step size or strength, and clip: what the side's optimiser is set to."""
-    terms, manifest = plan.terms, plan.manifest
-    if terms is not None:
+    if isinstance(plan, OneRoundPlan):
+        terms = plan.terms
         if side == "active":
             return {"weight_norm": terms.feature_norm, "strength": terms.active_strength}
         return {
@@ -85,7 +89,9 @@ def _settings(plan: RunPlan, side: str) -> dict[str, Any]:
             "strength": terms.passive_strength,
             "received_clip": terms.received_clip,
         }
-    part = manifest.active if side == "active" else manifest.passive
+    if not isinstance(plan, DescentPlan):
+        return {}
+    part = plan.method.active if side == "active" else plan.method.passive
     settings: dict[str, Any] = {"weight_norm": part.weight_norm, "step_size": part.step_size}
     if side == "passive":
         settings["received_clip"] = _number(plan.received_clip)
@@ -100,8 +106,8 @@ def _analytic(classical: float, budget: Budget) -> float:
 
 def _verdict(plan: RunPlan) -> dict[str, Any]:
     """Whether this will learn: the share of a passive party's signal that the noise leaves."""
-    spec = plan.manifest.minimiser
-    if plan.terms is None or spec is None:
+    spec = plan.manifest.method
+    if not isinstance(plan, OneRoundPlan) or not isinstance(spec, OneRound):
         return {"signal_kept": None, "text": "no forecast for descent; rehearse it on public data"}
     passives = len(plan.manifest.passive_parties)
     kept = plan.terms.prior_variance * passives / spec.weight_variance

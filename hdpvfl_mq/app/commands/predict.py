@@ -25,13 +25,14 @@ from hdpvfl_mq.data.readers import load as load_table
 from hdpvfl_mq.errors import SettingsError
 from hdpvfl_mq.glm.families import family, unclipped
 from hdpvfl_mq.glm.quality import quality
-from hdpvfl_mq.plan.noise_plans import prediction_spec
+from hdpvfl_mq.methods.prediction.plan import prediction_of
 from hdpvfl_mq.runtime.settings import check, dump, fields_of, load
 from hdpvfl_mq.runtime.status import write_atomically
 from schemas.base import Closed
 from schemas.config import AlignmentSpec, BrokerSettings, PartyPolicy, PartySettings, RunManifest
 from schemas.data import DataSettings
 from schemas.ids import COORDINATOR
+from schemas.methods import Prediction
 from schemas.privacy import Budget
 
 
@@ -84,7 +85,7 @@ def _trained(options: PredictOptions) -> Demo:
             "with your own files see docs/prediction.md"
         )
     manifest = load(RunManifest, folder / "settings" / "manifest.toml")
-    if manifest.prediction is not None:
+    if isinstance(manifest.method, Prediction):
         raise SettingsError(f"{options.run} is a prediction; name the run that was trained")
     name = (folder / "settings" / "dataset").read_text()
     dataset = load_dataset(name, folder=data_folder(), cache=options.out / "state" / "data")
@@ -138,14 +139,12 @@ def _manifest(options: PredictOptions, trained: Demo, run: str) -> RunManifest:
     budget = check(Budget, {"epsilon": options.epsilon, "delta": options.delta}, "options")
     if not options.exact and not (old.guarantee != "none" or old.scale_rows):
         raise SettingsError("rows of this run were not scaled: only --exact can score them")
-    kept = ("active_party", "passive_parties", "loss", "penalty", "active", "passive", "seed")
+    kept = ("active_party", "passive_parties", "loss", "penalty", "intercept", "seed")
     return RunManifest(
         run=run,
         guarantee="none" if options.exact else "sound",
         budget=None if options.exact else budget,
-        method="prediction",
-        prediction=prediction_spec(old, rows),
-        epochs=1,
+        method=prediction_of(old, rows),
         scale_rows=old.scale_rows,
         alignment=AlignmentSpec(**{**dict(old.alignment), "rows_min": 2}),
         **{name: getattr(old, name) for name in kept},

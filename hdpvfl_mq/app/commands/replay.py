@@ -56,8 +56,8 @@ def replay(options: ReplayOptions) -> int:
     result |= {
         "steps": node.steps,
         "records": len(opened.transcript.rows),
-        "round": getattr(node.state, "round", None),
-        "phase": node.state.phase,
+        "round": node.role.progress(node.state).get("round"),
+        "phase": node.role.progress(node.state)["phase"],
         "seconds": round(time.monotonic() - began, 3),
     }
     _tell(result, as_json=options.as_json)
@@ -65,7 +65,8 @@ def replay(options: ReplayOptions) -> int:
 
 
 def _reached(opened: Replay, until: int | None) -> bool:
-    return until is not None and opened.node.state.round >= until
+    node = opened.node
+    return until is not None and node.role.progress(node.state).get("round", 0) >= until
 
 
 def _divergence(diverged: DivergenceError, opened: Replay, story: list[str]) -> dict[str, Any]:

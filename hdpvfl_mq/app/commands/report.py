@@ -14,6 +14,7 @@ from hdpvfl_mq.app.report.page import render
 from hdpvfl_mq.audit.audit import audit
 from hdpvfl_mq.errors import OperatorError, SettingsError
 from hdpvfl_mq.runtime.status import write_atomically
+from parties.phases import ActiveRounds, training_of
 from schemas.ids import COORDINATOR, PartyId
 
 
@@ -47,7 +48,9 @@ def own_losses(options: AuditOptions, party: PartyId) -> tuple[float, ...]:
         return ()
     losses: list[float] = []
     for _ in opened.steps():
-        state = opened.node.state
-        new = min(len(state.losses), state.round - len(losses))
-        losses.extend(state.losses[-new:] if new > 0 else ())
+        training = training_of(opened.node.state)
+        if training is not None and isinstance(training.rounds, ActiveRounds):
+            seen = training.rounds.own_losses
+            new = min(len(seen), training.round - len(losses))
+            losses.extend(seen[-new:] if new > 0 else ())
     return tuple(losses)

@@ -30,11 +30,12 @@ from hdpvfl_mq.data.bundled import load_dataset
 from hdpvfl_mq.data.cards import Card
 from hdpvfl_mq.errors import OperatorError, SettingsError
 from hdpvfl_mq.glm.families import FAMILIES
-from hdpvfl_mq.plan.recommend import recommend, sound_descent
-from hdpvfl_mq.plan.run_plan import plan_run
+from hdpvfl_mq.methods import plan_run
+from hdpvfl_mq.methods.recommend import recommend, sound_descent
 from hdpvfl_mq.runtime.settings import check, explain, load
-from schemas.config import AlignmentSpec, Guarantee, IdRules, RunManifest
+from schemas.config import AlignmentSpec, IdRules, RunManifest
 from schemas.ids import MAX_PASSIVES
+from schemas.methods import Guarantee, OneRound
 from schemas.model import LossName, LossSpec, PenaltyName, PenaltySpec
 from schemas.privacy import Budget
 
@@ -148,7 +149,7 @@ def _manifest(options: UpOptions, budget: Budget, run: str, loss: LossSpec) -> R
     guarantee: Guarantee = options.guarantee  # type: ignore[assignment]
     parties = (ACTIVE, passive_names(options.passives))
     base = recommend(run, parties, guarantee, budget, loss)
-    if base.method == "minimiser" and (options.epochs or options.batch or options.penalty):
+    if isinstance(base.method, OneRound) and (options.epochs or options.batch or options.penalty):
         base = sound_descent(run, parties, budget, loss)  # these belong to descent
     changes: dict[str, Any] = {
         "seed": options.seed,
@@ -156,10 +157,8 @@ def _manifest(options: UpOptions, budget: Budget, run: str, loss: LossSpec) -> R
             ids=IdRules(kind="integer"), rows_min=50, reuse=not options.resolve_again
         ),
     }
-    if options.epochs is not None:
-        changes["epochs"] = options.epochs
-    if options.batch is not None:
-        changes["batch_rows"] = options.batch
+    wanted = {"epochs": options.epochs, "batch_rows": options.batch}
+    method = base.method.model_dump() | {k: v for k, v in wanted.items() if v is not None}
     if options.penalty is not None:
         if options.penalty not in get_args(PenaltyName):
             raise SettingsError(
@@ -171,6 +170,7 @@ def _manifest(options: UpOptions, budget: Budget, run: str, loss: LossSpec) -> R
         key: value if isinstance(value, int) else value.model_dump()
         for key, value in changes.items()
     }
+    merged["method"] = method
     return check(RunManifest, merged, "options")
 
 

@@ -26,7 +26,7 @@ from hdpvfl_mq.psi import normalise
 from hdpvfl_mq.runtime.simulation import Faults, Simulation
 from hdpvfl_mq.wire.codec import model_digest
 from parties.assets import Assets, TrainedModel, id_profile
-from parties.process.build import make_role
+from parties.party import Party
 from parties.process.ledger_book import LedgerBook
 from schemas.alignment import KeptAlignment
 from schemas.config import PartyPolicy, RunManifest
@@ -61,7 +61,7 @@ class Rehearsal:
     ) -> None:
         self.manifest, self.data = manifest, data
         self.policies = policies or {}
-        self.parties = (manifest.active_party, *manifest.passive_parties)
+        self.parties = manifest.parties
         names = (*self.parties, COORDINATOR)
         self._secret = secret
         self.keys = {name: SigningKey(self.secret(name, b"sign")) for name in names}
@@ -116,7 +116,7 @@ class Rehearsal:
         book = LedgerBook(
             ledger, own.policy, self.manifest.run, own.data.fingerprint, peers=self.parties
         )
-        return Node(make_role(own), identity, contacts, journal=journal, book=book)
+        return Node(Party(own), identity, contacts, journal=journal, ledger=book)
 
     def router(self) -> Router:
         """The broker's router as it would come up now."""
@@ -132,8 +132,8 @@ class Rehearsal:
 
     def weights(self, simulation: Simulation) -> dict[PartyId, FloatVector]:
         """Every party's final weights."""
-        nodes: dict[PartyId, Any] = dict(simulation.nodes)
-        return {p: nodes[p].role.final_weights(nodes[p].state) for p in self.parties}
+        closed = {p: simulation.nodes[p].state for p in self.parties}
+        return {p: state.trained.rounds.final_weights for p, state in closed.items()}
 
     def spent(self) -> dict[PartyId, tuple[Any, ...]]:
         """Every party's ledger, entry by entry."""

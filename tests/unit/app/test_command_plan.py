@@ -8,7 +8,7 @@ import pytest
 
 from hdpvfl_mq.app.cli import main
 from hdpvfl_mq.app.commands.plan import figures
-from hdpvfl_mq.plan.run_plan import plan_run
+from hdpvfl_mq.methods import plan_run
 from schemas.config import RunManifest
 from schemas.model import LossSpec
 from schemas.privacy import Budget

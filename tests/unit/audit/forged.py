@@ -6,7 +6,7 @@ from hdpvfl_mq.audit.evidence import Evidence
 from hdpvfl_mq.journal import chain
 from hdpvfl_mq.wire.codec import decode_body, decode_header, encode_body
 from schemas.messages import Ack, RunClosed
-from schemas.records import EnvelopeInput, FinishedEffect, SentEffect, StartedInput
+from schemas.records import EnvelopeReceived, EnvelopeSent, Finish, Started
 from tests.evidence import edited, last_received, only, relinked, replace_model, resigned, with_rows
 from tests.unit.audit.honest import honest, honest_federation, records
 
@@ -33,7 +33,7 @@ def unreadable() -> Evidence:
 def altered_end() -> Evidence:
     evidence = honest()
     *rows, (index, _, digest) = evidence.transcripts["shop"].rows
-    last = edited(records(evidence, "shop")[-1], effects=(FinishedEffect(outcome="refused"),))
+    last = edited(records(evidence, "shop")[-1], effects=(Finish(outcome="refused"),))
     return with_rows(evidence, "shop", [*rows, (index, chain.encode(last), digest)])
 
 
@@ -53,7 +53,7 @@ def unsigned() -> Evidence:
     at = last_received(steps, "coordinator")
     frames = list(steps[at].input.frames)
     frames[1] = bytes(64)
-    steps[at] = edited(steps[at], input=EnvelopeInput(frames=tuple(frames)))
+    steps[at] = edited(steps[at], input=EnvelopeReceived(frames=tuple(frames)))
     return with_rows(evidence, "shop", relinked(steps))
 
 
@@ -67,7 +67,7 @@ def leaping_epoch() -> Evidence:
     evidence = honest()
     steps = records(evidence, "shop")
     first = steps[0].input
-    started = StartedInput(epoch=5, standing=first.standing)
+    started = Started(epoch=5, standing=first.standing)
     steps.append(edited(steps[-1], input=started, effects=()))
     return with_rows(evidence, "shop", relinked(steps))
 
@@ -92,11 +92,14 @@ def rewritten_answer() -> Evidence:
     steps = records(evidence, "telco")
     for number, record in enumerate(steps):
         for effect in record.effects:
-            if isinstance(effect, SentEffect) and decode_header(effect.frames).kind == "run_accept":
+            if (
+                isinstance(effect, EnvelopeSent)
+                and decode_header(effect.frames).kind == "run_accept"
+            ):
                 frames = effect.frames
                 accept = decode_body(decode_header(frames), frames)
                 body, _ = encode_body(replace_model(accept, columns=99))
-                changed = SentEffect(frames=(frames[0], frames[1], body))
+                changed = EnvelopeSent(frames=(frames[0], frames[1], body))
                 steps[number] = edited(record, effects=(changed,))
     return with_rows(evidence, "telco", relinked(steps, federation.keys["telco"]))
 
@@ -114,7 +117,7 @@ def forked() -> Evidence:
         r.index
         for r in steps
         for e in r.effects
-        if isinstance(e, SentEffect) and decode_header(e.frames).kind == "round_report"
+        if isinstance(e, EnvelopeSent) and decode_header(e.frames).kind == "round_report"
     )
     steps[at] = edited(steps[at], effects=steps[at].effects[:-1])
     rows = relinked(steps, honest_federation().keys["shop"])
@@ -132,7 +135,7 @@ def two_endings() -> Evidence:
     frames = steps[at].input.frames
     body, _ = encode_body(RunClosed(outcome="deadline", reason="made up"))
     frames = resigned((frames[0], frames[1], body), federation.keys["coordinator"])
-    steps[at] = edited(steps[at], input=EnvelopeInput(frames=frames))
+    steps[at] = edited(steps[at], input=EnvelopeReceived(frames=frames))
     return with_rows(evidence, "shop", relinked(steps, federation.keys["shop"]))
 
 
@@ -147,5 +150,5 @@ def wrong_body() -> Evidence:
     frames = steps[at].input.frames
     body, _ = encode_body(Ack())
     frames = resigned((frames[0], frames[1], body), federation.keys["coordinator"])
-    steps[at] = edited(steps[at], input=EnvelopeInput(frames=frames))
+    steps[at] = edited(steps[at], input=EnvelopeReceived(frames=frames))
     return with_rows(evidence, "shop", relinked(steps, federation.keys["shop"]))

@@ -12,7 +12,8 @@ import pytest
 
 from hdpvfl_mq.audit.audit import CHECKS, audit, exit_code
 from hdpvfl_mq.runtime.simulation import Faults
-from schemas.config import AlignmentSpec, EarlyStopSpec, IdRules
+from schemas.config import AlignmentSpec, IdRules
+from schemas.methods import EarlyStop
 from schemas.privacy import Budget
 from tests.evidence import evidence_of, write_run
 from tests.federation import Federation, manifest, policy, tables
@@ -83,7 +84,7 @@ def test_100_honest_runs_raise_no_alarm(block, tmp_path):
 ENDINGS = {
     "left out": ({"epochs": 12, "absence": "nothing", **AWAY}, {}, GONE),
     "last block": ({"epochs": 12, "absence": "last", **AWAY}, {}, GONE),
-    "early stop": ({"early_stop": EarlyStopSpec(patience=1, tolerance=0.5)}, {}, None),
+    "early stop": ({"early_stop": EarlyStop(patience=1, tolerance=0.5)}, {}, None),
     "refused": ({}, {"shop": policy(run_epsilon_max=0.5)}, None),
     "over the cap": ({}, {"shop": policy(lifetime=Budget(epsilon=0.9, delta=0.01))}, None),
     "deadline": ({"deadline_s": 3.0}, {}, Faults(delay_s=0.2)),

@@ -12,9 +12,9 @@ from hdpvfl_mq.errors import SettingsError
 from hdpvfl_mq.glm import solver
 from hdpvfl_mq.glm.block import ColumnBlock
 from hdpvfl_mq.glm.families import FAMILIES, Family, family
-from hdpvfl_mq.glm.minimiser import MinimiserRule, fit_active, fit_passive
 from hdpvfl_mq.glm.response import Response
 from hdpvfl_mq.glm.solver import Objective, accelerated, newton, quadratic_over_ball
+from hdpvfl_mq.methods.one_round.fit import OneRound, fit_active, fit_passive
 from schemas.model import LossName, LossSpec
 
 NAMES = [name for name in FAMILIES if name != "gamma_canonical"]
@@ -119,7 +119,7 @@ def test_the_passive_fit_is_within_its_public_error() -> None:
     rows = 20_000
     line = rng.normal(size=(rows, 1)) @ np.ones((1, 8)) + 1e-5 * rng.normal(size=(rows, 8))
     block = ColumnBlock.align(line, np.arange(rows))
-    rule, loss = MinimiserRule(), family(LossSpec(name="logistic"))
+    rule, loss = OneRound(), family(LossSpec(name="logistic"))
     active = rule.active(rows, loss, intercept=True)
     terms = rule.terms(rows, loss, 1, active, noise_std=0.05)
     z = np.clip(rng.normal(size=rows), -terms.received_clip, terms.received_clip)
@@ -159,14 +159,14 @@ def test_parts_and_narrow_columns_change_nothing(monkeypatch: pytest.MonkeyPatch
 # The public rule -------------------------------------------------------------------------------
 
 
-def terms_of(rows: int, passives: int, noise_std: float, rule: MinimiserRule) -> object:
+def terms_of(rows: int, passives: int, noise_std: float, rule: OneRound) -> object:
     loss = family(LossSpec(name="logistic"))
     active = rule.active(rows, loss, intercept=True)
     return rule.terms(rows, loss, passives, active, noise_std=noise_std)
 
 
 def test_the_terms_by_hand() -> None:
-    terms = terms_of(1000, 2, 2.0, MinimiserRule())
+    terms = terms_of(1000, 2, 2.0, OneRound())
     plain = 2 * (4 + 0.125) / 125
     strength = plain * (1 + 3 * plain / 0.125)
     expected = {
@@ -185,13 +185,13 @@ def test_the_terms_by_hand() -> None:
 
 def test_without_an_intercept_features_reach_as_far() -> None:
     loss = family(LossSpec(name="logistic"))
-    assert MinimiserRule().active(10, loss, intercept=False).feature_norm == 0.5
+    assert OneRound().active(10, loss, intercept=False).feature_norm == 0.5
 
 
 @pytest.mark.parametrize("rows", [2, 500, 30_000, 10**6, 10**9])
 def test_the_solvers_error_leaves_room_for_roundings(rows: int) -> None:
     loss = family(LossSpec(name="logistic"))
-    active = MinimiserRule().active(rows, loss, intercept=True)
+    active = OneRound().active(rows, loss, intercept=True)
     roundings = (4096 + rows / 4096) * 2.0**-52
     assert active.error * active.strength >= 4 * roundings
     if rows <= 10**6:
@@ -201,12 +201,12 @@ def test_the_solvers_error_leaves_room_for_roundings(rows: int) -> None:
 def test_the_canonical_gamma_is_refused() -> None:
     loss = family(LossSpec(name="gamma_canonical"))
     with pytest.raises(SettingsError, match="use gamma"):
-        MinimiserRule().active(100, loss, intercept=True)
+        OneRound().active(100, loss, intercept=True)
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_there_are_settings_for_every_loss(name: LossName) -> None:
     loss: Family = family(LossSpec(name=name))
-    rule = MinimiserRule.recommended(loss)
+    rule = OneRound.recommended(loss)
     assert 0.0 < rule.curvature <= loss.smoothness
-    assert (rule == MinimiserRule()) == (name in ("logistic", "bernoulli"))
+    assert (rule == OneRound()) == (name in ("logistic", "bernoulli"))

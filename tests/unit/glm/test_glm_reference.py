@@ -27,7 +27,7 @@ from hdpvfl_mq.glm.block import ColumnBlock
 from hdpvfl_mq.glm.families import FAMILIES, family
 from hdpvfl_mq.glm.response import Response
 from hdpvfl_mq.glm.schedule import Schedule, StepSize
-from schemas.config import ActiveSide, PassiveSide
+from schemas.methods import ActiveSide, PassiveSide
 from schemas.model import LossName, LossSpec, PenaltySpec
 from tests.federation import Federation, manifest
 

@@ -10,9 +10,9 @@ from sklearn.linear_model import LogisticRegression
 
 from hdpvfl_mq.glm.block import ColumnBlock, scale_rows
 from hdpvfl_mq.glm.families import family
-from hdpvfl_mq.glm.refit import refit as refit_and_tell
-from hdpvfl_mq.glm.refit import tell
 from hdpvfl_mq.glm.response import Response
+from hdpvfl_mq.methods.one_round.refit import refit as refit_and_tell
+from hdpvfl_mq.methods.one_round.refit import tell
 from schemas.model import LossSpec
 
 ROWS = 4000

@@ -12,7 +12,7 @@ from hdpvfl_mq.errors import OperatorError
 from hdpvfl_mq.journal import chain, store
 from hdpvfl_mq.privacy.ledger_store import Ledger
 from schemas.privacy import Budget, ReleaseBooked, RunReserved, SpendEvent
-from schemas.records import GENESIS, StepRecord, TimerInput
+from schemas.records import GENESIS, StepRecord, TimerFired
 from tests.unit.journal.power import Connection, Disk, PowerFailure
 
 # A connection that is thrown away while the machine is off complains about the disk.
@@ -96,7 +96,7 @@ def records(count: int):
     rows, head = [], GENESIS
     for index in range(count):
         stored = chain.encode(
-            StepRecord(index=index, previous=head, input=TimerInput(name="t"), effects=())
+            StepRecord(index=index, previous=head, input=TimerFired(timer="t"), effects=())
         )
         head = chain.link(stored)
         rows.append((index, stored, head))

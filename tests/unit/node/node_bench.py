@@ -8,7 +8,7 @@ from nacl.signing import SigningKey
 
 from hdpvfl_mq.errors import OperatorError, PeerError
 from hdpvfl_mq.journal.store import Journal
-from hdpvfl_mq.machine import Fired, Ordered, Received, Reserve, Send, Started
+from hdpvfl_mq.machine import OperatorRequest, Received, Reserve, Send, Started, TimerFired
 from hdpvfl_mq.node.node import NO_LEDGER, Node
 from hdpvfl_mq.node.ports import Contact, Identity
 from hdpvfl_mq.wire.codec import decode_header
@@ -37,8 +37,8 @@ class Echo:
         name = {
             Started: lambda: "started",
             Received: lambda: given.message.kind,
-            Fired: lambda: f"timer:{given.timer}",
-            Ordered: lambda: given.order,
+            TimerFired: lambda: f"timer:{given.timer}",
+            OperatorRequest: lambda: given.order,
         }[type(given)]()
         effects = self.script.get(name, ())
         if effects == "refuse":

@@ -9,7 +9,7 @@ from nacl.signing import SigningKey
 
 from hdpvfl_mq.errors import IntegrityError, OperatorError
 from hdpvfl_mq.journal.store import Journal
-from hdpvfl_mq.machine import Arm, Finish, Fired
+from hdpvfl_mq.machine import Arm, Finish, TimerFired
 from tests.samples import sample
 from tests.unit.node.node_bench import (
     KEYS,
@@ -83,7 +83,7 @@ def test_timers_survive_a_restart_until_they_have_fired():
     assert bench.node.start().arm == ()
     assert bench.node.turn([bench.coordinator.say(PAUSE)]).arm == (Arm("watch", 5.0),)
     assert bench.restart().start().arm == (Arm("watch", 5.0),)
-    assert bench.node.turn([], [Fired("watch")]).arm == (Arm("late", 7.0),)
+    assert bench.node.turn([], [TimerFired(timer="watch")]).arm == (Arm("late", 7.0),)
     assert bench.restart().start().arm == (Arm("late", 7.0),)
 
 

@@ -8,16 +8,16 @@ from dataclasses import replace
 import pytest
 
 from hdpvfl_mq.errors import RefusedError, SettingsError
-from hdpvfl_mq.privacy.accountant import affordable
-from hdpvfl_mq.privacy.calibration import mu_of
-from hdpvfl_mq.privacy.minimiser import (
+from hdpvfl_mq.methods.descent.sensitivity import FLOAT_SLACK
+from hdpvfl_mq.methods.one_round.bound import (
     MinimiserActive,
     MinimiserPassive,
     OneRelease,
     minimiser_active_plan,
     minimiser_passive_plan,
 )
-from hdpvfl_mq.privacy.sensitivity import FLOAT_SLACK
+from hdpvfl_mq.privacy.accountant import affordable
+from hdpvfl_mq.privacy.calibration import mu_of
 from schemas.privacy import MU2_UNIT, Budget
 
 ACTIVE = MinimiserActive(

@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 
 from hdpvfl_mq.errors import RefusedError, SettingsError
+from hdpvfl_mq.methods.descent.bound import ActiveBounds, PassiveBounds, PublicSchedule
+from hdpvfl_mq.methods.descent.sensitivity import profile
 from hdpvfl_mq.privacy.accountant import Spent, affordable
-from hdpvfl_mq.privacy.bounds import ActiveBounds, PassiveBounds, PublicSchedule
 from hdpvfl_mq.privacy.calibration import mu_of
 from hdpvfl_mq.privacy.noise import ladder
 from hdpvfl_mq.privacy.plan import plan_none, plan_prediction, plan_silent, plan_sound
-from hdpvfl_mq.privacy.sensitivity import profile
 from schemas.privacy import MU2_UNIT, Budget
 
 SCHEDULE = PublicSchedule((40, 41), 3, 1.0)

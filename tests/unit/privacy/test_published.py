@@ -7,9 +7,8 @@ import math
 import pytest
 
 from hdpvfl_mq.errors import SettingsError
-from hdpvfl_mq.privacy.bounds import ActiveBounds, PublicSchedule
-from hdpvfl_mq.privacy.plan import plan_paper
-from hdpvfl_mq.privacy.published import (
+from hdpvfl_mq.methods.descent.bound import ActiveBounds, PublicSchedule
+from hdpvfl_mq.methods.descent.published import (
     logistic_own_release,
     paper_active_bounds,
     paper_passive_bounds,
@@ -17,7 +16,8 @@ from hdpvfl_mq.privacy.published import (
     published_active,
     published_passive,
 )
-from hdpvfl_mq.privacy.sensitivity import profile
+from hdpvfl_mq.methods.descent.sensitivity import profile
+from hdpvfl_mq.privacy.plan import plan_paper
 from schemas.privacy import Budget
 
 BREAST = PublicSchedule((455,), 10, 1.0)

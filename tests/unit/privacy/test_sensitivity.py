@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from hdpvfl_mq.errors import SettingsError
-from hdpvfl_mq.privacy.bounds import ActiveBounds, PassiveBounds, PublicSchedule
-from hdpvfl_mq.privacy.sensitivity import FLOAT_SLACK, coarsest_grid, profile
+from hdpvfl_mq.methods.descent.bound import ActiveBounds, PassiveBounds, PublicSchedule
+from hdpvfl_mq.methods.descent.sensitivity import FLOAT_SLACK, coarsest_grid, profile
 
 CLOSE = {"rel": 1e-6}
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from hdpvfl_mq.machine import Arm, Fired
+from hdpvfl_mq.machine import Arm, TimerFired
 from hdpvfl_mq.node.ports import Turn
 from hdpvfl_mq.runtime.pacing import (
     ACK_DELAY_S,
@@ -44,7 +44,7 @@ def test_timers_fire_once_at_their_time_in_the_order_of_their_names(mailbox):
     pacing = Pacing()
     pacing.after_turn(mailbox, turn(arm=[Arm("watch", 1.0), Arm("deadline", 1.0)]), 10.0)
     assert pacing.due(10.9).fired == ()
-    assert pacing.due(11.0).fired == (Fired("deadline"), Fired("watch"))
+    assert pacing.due(11.0).fired == (TimerFired(timer="deadline"), TimerFired(timer="watch"))
     assert pacing.due(12.0).fired == ()
 
 
@@ -53,7 +53,7 @@ def test_arming_again_moves_a_timer(mailbox):
     pacing.after_turn(mailbox, turn(arm=[Arm("watch", 1.0)]), 0.0)
     pacing.after_turn(mailbox, turn(arm=[Arm("watch", 1.0)]), 0.5)
     assert pacing.due(1.2).fired == ()
-    assert pacing.due(1.5).fired == (Fired("watch"),)
+    assert pacing.due(1.5).fired == (TimerFired(timer="watch"),)
 
 
 def test_an_acknowledgement_waits_a_moment_for_an_answer_to_ride_on(mailbox):

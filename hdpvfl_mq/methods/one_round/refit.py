@@ -28,8 +28,8 @@ _LOGIT = ("logistic", "bernoulli")
 
 
 @dataclass(frozen=True)
-class Told:
-    """What the own columns tell of one passive party's scores: X b, and the variance besides."""
+class ScoreRegression:
+    """Regression of a passive party's scores on the active party's columns: X b, and the rest."""
 
     b: FloatVector = field(repr=False)
     variance: float
@@ -55,7 +55,7 @@ def refit(
     *,
     noise_std: float,
     prior_variance: float,
-) -> tuple[FloatVector, tuple[Told, ...]]:
+) -> tuple[FloatVector, tuple[ScoreRegression, ...]]:
     """The active weights that go with the passive parties' exact scores, and what tells of those.
 
     `shares` are the received scores in the order of the parties. The fit sees their conditional
@@ -88,11 +88,11 @@ def flattened_by(family: Family, doubt: float) -> float:
 
 def tell(
     block: ColumnBlock, share: FloatVector, *, noise_std: float, prior_variance: float
-) -> Told:
+) -> ScoreRegression:
     """A ridge regression of noised scores on the own columns, and the variance of what is left."""
     rows, noise = slice(0, block.rows), noise_std**2
     ridge = noise / (block.rows * _TOLD_SHARE * prior_variance)
     G = block.gram(rows) + ridge * np.eye(block.columns)
     b: FloatVector = np.linalg.solve(G, block.gradient(rows, share)).astype(np.float64)
     left = share - block.scores(rows, b).expose()
-    return Told(b, min(max(float(left.var()) - noise, 0.0), prior_variance))
+    return ScoreRegression(b, min(max(float(left.var()) - noise, 0.0), prior_variance))

@@ -29,8 +29,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from hdpvfl_mq.errors import RefusedError, SettingsError
-from hdpvfl_mq.privacy.plan import NoisePlan, fit_noise
-from hdpvfl_mq.privacy.sensitivity import COARSEST_EXPONENT, FINEST_EXPONENT, FLOAT_SLACK
+from hdpvfl_mq.privacy.plan import (
+    COARSEST_EXPONENT,
+    FINEST_EXPONENT,
+    FLOAT_SLACK,
+    NoisePlan,
+    fit_noise,
+)
 from schemas.privacy import Budget
 
 # Covers the roundings of the few operations below.

@@ -1,4 +1,4 @@
-"""The paper's sensitivities, what a run with them really costs, and two smaller bounds.
+"""The paper's sensitivities, and what a run with them really costs.
 
 It owns Lemmas 2 and 3 as published (which are not a proof) and the bounds under which the ledger
 books a paper-mode run; it knows no noise.
@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import math
 
-from hdpvfl_mq.errors import RefusedError, SettingsError
-from hdpvfl_mq.privacy.bounds import ActiveBounds, PassiveBounds, PublicSchedule
+from hdpvfl_mq.errors import RefusedError
+from hdpvfl_mq.methods.descent.bound import ActiveBounds, PassiveBounds, PublicSchedule
 from hdpvfl_mq.privacy.contraction import Penalty, contraction
-from hdpvfl_mq.privacy.sensitivity import FLOAT_SLACK
 
 
 def _constants(schedule: PublicSchedule) -> tuple[float, float, float, float]:
@@ -82,25 +81,3 @@ def paper_active_bounds(  # noqa: PLR0913 (one public constant each)
         rho=rho,
         local_steps=local_steps,
     )
-
-
-def logistic_own_release(radius: float) -> float:
-    """Bound the move of the own residual under the logistic loss: 1 + tanh(k_A / 2).
-
-    *Bound.* theta = r + u with r received and |u| <= k_A. The largest move is from label -1 to +1:
-    s(r + u) + s(-r - u') with s the sigmoid, largest at r = 0 and |u| = |u'| = k_A: 2 s(k_A).
-    """
-    return (1.0 + math.tanh(radius / 2.0)) * (1.0 + 2.0**-50)
-
-
-def prediction_square(rows: int, *, distance: float, radius: float, grid: float) -> float:
-    """Bound s^2 of the noised scores of `rows` distinct rows, for a row of the training data.
-
-    *Bound.* (M - 1)(d_model + g')^2 + (2k + g')^2, g' = grid + 2^-30. For a row that is only scored
-    take `rows` = 1.
-    """
-    if rows < 1 or not 0.0 <= distance <= 2.0 * radius:
-        raise SettingsError("score at least one row, with a model distance within 2k")
-    slack = grid + FLOAT_SLACK
-    square = (rows - 1) * (distance + slack) ** 2 + (2.0 * radius + slack) ** 2
-    return square * (1.0 + 2.0**-48)

@@ -13,11 +13,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from hdpvfl_mq.privacy.bounds import Bounds, FloatArray, PublicSchedule, Recursion, per_round
+from hdpvfl_mq.methods.descent.bound import Bounds, FloatArray, PublicSchedule, Recursion, per_round
+from hdpvfl_mq.privacy.plan import COARSEST_EXPONENT, FINEST_EXPONENT, FLOAT_SLACK
 
-# Charged per coordinate for the floating-point arithmetic between weights and quantiser.
-FLOAT_SLACK = 2.0**-30
-FINEST_EXPONENT, COARSEST_EXPONENT = -30, 20
 # A grid may add this much to the sensitivity.
 _GRID_SHARE = 1e-3
 
@@ -33,19 +31,6 @@ class SensitivityProfile:
     cumulative: FloatArray
     total: float
     distance: float
-    bounds: Bounds
-    schedule: PublicSchedule
-
-    def average_distance(self, first_round: int) -> float:
-        """Bound the distance of the mean of the weights after rounds >= first_round."""
-        if self.bounds.may_skip:
-            return self.distance  # which iterates enter is not known, and none is further off
-        walk = distances(self.bounds.recursion(self.schedule), self.schedule)
-        total = np.zeros(len(self.schedule.batch_rows))
-        for t, d in enumerate(walk):
-            if t > first_round:
-                total += d
-        return float(total.max()) / (self.schedule.rounds - first_round) * (1 + 2.0**-30)
 
 
 def distances(recursion: Recursion, schedule: PublicSchedule) -> Iterator[FloatArray]:
@@ -101,7 +86,7 @@ def profile(bounds: Bounds, schedule: PublicSchedule, *, grid: float) -> Sensiti
     up = 1.0 + (16 * schedule.rounds * recursion.local_steps + 64) * 2.0**-53
     cumulative *= up
     total = math.sqrt(cumulative[-1]) * (1.0 + 2.0**-52)
-    return SensitivityProfile(cumulative, total, distance * up, bounds, schedule)
+    return SensitivityProfile(cumulative, total, distance * up)
 
 
 def coarsest_grid(bounds: Bounds, schedule: PublicSchedule) -> int:

@@ -6,11 +6,10 @@ rule is one for all data sets; docs/results says what it reaches.
 
 from __future__ import annotations
 
-from dataclasses import asdict
-
 from hdpvfl_mq.glm.families import family, unclipped
-from hdpvfl_mq.glm.minimiser import MinimiserRule
-from schemas.config import ActiveSide, Guarantee, MinimiserSpec, PassiveSide, RunManifest
+from hdpvfl_mq.methods.one_round.rule import recommended
+from schemas.config import RunManifest
+from schemas.methods import ActiveSide, Descent, Guarantee, PassiveSide
 from schemas.model import LossSpec, PenaltySpec
 from schemas.privacy import Budget
 
@@ -35,17 +34,20 @@ def sound_descent(run: str, parties: Parties, budget: Budget, loss: LossSpec) ->
     """Few epochs over all rows, steps as long as the argument allows."""
     strength = 1e-4
     beta = family(loss).smoothness
+    method = Descent(
+        epochs=5,
+        batch_rows=10**9,
+        average_from=0.5,
+        active=ActiveSide(
+            step_size=0.99 * 2.0 / (beta + strength), weight_norm=10.0, local_steps=3
+        ),
+        passive=PassiveSide(step_size=5.0 / beta, weight_norm=2.0, received_clip=1.0),
+    )
     settings = {
         "guarantee": "sound",
         "budget": budget,
         "penalty": PenaltySpec(name="l2", strength=strength),
-        "epochs": 5,
-        "batch_rows": 10**9,
-        "average_from": 0.5,
-        "active": ActiveSide(
-            step_size=0.99 * 2.0 / (beta + strength), weight_norm=10.0, local_steps=3
-        ),
-        "passive": PassiveSide(step_size=5.0 / beta, weight_norm=2.0, received_clip=1.0),
+        "method": method,
     }
     return _manifest(run, parties, loss, settings)
 
@@ -59,13 +61,7 @@ def _manifest(
 
 
 def _one_round(loss: LossSpec, budget: Budget) -> dict[str, object]:
-    return {
-        "guarantee": "sound",
-        "budget": budget,
-        "method": "minimiser",
-        "minimiser": MinimiserSpec(**asdict(MinimiserRule.recommended(family(loss)))),
-        "epochs": 1,
-    }
+    return {"guarantee": "sound", "budget": budget, "method": recommended(family(loss))}
 
 
 def _paper(budget: Budget) -> dict[str, object]:
@@ -74,10 +70,12 @@ def _paper(budget: Budget) -> dict[str, object]:
         "guarantee": "paper",
         "budget": budget,
         "penalty": PenaltySpec(name="l2", strength=1e-3),
-        "epochs": 10,
-        "batch_rows": 3200,
-        "active": ActiveSide(step_size=0.1, weight_norm=1.0),
-        "passive": PassiveSide(step_size=0.1, weight_norm=1.0),
+        "method": Descent(
+            epochs=10,
+            batch_rows=3200,
+            active=ActiveSide(step_size=0.1, weight_norm=1.0),
+            passive=PassiveSide(step_size=0.1, weight_norm=1.0),
+        ),
     }
 
 
@@ -88,10 +86,12 @@ def _none(loss: LossSpec, passives: int) -> dict[str, object]:
         "guarantee": "none",
         "loss": unclipped(loss),
         "penalty": PenaltySpec(name="l2", strength=1e-4),
-        "epochs": 200,
-        "batch_rows": 10**9,
-        "active": ActiveSide(step_size=eta, weight_norm=NORM_UNBOUNDED),
-        "passive": PassiveSide(step_size=eta, weight_norm=NORM_UNBOUNDED),
+        "method": Descent(
+            epochs=200,
+            batch_rows=10**9,
+            active=ActiveSide(step_size=eta, weight_norm=NORM_UNBOUNDED),
+            passive=PassiveSide(step_size=eta, weight_norm=NORM_UNBOUNDED),
+        ),
     }
 
 

@@ -1,0 +1,266 @@
+"""The plan of descent: schedule, step sizes and both sides' noise, for every guarantee.
+
+It owns how the constants of losses, penalties and step sizes enter the bounds; it knows no data.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+
+from hdpvfl_mq.arrays.unreleased import FloatVector
+from hdpvfl_mq.errors import RefusedError, SettingsError
+from hdpvfl_mq.glm.families import Family, family
+from hdpvfl_mq.glm.penalties import Penalty, penalty
+from hdpvfl_mq.glm.schedule import Schedule, StepSize, stops
+from hdpvfl_mq.methods.descent.bound import ActiveBounds, Bounds, PassiveBounds, PublicSchedule
+from hdpvfl_mq.methods.descent.published import (
+    paper_active_bounds,
+    paper_passive_bounds,
+    published_active,
+    published_passive,
+)
+from hdpvfl_mq.methods.descent.sensitivity import coarsest_grid, profile
+from hdpvfl_mq.methods.run_plan import RunPlan, Side
+from hdpvfl_mq.privacy.calibration import noise_std_classical
+from hdpvfl_mq.privacy.contraction import contraction
+from hdpvfl_mq.privacy.noise import NARROWEST_RATIO, round_ratio
+from hdpvfl_mq.privacy.plan import NoisePlan, fit_noise, plan_at, plan_none
+from schemas.config import RunManifest
+from schemas.methods import Descent
+from schemas.privacy import Budget
+
+# A plan takes a third of a millisecond a round; nobody's manifest may keep a party busy for hours.
+ROUNDS_MAX = 200_000
+# What the paper puts into Lemma 3 for each loss: beta_y and k_y (docs/privacy.md).
+_PUBLISHED_LABEL_TERMS = {
+    "logistic": (1.1, 1.0),
+    "bernoulli": (1.1, 1.0),
+    "least_squares": (2.0, 3.0),
+    "normal": (1.0, 3.0),
+    "squared_hinge": (2.0, 1.0),
+}
+# A run that really costs more than this is booked as costing infinitely much.
+_EPSILON_BOOKABLE = 900.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class DescentPlan(RunPlan):
+    """What descent adds: penalty, step sizes, the clip, averaging and the stop rule."""
+
+    method: Descent
+    penalty: Penalty
+    clip: float  # C, infinite where nothing is clipped
+
+    @property
+    def received_clip(self) -> float:
+        """C, at which a passive party clips what it receives."""
+        return self.clip
+
+    @cached_property
+    def first_averaged(self) -> int:
+        """Iterates after this many rounds enter the final weights."""
+        return min(self.rounds - 1, math.floor(self.method.average_from * self.rounds))
+
+    def energies_after(
+        self, round_: int, energies: tuple[float, ...], residual: FloatVector
+    ) -> tuple[float, ...]:
+        """Mean square of the released residuals of each epoch, the running one summed up."""
+        if self.method.early_stop is None:
+            return energies
+        added = float(np.square(residual).sum()) / self.rows
+        if round_ % self.schedule.batches == 0:
+            return (*energies, added)
+        return (*energies[:-1], energies[-1] + added)
+
+    def is_over(self, done: int, energies: tuple[float, ...]) -> bool:
+        """Whether `done` rounds are all: by the schedule, or by the stop rule after an epoch."""
+        rule = self.method.early_stop
+        if done >= self.rounds or rule is None or done % self.schedule.batches:
+            return done >= self.rounds
+        return stops(energies, patience=rule.patience, tolerance=rule.tolerance)
+
+    def eta(self, side: Side, round_: int) -> float:
+        """Step size of a side in a round."""
+        return step_size(self.method, side).at(self.schedule.epoch(round_))
+
+
+def plan_descent(manifest: RunManifest, method: Descent, rows: int) -> DescentPlan:
+    """Derive the plan; RefusedError where the privacy argument does not hold."""
+    schedule = Schedule(rows, method.batch_rows, method.epochs)
+    if schedule.rounds > ROUNDS_MAX:
+        raise SettingsError(
+            f"method.epochs, method.batch_rows: {schedule.rounds:,} rounds are more than the limit "
+            f"of {ROUNDS_MAX:,}; take fewer epochs or larger batches"
+        )
+    loss = family(manifest.loss)
+    active, passive, clip = _noise(manifest, method, schedule, loss)
+    return DescentPlan(
+        manifest=manifest,
+        rows=rows,
+        schedule=schedule,
+        family=loss,
+        active_noise=active,
+        passive_noise=passive,
+        method=method,
+        penalty=penalty(manifest.penalty),
+        clip=clip,
+    )
+
+
+def _noise(
+    manifest: RunManifest, method: Descent, schedule: Schedule, loss: Family
+) -> tuple[NoisePlan, NoisePlan, float]:
+    """Noise of the active and of every passive party, and C."""
+    budget = manifest.budget
+    if budget is None:
+        noise = plan_none(schedule.rounds)
+        return noise, noise, math.inf
+    if manifest.guarantee == "paper":
+        return *_paper(manifest, method, schedule, loss, budget), math.inf
+    return _sound(manifest, method, schedule, loss, budget)
+
+
+def step_size(method: Descent, side: Side) -> StepSize:
+    """A side's step sizes under the method's decay."""
+    part = method.active if side == "active" else method.passive
+    return StepSize(part.step_size, method.step_decay)
+
+
+def _public(method: Descent, schedule: Schedule, side: Side) -> PublicSchedule:
+    size = step_size(method, side)
+    etas = tuple(size.at(schedule.epoch(t)) for t in range(schedule.rounds))
+    return PublicSchedule(schedule.batch_sizes, method.epochs, etas)
+
+
+def _rho(
+    manifest: RunManifest, etas: float | tuple[float, ...], beta: float | None, *, free: bool
+) -> float:
+    """The largest contraction factor of any round."""
+    spec = manifest.penalty
+    distinct = set(etas) if isinstance(etas, tuple) else {etas}
+    return max(
+        contraction(
+            spec.name, eta, lam=spec.strength, alpha=spec.mixing, beta=beta, has_unpenalised=free
+        )
+        for eta in distinct
+    )
+
+
+def _sound(
+    manifest: RunManifest, method: Descent, schedule: Schedule, loss: Family, budget: Budget
+) -> tuple[NoisePlan, NoisePlan, float]:
+    """Descent with the sound recursion."""
+    side, other = method.active, method.passive
+    assert other.received_clip is not None  # the schema demands it with guarantee sound
+    public = _public(method, schedule, "active")
+    active_bounds = ActiveBounds(
+        radius=side.weight_norm,
+        residual_bound=loss.residual_bound,
+        smoothness=loss.smoothness,
+        rho=_rho(manifest, public.eta, loss.smoothness, free=manifest.intercept),
+        local_steps=side.local_steps,
+        own_release=loss.release_bound(side.weight_norm),
+    )
+    active = plan_sound(active_bounds, public, budget, value_bound=loss.residual_bound)
+    clip = other.received_clip * active.noise_std
+    public = _public(method, schedule, "passive")
+    passive_bounds = PassiveBounds(
+        radius=other.weight_norm,
+        clip_received=clip,
+        rho=_rho(manifest, public.eta, None, free=False),
+        may_skip=manifest.absence != "wait",
+    )
+    passive = plan_sound(passive_bounds, public, budget, value_bound=other.weight_norm)
+    return active, passive, clip
+
+
+def _paper(
+    manifest: RunManifest, method: Descent, schedule: Schedule, loss: Family, budget: Budget
+) -> tuple[NoisePlan, NoisePlan]:
+    """The published noise, as published; what it really costs is booked under sound bounds."""
+    side, spec = method.active, manifest.penalty
+    beta_y, label_bound = _PUBLISHED_LABEL_TERMS.get(
+        loss.name, (1.0, max(abs(loss.label_low), abs(loss.label_high)))
+    )
+    public = _public(method, schedule, "active")
+    active = plan_paper(
+        paper_active_bounds(
+            spec.name,
+            public.eta,
+            lam=spec.strength,
+            alpha=spec.mixing,
+            beta=loss.smoothness,
+            radius=side.weight_norm,
+            residual_bound=loss.residual_bound,
+            has_unpenalised=manifest.intercept,
+            local_steps=side.local_steps,
+        ),
+        public,
+        budget,
+        value_bound=loss.residual_bound,
+        published=published_active(
+            public,
+            radius=side.weight_norm,
+            residual_bound=loss.residual_bound,
+            beta_theta=loss.smoothness,
+            beta_y=beta_y,
+            label_bound=label_bound,
+        ),
+    )
+    public = _public(method, schedule, "passive")
+    radius = method.passive.weight_norm
+    passive = plan_paper(
+        paper_passive_bounds(radius),
+        public,
+        budget,
+        value_bound=radius,
+        published=published_passive(public, radius=radius, residual_bound=loss.residual_bound),
+    )
+    return _bookable(active), _bookable(passive)
+
+
+def _bookable(plan: NoisePlan) -> NoisePlan:
+    """The plan of a published run, infinite where its real epsilon is beyond every budget."""
+    if plan.budget is None or plan.epsilon(plan.budget.delta) <= _EPSILON_BOOKABLE:
+        return plan
+    return replace(plan, mu2_cumulative=(), tau_cumulative=())
+
+
+def plan_sound(
+    bounds: Bounds, schedule: PublicSchedule, budget: Budget, *, value_bound: float
+) -> NoisePlan:
+    """Choose grid and noise so that the whole run is within the budget.
+
+    *Guarantee.* Every epsilon read off this plan is a theorem about what the mechanism releases,
+    for every row, all data of the others and every message they may send.
+    """
+    if math.isinf(bounds.recursion(schedule).pull):
+        raise RefusedError("the sound guarantee needs a finite clip and a finite residual bound")
+    exponent = coarsest_grid(bounds, schedule)
+    result = profile(bounds, schedule, grid=2.0**exponent)
+    rows = np.array([schedule.rows_in(t) for t in range(schedule.rounds)])
+    return fit_noise(result.cumulative, rows, exponent, budget, value_bound)
+
+
+def plan_paper(
+    bounds: Bounds,
+    schedule: PublicSchedule,
+    budget: Budget,
+    *,
+    value_bound: float,
+    published: float,
+) -> NoisePlan:
+    """Take the noise of the paper for its Delta, and book what it really costs under `bounds`."""
+    noise_std = noise_std_classical(published, budget.epsilon, budget.delta)
+    if math.isfinite(bounds.recursion(schedule).own_move[-1]):
+        exponent = coarsest_grid(bounds, schedule)
+    else:
+        exponent = math.floor(math.log2(noise_std)) - 12
+    ratio = round_ratio(max(noise_std / 2.0**exponent, NARROWEST_RATIO))
+    result = profile(bounds, schedule, grid=2.0**exponent)
+    rows = np.array([schedule.rows_in(t) for t in range(schedule.rounds)])
+    return plan_at("paper", result.cumulative, rows, exponent, ratio, budget, value_bound)

@@ -1,0 +1,88 @@
+"""A role's state as plain values for a snapshot, and back, by the types of its fields.
+
+It owns that translation; it knows no role. A field whose metadata says `fixed` follows from what
+the role is made of and is left out. What does not fit its type is a ValueError: the snapshot is
+then passed over.
+"""
+
+from __future__ import annotations
+
+import types
+import typing
+from collections.abc import Mapping
+from dataclasses import fields, is_dataclass
+from typing import Any, Union, get_args, get_origin
+
+import numpy as np
+from pydantic import BaseModel
+
+from schemas.tensor import Tensor
+
+
+def dump(value: Any) -> Any:
+    """Plain values: dict, tuple, str, bytes, int, float, bool, None."""
+    if is_dataclass(value):
+        return {f.name: dump(getattr(value, f.name)) for f in fields(value) if not is_fixed(f)}
+    if isinstance(value, BaseModel):
+        return value.model_dump()
+    if isinstance(value, np.ndarray):
+        return Tensor.of(value).model_dump()
+    if isinstance(value, Mapping):
+        return tuple((dump(key), dump(each)) for key, each in sorted(value.items()))
+    if isinstance(value, frozenset):
+        return tuple(sorted(value))
+    return tuple(map(dump, value)) if isinstance(value, tuple) else value
+
+
+def load_fields(state: type, plain: Any) -> dict[str, Any]:
+    """The stored fields of a state, checked, as arguments for it."""
+    wanted = {f.name for f in fields(state) if not is_fixed(f)}
+    if not isinstance(plain, dict) or set(plain) != wanted:
+        raise ValueError("the stored fields are not those of this state")
+    hints = typing.get_type_hints(state)
+    return {name: load(hints[name], plain[name]) for name in wanted}
+
+
+def is_fixed(f: Any) -> bool:
+    """Whether a field follows from what the role is made of."""
+    return bool(f.metadata.get("fixed", False))
+
+
+def load(hint: Any, plain: Any) -> Any:  # noqa: PLR0911 - one case each
+    """The value of a type that these plain values describe."""
+    origin, arguments = get_origin(hint), get_args(hint)
+    if origin is typing.Annotated:
+        return load(arguments[0], plain)
+    if origin in (Union, types.UnionType):
+        return _load_optional(arguments, plain)
+    if origin is np.ndarray:
+        return Tensor.model_validate(plain).array()
+    if isinstance(hint, type) and issubclass(hint, BaseModel):
+        return hint.model_validate(plain)
+    if is_dataclass(hint) and isinstance(hint, type):
+        return hint(**load_fields(hint, plain))
+    if origin in (tuple, frozenset) or (isinstance(origin, type) and issubclass(origin, Mapping)):
+        return _load_many(origin, arguments, plain)
+    if not isinstance(hint, type) or type(plain) is not hint:
+        raise ValueError("a stored value is not of its type")
+    return plain
+
+
+def _load_optional(arguments: tuple[Any, ...], plain: Any) -> Any:
+    if plain is None and type(None) in arguments:
+        return None
+    (inner,) = (each for each in arguments if each is not type(None))
+    return load(inner, plain)
+
+
+def _load_many(origin: Any, arguments: tuple[Any, ...], plain: Any) -> Any:
+    if not isinstance(plain, tuple):
+        raise ValueError("a stored collection is not one")
+    if origin is frozenset:
+        return frozenset(load(arguments[0], each) for each in plain)
+    if origin is not tuple:
+        key, value = arguments
+        return types.MappingProxyType({load(key, k): load(value, v) for k, v in plain})
+    if arguments[1:] == (Ellipsis,):
+        return tuple(load(arguments[0], each) for each in plain)
+    return tuple(load(hint, each) for hint, each in zip(arguments, plain, strict=True))

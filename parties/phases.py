@@ -1,0 +1,186 @@
+"""The phases of a party, each a type with exactly what the party knows in it.
+
+It owns what a party remembers; it makes no move. Every value in a phase is frozen: arrays are never
+written to, mappings are read-only, and a refused move leaves the phase as it was.
+
+starting -> joining -> accepted -> aligning -> aligned -> training -> closed
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hdpvfl_mq.arrays.unreleased import FloatVector
+from hdpvfl_mq.glm.block import ColumnBlock
+from hdpvfl_mq.machine import Received
+from hdpvfl_mq.methods.run_plan import RunPlan
+from hdpvfl_mq.privacy.mechanism import Mechanism
+from hdpvfl_mq.psi import Session
+from schemas.alignment import KeptAlignment
+from schemas.config import RunManifest
+from schemas.ids import PartyId
+from schemas.messages import AlignBlock
+from schemas.privacy import Release
+from schemas.records import LedgerStanding
+
+
+@dataclass(frozen=True)
+class Setup:
+    """Everything that is fixed once the common rows are known."""
+
+    plan: RunPlan
+    block: ColumnBlock
+    mechanism: Mechanism
+    order: NDArray[np.int64] = field(repr=False)  # the own rows, in the order all parties share
+    alignment: KeptAlignment | None = field(default=None, repr=False)
+
+    @property
+    def start_weights(self) -> FloatVector:
+        """Public weights before the first round; an intercept starts where the loss says."""
+        return self.block.start_weights(
+            self.plan.family.start_theta if self.block.intercept else 0.0
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class RoundState:
+    """Weights so far; fields with metadata `fixed` follow from the setup and are not stored."""
+
+    w: FloatVector = field(repr=False)
+
+    @property
+    def final_weights(self) -> FloatVector:
+        """The weights this party keeps after the run."""
+        return self.w
+
+
+@dataclass(frozen=True, kw_only=True)
+class ActiveRounds(RoundState):
+    """The active party's: the shares of the current round, as received and as numbers."""
+
+    shares: Mapping[PartyId, tuple[Release, FloatVector]] = field(
+        default_factory=lambda: MappingProxyType({}), repr=False
+    )
+
+    @property
+    def own_losses(self) -> tuple[float, ...]:
+        """The party's own loss of the last rounds, for its own console and report; never sent."""
+        return ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class PassiveRounds(RoundState):
+    """A passive party's."""
+
+    shared: int = -1  # the last round this party sent a share for
+
+
+@dataclass(frozen=True, kw_only=True)
+class Phase:
+    """What holds in every phase."""
+
+    waiting_for: tuple[PartyId, ...] = ()
+    reason: str = ""  # why the run ended, or is about to, in this party's own words
+
+
+@dataclass(frozen=True, kw_only=True)
+class Starting(Phase):
+    """No process of this party has started yet."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Running(Phase):
+    """A process has started and read its ledger."""
+
+    standing: LedgerStanding
+
+
+@dataclass(frozen=True, kw_only=True)
+class Joining(Running):
+    """Waiting for the offer of a run."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Accepted(Running):
+    """The offer fits this party's policy; waiting for all others."""
+
+    manifest: RunManifest
+    held: tuple[Received[AlignBlock], ...] = field(default=(), repr=False)  # came too early
+
+
+@dataclass(frozen=True, kw_only=True)
+class Aligning(Running):
+    """Finding the common entities."""
+
+    manifest: RunManifest
+    session: Session = field(repr=False)
+
+
+@dataclass(frozen=True, kw_only=True)
+class WithRows(Running):
+    """The common rows are known; the session may still have blocks to send."""
+
+    setup: Setup = field(repr=False, metadata={"fixed": True})
+    session: Session | None = field(default=None, repr=False, metadata={"fixed": True})
+    align_total: int = 0  # blocks of entity resolution, once the session is over
+
+    @property
+    def manifest(self) -> RunManifest:
+        """The manifest this party accepted."""
+        return self.setup.plan.manifest
+
+
+@dataclass(frozen=True, kw_only=True)
+class Aligned(WithRows):
+    """Waiting for the coordinator's first plan of rounds."""
+
+    # One message a peer that has heard the plan earlier than this party.
+    early: Mapping[PartyId, Received[Any]] = field(
+        default_factory=lambda: MappingProxyType({}), repr=False
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Training(WithRows):
+    """Rounds run; what a round leaves behind belongs to the method."""
+
+    rounds: RoundState = field(repr=False, metadata={"fixed": True})  # stored beside
+    planned: int = 0
+    round: int = 0
+    last_released: int = -1
+    transcript: bytes = b""
+    # Parties left out, each from now until the round at which it is let in again.
+    away_until: Mapping[PartyId, int] = field(default_factory=lambda: MappingProxyType({}))
+    is_done: bool = False
+    witnesses: frozenset[PartyId] = frozenset()  # peers that co-signed the final ledger head
+
+    def is_away(self, party: PartyId) -> bool:
+        """Whether the current round goes on without this party."""
+        return self.round < self.away_until.get(party, 0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Closed(Running):
+    """The run is over."""
+
+    outcome: str
+    manifest: RunManifest | None = None
+    trained: Training | None = field(default=None, repr=False)  # where training ended
+
+
+def training_of(state: Phase) -> Training | None:
+    """The rounds of a run that trains, or has trained."""
+    found = state.trained if isinstance(state, Closed) else state
+    return found if isinstance(found, Training) else None
+
+
+def setup_of(state: Phase) -> Setup | None:
+    """What is fixed once the common rows are known."""
+    found = state.trained if isinstance(state, Closed) else state
+    return found.setup if isinstance(found, WithRows) else None

@@ -1,0 +1,82 @@
+"""What the rounds of every method have in common: how a release leaves, and how a round ends.
+
+It owns the functions that all methods call and the shape of a method's moves; it knows no method.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from hdpvfl_mq.arrays.unreleased import FloatVector, Unreleased
+from hdpvfl_mq.machine import ReadLedger, Send, Step
+from parties.assets import Assets
+from parties.phases import ActiveRounds, PassiveRounds, Setup, Training
+from schemas.ids import COORDINATOR, PartyId
+from schemas.messages import RoundReport
+from schemas.privacy import Release
+
+
+@dataclass(frozen=True)
+class Rounds:
+    """One method's moves, both sides; tables of these stand where a method is chosen."""
+
+    active_start: Callable[[Assets, Setup], ActiveRounds]
+    active_proceed: Callable[[Assets, Training], Step[Training]]
+    passive_start: Callable[[Assets, Setup], PassiveRounds]
+    passive_proceed: Callable[[Assets, Training], Step[Training]]
+    passive_learn: Callable[[Assets, Training, FloatVector], Step[Training]]
+
+
+def released(
+    state: Training, values: Unreleased, kind: str, *, seal: bytes | None = None
+) -> tuple[Release, Training]:
+    """Pass values through the mechanism; the state remembers that they have left."""
+    release = state.setup.mechanism.release(
+        values, kind, state.round, state.transcript, last_round=state.last_released, seal=seal
+    )
+    after = replace(
+        state,
+        last_released=state.round,
+        transcript=next_transcript(state.transcript, release),
+    )
+    return release, after
+
+
+def next_transcript(transcript: bytes, release: Release) -> bytes:
+    """Hash of all that was released so far, in the order of the protocol, not of arrival."""
+    payload = hashlib.sha256(release.tensor.data).digest()
+    return hashlib.sha256(transcript + release.release_id.encode() + b"\x00" + payload).digest()
+
+
+def counted(state: Training, passive: PartyId) -> bool:
+    """Whether a party's share enters the current round.
+
+    Not if the round goes on without it, even if its share has come: when it came is not
+    information, and after a crash it may come earlier or later.
+    """
+    return passive in _shares(state) and not state.is_away(passive)
+
+
+def missing(state: Training) -> tuple[PartyId, ...]:
+    """The parties whose share the current round still needs."""
+    passives = state.manifest.passive_parties
+    return tuple(p for p in passives if p not in _shares(state) and not state.is_away(p))
+
+
+def finished_round(state: Training, *, is_over: bool) -> Step[Training]:
+    """Count a round and report when it is due."""
+    state = replace(state, round=state.round + 1, is_done=is_over)
+    if is_over:
+        return state, (ReadLedger(),)  # the last report follows when peers have co-signed
+    every = max(1, state.manifest.rounds_ahead // 4)
+    if state.round % every:
+        return state, ()
+    report = RoundReport(rounds_done=state.round, last=False)
+    return state, (Send((COORDINATOR,), report),)
+
+
+def _shares(state: Training) -> Mapping[PartyId, Any]:
+    return state.rounds.shares if isinstance(state.rounds, ActiveRounds) else {}
