@@ -23,7 +23,7 @@ from hdpvfl_mq.node.node import NO_LEDGER, Node
 from hdpvfl_mq.wire.codec import Frames, decode_header, encode_header
 from hdpvfl_mq.wire.signing import envelope_digest, sign
 from schemas.messages import Message
-from schemas.records import GENESIS, EnvelopeReceived, EnvelopeSent, StepRecord
+from schemas.records import GENESIS, JOURNAL_FORMAT, EnvelopeReceived, EnvelopeSent, StepRecord
 from tests.federation import Federation
 
 LEDGER_ROWS = "SELECT sequence, digest, release_id, body FROM entry ORDER BY sequence"
@@ -48,7 +48,9 @@ def evidence_of(federation: Federation, *, only: Sequence[str] = (), ledgers: bo
 
 
 def transcript(party: str, run: str, rows) -> Transcript:
-    return Transcript(party, {"format": "1", "run": run, "party": party}, tuple(rows))
+    return Transcript(
+        party, {"format": str(JOURNAL_FORMAT), "run": run, "party": party}, tuple(rows)
+    )
 
 
 def only(evidence: Evidence, *parties: str, ledgers: bool = False) -> Evidence:

@@ -52,14 +52,14 @@ def plain_rounds(federation: Federation, simulation) -> dict[str, np.ndarray]:
     states = {p: simulation.nodes[p].state for p in federation.parties}
     plan = states["bank"].trained.setup.plan
     blocks = {p: state.trained.setup.block for p, state in states.items()}
-    response = states["bank"].response
+    response = states["bank"].trained.rounds.response
     w = {p: b.start_weights(plan.family.start_theta) for p, b in blocks.items()}
     for round_ in range(plan.rounds):
         rows = plan.schedule.batch(round_)
         received = sum(blocks[p].scores(rows, w[p]).expose() for p in ("shop", "telco"))
         h = response.residual(rows, blocks["bank"].scores(rows, w["bank"]), received).expose()
         for party, block in blocks.items():
-            eta = plan.active_eta(round_) if party == "bank" else plan.passive_eta(round_)
+            eta = plan.eta("active" if party == "bank" else "passive", round_)
             stepped = plan.penalty.step(w[party], block.gradient(rows, h), eta, free=block.free)
             w[party] = project(stepped, 50.0)
     return w

@@ -53,7 +53,7 @@ class BrittleFederation(Federation):
         node = super().node(party)
         brittle = BrittleJournal(self.journals[party], party, self.dice, self.risk)
         return Node(
-            node.role, node.identity, self.contacts(party), journal=brittle, book=node._book
+            node.role, node.identity, self.contacts(party), journal=brittle, ledger=node._ledger
         )
 
     def disturbed(self, faults: Faults = UNKIND) -> Simulation:

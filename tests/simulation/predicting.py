@@ -6,11 +6,17 @@ from dataclasses import replace
 
 from hdpvfl_mq.methods.prediction.plan import prediction_of
 from parties.assets import TrainedModel
+from parties.rounds.one_round import OneRoundActive
 from schemas.methods import OneRound
 from schemas.privacy import Budget
 from tests.federation import Federation, manifest, policy, tables
 
 ONE_ROUND = {"method": OneRound()}
+
+
+def regressions(state):
+    rounds = state.trained.rounds
+    return rounds.score_regressions if isinstance(rounds, OneRoundActive) else {}
 
 
 def trained(**changes) -> tuple[Federation, dict[str, TrainedModel]]:
@@ -23,7 +29,7 @@ def trained(**changes) -> tuple[Federation, dict[str, TrainedModel]]:
             rows=simulation.nodes[party].state.trained.setup.plan.rows,
             dataset="people",
             weights=weights,
-            told=getattr(simulation.nodes[party].state, "told", {}),
+            score_regressions=regressions(simulation.nodes[party].state),
         )
         for party, weights in federation.weights(simulation).items()
     }
@@ -34,11 +40,8 @@ def prediction(models, policies=None, rows=80, ledgers=None, **changes) -> Feder
     model = models["bank"]
     settings = {
         "run": "scores",
-        "method": "prediction",
-        "epochs": 1,
+        "method": prediction_of(model.manifest, model.rows),
         "loss": model.manifest.loss,
-        "active": model.manifest.active,
-        "prediction": prediction_of(model.manifest, model.rows),
         "budget": Budget(epsilon=20.0, delta=0.01),
     }
     federation = Federation(
@@ -58,9 +61,7 @@ EXACT = {"guarantee": "none", "budget": None}
 def refused(federation: Federation) -> str:
     simulation = federation.simulate()
     assert set(federation.outcomes.values()) == {"refused"}
-    assert not any(
-        n.state.last_released >= 0 for p, n in simulation.nodes.items() if p != "coordinator"
-    )
+    assert not any(simulation.nodes[p].state.trained for p in federation.parties)
     return simulation.nodes["coordinator"].state.reason
 
 

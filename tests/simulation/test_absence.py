@@ -29,7 +29,7 @@ def away(policy: str, back_after_s: float, **changes) -> Federation:
 
 
 def shares_of(federation: Federation, party: str) -> int:
-    return federation.simulation.nodes[party].state.last_released + 1
+    return federation.simulation.nodes[party].state.trained.last_released + 1
 
 
 def rounds_shared(federation: Federation, party: str) -> int:

@@ -120,7 +120,7 @@ class Liar(Node):
     def _perform(self, effect, parent):
         if isinstance(effect, Send) and effect.message.kind == self.kind and self.lie is not None:
             lie, self.lie = self.lie, None
-            self._pending.send.append(self._told(effect, lie))
+            self._uncommitted.send.append(self._told(effect, lie))
         return super()._perform(effect, parent)
 
     def _told(self, effect, lie):

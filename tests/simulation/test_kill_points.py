@@ -80,8 +80,8 @@ class MinedFederation(Federation):
 
     def node(self, party: str) -> Any:
         made, bomb = super().node(party), self.bomb
-        book = made._book and Wired(
-            made._book, bomb, party, book="the ledger", reserve="the ledger"
+        book = made._ledger and Wired(
+            made._ledger, bomb, party, ledger="the ledger", reserve="the ledger"
         )
         journal = Wired(self.journals[party], bomb, party, commit="the journal")
         node = Node(made.role, made.identity, self.contacts(party), journal=journal, ledger=book)

@@ -28,7 +28,9 @@ from tests.simulation.predicting import EXACT, ONE_ROUND, changed, prediction, r
 def theta_by_id(federation, simulation) -> dict[int, float]:
     state = simulation.nodes["bank"].state
     ids = federation.data["bank"].ids[0]
-    return dict(zip(ids[state.scored].tolist(), state.theta.tolist(), strict=True))
+    trained = state.trained
+    theta = trained.rounds.theta.tolist()
+    return dict(zip(ids[trained.setup.order].tolist(), theta, strict=True))
 
 
 def centrally(federation, models) -> dict[int, float]:
@@ -99,7 +101,9 @@ def test_an_auditor_finds_nothing_and_a_restart_changes_nothing():
     for seed in range(5):
         disturbed = prediction(models)
         faults = Faults(loss=0.05, copies=0.05, delay_s=0.01, crashes=4, crash_window_s=0.3)
-        found = disturbed.simulate(seed=seed, faults=faults).nodes["bank"].state.trained.rounds.theta
+        found = (
+            disturbed.simulate(seed=seed, faults=faults).nodes["bank"].state.trained.rounds.theta
+        )
         assert np.array_equal(found, theta)
         assert disturbed.spent() == calm.spent()
 
@@ -141,7 +145,7 @@ def test_a_passive_party_refuses_bounds_smaller_than_its_training_proved(field):
     _, models = trained()
     spec = prediction_of(models["bank"].manifest, models["bank"].rows)
     small = Prediction(**{**dict(spec), field: getattr(spec, field) * 0.99})
-    assert "smaller than the run proved" in refused(prediction(models, prediction=small))
+    assert "smaller than the run proved" in refused(prediction(models, method=small))
 
 
 def test_exact_scores_need_the_word_of_the_policy():
@@ -156,7 +160,7 @@ def test_a_residual_in_a_prediction_is_refused_and_teaches_nothing():
     federation.simulate()
     node = federation.node("shop")
     node.open()
-    state = replace(node.state, phase="training", round=0)
+    state = replace(node.state.trained, round=0)
     sample = release(np.zeros(77, dtype=np.int8), kind="residual", party="bank")
     said = Release(**{**dict(sample), "release_id": "scores/bank/residual/0", "exponent": 0})
     lie = Residual(round=0, release=said)
@@ -168,14 +172,14 @@ def test_the_distance_is_that_of_the_method():
     one_round = prediction_of(manifest(**ONE_ROUND), 10_000)
     assert one_round.distance < 2 * one_round.weight_norm
     descent = prediction_of(manifest(), 10_000)
-    assert descent.distance == 2 * descent.weight_norm == 2 * manifest().passive.weight_norm
+    assert descent.distance == 2 * descent.weight_norm == 2 * manifest().method.passive.weight_norm
 
 
 @pytest.mark.parametrize("there", [(), ("telco",)])
 def test_a_party_that_was_away_in_the_training_can_be_scored_with(there):
     _, models = trained()
-    told = {party: models["bank"].told[party] for party in there}
-    federation = prediction(changed(models, "bank", told=told))
+    known = {party: models["bank"].score_regressions[party] for party in there}
+    federation = prediction(changed(models, "bank", score_regressions=known))
     theta = federation.simulate().nodes["bank"].state.trained.rounds.theta
     assert np.isfinite(theta).all()
 
@@ -186,8 +190,8 @@ def test_nobody_can_be_left_out_of_a_run_that_waits():
     federation.simulate()
     node = federation.node("bank")
     node.open()
-    state = replace(node.state, phase="training", round=0, is_done=False)
-    resume = Resume(round=0, absent=("shop", "telco"), stand_in="nothing")
+    state = replace(node.state.trained, round=0, is_done=False)
+    resume = Resume(round=0, absent=("shop", "telco"))
     with pytest.raises(PeerError, match="nobody may be left out"):
         node.role.step(state, Received("coordinator", resume))
 

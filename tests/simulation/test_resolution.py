@@ -14,6 +14,7 @@ from hdpvfl_mq.machine import Received
 from hdpvfl_mq.node.node import Node
 from hdpvfl_mq.runtime.simulation import Faults
 from hdpvfl_mq.wire.codec import decode_header
+from parties.phases import Accepted
 from schemas.config import AlignmentSpec, IdRules
 from schemas.messages import AlignBlock, AlignStart
 from schemas.records import EnvelopeReceived
@@ -57,7 +58,7 @@ def found_ids(federation: Federation, simulation) -> dict[str, set[int]]:
     """The common ids by every party's own reckoning."""
     found = {}
     for party in federation.parties:
-        positions = simulation.nodes[party].state.alignment.positions.array()
+        positions = simulation.nodes[party].state.trained.setup.alignment.positions.array()
         found[party] = set(federation.tables[party]["id"][positions].tolist())
     return found
 
@@ -128,7 +129,7 @@ def test_a_number_outside_the_bounds_is_withheld(bounds, passives):
         assert number not in progress["reason"]
         assert not progress.get("rows_common")
     for party in federation.parties[1:]:  # what the active party knows, passive parties do not
-        assert simulation.nodes[party].state.alignment is None
+        assert simulation.nodes[party].state.trained is None
 
 
 # -- kept alignments --------------------------------------------------------------------------
@@ -139,7 +140,7 @@ def after_a_run(passives: int = 2, **again):
     first = federation_of(passives)
     simulation = first.simulate()
     second = federation_of(passives, **again)
-    second.kept = {p: (simulation.nodes[p].state.alignment,) for p in second.parties}
+    second.kept = {p: (simulation.nodes[p].state.trained.setup.alignment,) for p in second.parties}
     return first, simulation, second
 
 
@@ -172,7 +173,7 @@ def test_asking_for_it_resolves_again():
     again = second.simulate()
     assert blocks_exchanged(second) > 0
     for party in second.parties:
-        old, new = (run.nodes[party].state.alignment for run in (simulation, again))
+        old, new = (run.nodes[party].state.trained.setup.alignment for run in (simulation, again))
         np.testing.assert_array_equal(new.positions.array(), old.positions.array())
         assert new.name != old.name
 
@@ -209,7 +210,7 @@ def test_faults_while_a_kept_alignment_is_taken_change_nothing(seed):
     first, simulation, _ = after_a_run()
     second = federation_of(2, BrittleFederation, risk=0.05)
     second.dice.seed(seed)
-    second.kept = {p: (simulation.nodes[p].state.alignment,) for p in second.parties}
+    second.kept = {p: (simulation.nodes[p].state.trained.setup.alignment,) for p in second.parties}
     again = second.simulate(seed=seed, faults=UNKIND)
     assert set(second.outcomes.values()) == {"completed"}
     assert blocks_exchanged(second) == 0
@@ -221,7 +222,7 @@ def test_a_coordinator_cannot_make_up_a_kept_alignment():
     federation = federation_of(1)
     simulation = federation.simulate()
     node = simulation.nodes["p1"]
-    state = type(node.state)(phase="accepted", manifest=federation.manifest)
+    state = Accepted(standing=node.state.standing, manifest=federation.manifest)
     start = AlignStart(method="kept", commitments=(bytes(32),) * 2)
     with pytest.raises(PeerError, match="named none"):
         node.role.step(state, Received("coordinator", start))
@@ -231,7 +232,7 @@ def test_a_block_after_the_end_is_refused():
     _, _, second = after_a_run(passives=1)
     simulation = second.simulate()
     node = simulation.nodes["p1"]
-    state = type(node.state)(phase="training", manifest=second.manifest)
+    state = node.state.trained
     tensor = Tensor.of(np.zeros(1, dtype=np.uint8))
     block = AlignBlock(stage="query", index=0, last=True, meta=(0,), tensor=tensor)
     with pytest.raises(PeerError, match="which is over"):
@@ -251,7 +252,7 @@ class OtherProfile(Node):
             greeting[40] ^= 1
             other = Tensor.of(np.frombuffer(bytes(greeting), dtype=np.uint8))
             lie = AlignBlock(**{**dict(message), "tensor": other})
-            self._pending.send.append(self.mailbox.write(effect.to, lie, parent, self._stamp()))
+            self._uncommitted.send.append(self.mailbox.write(effect.to, lie, parent, self._stamp()))
         return super()._perform(effect, parent)
 
 

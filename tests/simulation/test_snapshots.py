@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields, is_dataclass, replace
 
 import numpy as np
 import pytest
@@ -11,9 +11,10 @@ import pytest
 from hdpvfl_mq.app.refold import RecordedStore
 from hdpvfl_mq.errors import IntegrityError
 from hdpvfl_mq.journal import chain
-from hdpvfl_mq.methods.one_round.refit import Told
+from hdpvfl_mq.methods.one_round.refit import ScoreRegression
 from hdpvfl_mq.node.node import Node
 from hdpvfl_mq.runtime.simulation import Faults
+from parties.phases import setup_of
 from schemas.data import DataSettings
 from schemas.ids import COORDINATOR
 from schemas.methods import EarlyStop, OneRound
@@ -81,7 +82,7 @@ class Snapping(Federation):
         if party != COORDINATOR and party not in self.found:
             folded = super().node(party)
             folded.open()
-            self.found[party] = folded.state.alignment
+            self.found[party] = setup_of(folded.state).alignment
 
 
 def run(case: str, **more) -> tuple[Snapping, object]:
@@ -90,13 +91,19 @@ def run(case: str, **more) -> tuple[Snapping, object]:
     return federation, federation.simulate(seed=5, faults=faults)
 
 
-MADE_AGAIN = {"training", "response"}  # from data, secret and alignment; they compare by identity
+MADE_AGAIN = {"setup", "response"}  # from data, secret and alignment; they compare by identity
+PARTS = {"trained", "rounds"}
 
 
 def assert_same_state(found, expected) -> None:
+    assert type(found) is type(expected)
     for each in fields(expected):
+        mine, theirs = getattr(found, each.name), getattr(expected, each.name)
         if each.name in MADE_AGAIN:
-            assert getattr(found, each.name) is not None
+            assert mine is not None
+            continue
+        if each.name in PARTS and is_dataclass(theirs):
+            assert_same_state(mine, theirs)
             continue
         assert_same(getattr(found, each.name), getattr(expected, each.name), each.name)
 
@@ -108,7 +115,7 @@ def assert_same(found, expected, name) -> None:
         assert set(found) == set(expected), name
         for key, value in expected.items():
             assert_same(found[key], value, name)
-    elif isinstance(expected, Told):
+    elif isinstance(expected, ScoreRegression):
         assert_same((found.b, found.variance), (expected.b, expected.variance), name)
     elif isinstance(expected, tuple):
         assert len(found) == len(expected), name

@@ -100,21 +100,21 @@ def test_without_noise_it_is_the_weighted_model_with_exposure_of_statsmodels():
 def sensitivity(method: str, **changes: float) -> float:
     """The active party's, over 400 rows of a logistic run."""
     loss = LossSpec(name="logistic", **changes)
-    if method == "minimiser":
+    if method == "one_round":
         return plan_run(
             recommend("run", ("bank", ("shop",)), "sound", BUDGET, loss), 400
         ).active_noise.sensitivity
     return plan_run(manifest(loss=loss), 400).active_noise.sensitivity
 
 
-@pytest.mark.parametrize("method", ["descent", "minimiser"])
+@pytest.mark.parametrize("method", ["descent", "one_round"])
 def test_noise_covers_the_declared_weights_and_offsets(method):
     plain = sensitivity(method)
     assert sensitivity(method, weight_max=2.0) > 1.8 * plain
     assert sensitivity(method, offset_max=1.0) > plain
 
 
-@pytest.mark.parametrize("method", ["descent", "minimiser"])
+@pytest.mark.parametrize("method", ["descent", "one_round"])
 def test_a_sound_run_takes_weights_and_offsets_beyond_what_is_declared_as_the_declared(method):
     loss = LossSpec(name="poisson", residual_clip=3.0, weight_max=2.0, offset_max=0.5)
     run = manifest(
@@ -122,7 +122,7 @@ def test_a_sound_run_takes_weights_and_offsets_beyond_what_is_declared_as_the_de
         active=ActiveSide(step_size=0.05),
         passive=PassiveSide(step_size=0.05, received_clip=1.0),
     )
-    if method == "minimiser":
+    if method == "one_round":
         base = recommend("test-run", ("bank", ("shop", "telco")), "sound", BUDGET, loss)
         run = type(run)(**{**dict(base), "alignment": run.alignment})
     people = policies()
@@ -135,7 +135,7 @@ def test_a_sound_run_takes_weights_and_offsets_beyond_what_is_declared_as_the_de
         federation = Exposed(run, {**people, "bank": table})
         simulation = federation.simulate()
         assert set(federation.outcomes.values()) == {"completed"}
-        response = simulation.nodes["bank"].state.response
+        response = simulation.nodes["bank"].state.trained.rounds.response
         results.append((response._weights, response._offset))
         assert simulation.nodes["bank"].state.trained.setup.plan.family.residual_bound == 6.0
     for declared, beyond in zip(*results, strict=True):

@@ -87,7 +87,7 @@ class FalseWitness(Node):
             head = LedgerHead(sequence=999, digest=b"x" * 32)
             signature = sign(self.identity.signing_key, statement("shop", head))
             lie = LedgerWitness(head=head, owner_signature=signature, signature=signature)
-            self._pending.send.append(self.mailbox.write(effect.to, lie, parent, self._stamp()))
+            self._uncommitted.send.append(self.mailbox.write(effect.to, lie, parent, self._stamp()))
         return super()._perform(effect, parent)
 
 

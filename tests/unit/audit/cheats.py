@@ -43,7 +43,7 @@ def other_plan() -> Evidence:
     federation = honest_federation()
     real = federation.node("bank")
     real.open()
-    digest = real.state.training.plan.digest
+    digest = real.state.trained.setup.plan.digest
     lie = saying("aligned", lambda m: replace_model(m, plan_digest=bytes(32)))
     back = hearing("round_plan", lambda m: replace_model(m, plan_digest=digest))
     cheat = {"says": lie, "hears": back}
@@ -148,7 +148,11 @@ def reused_id() -> Evidence:
 def small_reserve() -> Evidence:
     def says(effect):
         if isinstance(effect, Reserve):
-            return (Reserve(effect.mu2_units // 2, effect.tau_units, effect.exact),)
+            return (
+                Reserve(
+                    mu2_units=effect.mu2_units // 2, tau_units=effect.tau_units, exact=effect.exact
+                ),
+            )
         return (effect,)
 
     return cheating(telco={"says": says})

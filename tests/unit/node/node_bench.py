@@ -96,7 +96,7 @@ class Store:
 
 SHARE = Send(("bank",), ScoreShare(round=0, release=release()))
 REPORT = Send(("coordinator",), Withdraw(reason="operator"))
-SCRIPT = {"pause": (Reserve(1, 1, False), SHARE, REPORT)}
+SCRIPT = {"pause": (Reserve(mu2_units=1, tau_units=1, exact=False), SHARE, REPORT)}
 
 
 class Bench:
@@ -117,7 +117,7 @@ class Bench:
             Identity("shop", "passive", "test-run", KEYS["shop"]),
             contacts,
             journal=Store(self.log, self.journal),
-            book=Book(self.log) if self.has_book else None,
+            ledger=Book(self.log) if self.has_book else None,
         )
         self.node.open()
         return self.node

@@ -9,7 +9,7 @@ from nacl.signing import SigningKey
 
 from hdpvfl_mq.errors import IntegrityError, OperatorError
 from hdpvfl_mq.journal.store import Journal
-from hdpvfl_mq.machine import Arm, Finish, TimerFired
+from hdpvfl_mq.machine import Finish, TimerFired, arm
 from tests.samples import sample
 from tests.unit.node.node_bench import (
     KEYS,
@@ -79,12 +79,12 @@ def test_a_real_journal_error_stops_the_turn(bench):
 
 
 def test_timers_survive_a_restart_until_they_have_fired():
-    bench = Bench({"pause": (Arm("watch", 5.0),), "timer:watch": (Arm("late", 7.0),)})
+    bench = Bench({"pause": (arm("watch", 5.0),), "timer:watch": (arm("late", 7.0),)})
     assert bench.node.start().arm == ()
-    assert bench.node.turn([bench.coordinator.say(PAUSE)]).arm == (Arm("watch", 5.0),)
-    assert bench.restart().start().arm == (Arm("watch", 5.0),)
-    assert bench.node.turn([], [TimerFired(timer="watch")]).arm == (Arm("late", 7.0),)
-    assert bench.restart().start().arm == (Arm("late", 7.0),)
+    assert bench.node.turn([bench.coordinator.say(PAUSE)]).arm == (arm("watch", 5.0),)
+    assert bench.restart().start().arm == (arm("watch", 5.0),)
+    assert bench.node.turn([], [TimerFired(timer="watch")]).arm == (arm("late", 7.0),)
+    assert bench.restart().start().arm == (arm("late", 7.0),)
 
 
 def test_epochs_rise_with_every_start(bench):
@@ -96,7 +96,7 @@ def test_epochs_rise_with_every_start(bench):
 
 
 def test_an_outcome_is_remembered():
-    bench = Bench({"pause": (Finish("completed"),)})
+    bench = Bench({"pause": (Finish(outcome="completed"),)})
     bench.node.start()
     assert bench.node.turn([bench.coordinator.say(PAUSE)]).outcome == "completed"
     assert bench.restart().outcome == "completed"

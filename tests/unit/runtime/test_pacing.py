@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from hdpvfl_mq.machine import Arm, TimerFired
+from hdpvfl_mq.machine import TimerFired, arm
 from hdpvfl_mq.node.ports import Turn
 from hdpvfl_mq.runtime.pacing import (
     ACK_DELAY_S,
@@ -42,7 +42,7 @@ def test_nothing_is_due_when_nothing_is_open(mailbox):
 
 def test_timers_fire_once_at_their_time_in_the_order_of_their_names(mailbox):
     pacing = Pacing()
-    pacing.after_turn(mailbox, turn(arm=[Arm("watch", 1.0), Arm("deadline", 1.0)]), 10.0)
+    pacing.after_turn(mailbox, turn(arm=[arm("watch", 1.0), arm("deadline", 1.0)]), 10.0)
     assert pacing.due(10.9).fired == ()
     assert pacing.due(11.0).fired == (TimerFired(timer="deadline"), TimerFired(timer="watch"))
     assert pacing.due(12.0).fired == ()
@@ -50,8 +50,8 @@ def test_timers_fire_once_at_their_time_in_the_order_of_their_names(mailbox):
 
 def test_arming_again_moves_a_timer(mailbox):
     pacing = Pacing()
-    pacing.after_turn(mailbox, turn(arm=[Arm("watch", 1.0)]), 0.0)
-    pacing.after_turn(mailbox, turn(arm=[Arm("watch", 1.0)]), 0.5)
+    pacing.after_turn(mailbox, turn(arm=[arm("watch", 1.0)]), 0.0)
+    pacing.after_turn(mailbox, turn(arm=[arm("watch", 1.0)]), 0.5)
     assert pacing.due(1.2).fired == ()
     assert pacing.due(1.5).fired == (TimerFired(timer="watch"),)
 

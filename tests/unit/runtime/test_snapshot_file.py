@@ -5,6 +5,7 @@ from __future__ import annotations
 import stat
 from dataclasses import replace
 
+import numpy as np
 import pytest
 from nacl.signing import SigningKey
 
@@ -106,7 +107,7 @@ def test_a_restart_reads_the_records_since_the_snapshot_and_no_others(tmp_path, 
     kept = Snapshots(tmp_path / "run", KEY)
     kept.see(node)
     again = federation.node("shop")
-    object.__setattr__(again.role.own, "found", node.state.alignment)
+    object.__setattr__(again.role.own, "found", node.state.setup.alignment)
     federation.journals["shop"].read = 0
     assert again.resume(kept.load())
     again.open()
@@ -116,7 +117,8 @@ def test_a_restart_reads_the_records_since_the_snapshot_and_no_others(tmp_path, 
 
 def test_a_state_that_no_snapshot_can_hold_costs_the_short_cut_only(tmp_path, often):
     _, node, _ = training_node()
-    node.state = replace(node.state, energies=(float("inf"),))
+    rounds = replace(node.state.rounds, w=np.array([np.inf]))
+    node.state = replace(node.state, rounds=rounds)
     kept = Snapshots(tmp_path / "run", KEY)
     kept.see(node)
     assert kept.load() is None
