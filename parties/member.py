@@ -257,6 +257,7 @@ SHARED_MOVES: Moves = {
     (Training, "pause"): Move(pause, _SAME),
     (Training, "resume"): Move(resume, _SAME),
     (Training, "ledger"): Move(witness.notify, _SAME),
+    (Closed, "run_closed"): Move(stay, _SAME),  # the first end counts; what was trained stays
     # What was on its way when the run ended.
     (Closed, "align_block"): Move(stay, _SAME),
     (Closed, "round_plan"): Move(stay, _SAME),

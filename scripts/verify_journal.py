@@ -2,39 +2,49 @@
 
     python verify_journal.py runs/RUN [LEDGERS [MEMBERS.toml]]
 
-The thirteen checks of `hdpvfl audit`, with sensitivities taken on trust (docs/audit.md). Exit code
-0: no alarm; 5: the evidence contradicts itself (checks 1 to 5); 1: it is whole, the run is wrong.
+The thirteen checks of `hdpvfl audit`, with sensitivities taken on trust (docs/audit.md). It prints
+the formats of the journals, 1 or 2, and what each check found. Exit code 0: no alarm; 5: the
+evidence contradicts itself (checks 1 to 5); 1: it is whole, the run is wrong.
 """
 
 # ruff: noqa: E401, I001, BLE001
 import hashlib, json, math, shutil, sqlite3, struct, sys, tempfile, tomllib
 from collections import defaultdict
 from pathlib import Path
+from typing import Any
 from nacl.signing import VerifyKey
 
 ZERO = bytes(32)
+# The effects a record of each format may have, and the methods a manifest may name.
+EFFECTS = {
+    "1": "sent armed reserved ledger finished refused",
+    "2": "sent arm reserve book read_ledger remember_head check_ledger finish refused",
+}
+METHODS = {"1": "descent minimiser prediction", "2": "descent one_round prediction"}
 # Who may send what to whom: a active, p passive, c coordinator.
-ROUTES = """ack apc apc, hello ap c, welcome c ap, run_offer c ap, run_accept ap c, run_refuse ap c,
-align_start c ap, align_block ap ap, aligned ap c, round_plan c ap, score_share p a, residual a p,
-round_report ap c, pause c ap, resume c ap, withdraw ap c, run_closed c ap, ledger_head ap apc,
-ledger_witness apc ap"""
-ROUTES = {kind: ends for kind, *ends in (route.split() for route in ROUTES.split(","))}
+_ROUTES = """ack apc apc, hello ap c, welcome c ap, run_offer c ap, run_accept ap c,
+run_refuse ap c, align_start c ap, align_block ap ap, aligned ap c, round_plan c ap,
+score_share p a, residual a p, round_report ap c, pause c ap, resume c ap, withdraw ap c,
+run_closed c ap, ledger_head ap ap, ledger_witness ap ap"""
+ROUTES = {kind: ends for kind, *ends in (route.split() for route in _ROUTES.split(","))}
 WIDTH = {"|i1": 1, "<i2": 2, "<i4": 4, "<i8": 8, "|u1": 1, "<f8": 8}
 FORMS = {0xCB: ">d", 0xCC: ">B", 0xCD: ">H", 0xCE: ">I", 0xCF: ">Q", 0xD0: ">b", 0xD1: ">h"}
 FORMS |= {0xD2: ">i", 0xD3: ">q", 0xC4: ">B", 0xC5: ">H", 0xC6: ">I", 0xD9: ">B", 0xDA: ">H"}
 FORMS |= {0xDB: ">I", 0xDC: ">H", 0xDD: ">I", 0xDE: ">H", 0xDF: ">I"}
 
 
-def sha(*parts):
+def sha(*parts: bytes) -> bytes:
     return hashlib.sha256(b"".join(parts)).digest()
 
 
-def unpack(data, at=None):  # the one value of all bytes, or the value at a place and its end
-    if at is None:
-        value, end = unpack(data, 0)
-        if end != len(data):
-            raise ValueError("a frame that is too short or too long")
-        return value
+def unpack(data: bytes) -> Any:
+    value, end = unpack_at(data, 0)
+    if end != len(data):
+        raise ValueError("a frame that is too short or too long")
+    return value
+
+
+def unpack_at(data: bytes, at: int) -> tuple[Any, int]:  # the value at a place, and its end
     code, at = data[at], at + 1
     if code < 0x80 or code >= 0xE0:
         return code - 256 * (code >= 0xE0), at
@@ -50,25 +60,25 @@ def unpack(data, at=None):  # the one value of all bytes, or the value at a plac
         return (raw if code in (0xC4, 0xC5, 0xC6) else raw.decode()), at + size
     items, pairs = [], code < 0x90 or code >= 0xDE
     for _ in range(size * (1 + pairs)):
-        item, at = unpack(data, at)
+        item, at = unpack_at(data, at)
         items.append(item)
     return (dict(zip(items[::2], items[1::2], strict=True)) if pairs else items), at
 
 
-def tree(leaves):  # RFC 9162, section 2.1.1
+def tree(leaves: list[bytes]) -> bytes:  # RFC 9162, section 2.1.1
     if len(leaves) < 2:
         return sha(b"\0", leaves[0]) if leaves else sha()
     half = 1 << (len(leaves) - 1).bit_length() - 1
     return sha(b"\1", tree(leaves[:half]), tree(leaves[half:]))
 
 
-def affordable(budget, mu2_units):  # mu^2 in units of 2^-40: is that (epsilon, delta)-DP?
+def affordable(budget: Any, mu2_units: int) -> bool:  # mu^2 in units of 2^-40, as (epsilon, delta)
     epsilon, mu = budget["epsilon"], math.sqrt(max(mu2_units, 1) * 2.0**-40)
     above, below = (math.erfc((epsilon / mu + s * mu / 2) / math.sqrt(2)) / 2 for s in (-1, 1))
-    return (above - math.exp(epsilon) * below if below else above) <= budget["delta"]
+    return bool((above - math.exp(epsilon) * below if below else above) <= budget["delta"])
 
 
-def query(path, statement):
+def query(path: Path, statement: str) -> list[Any]:
     with tempfile.TemporaryDirectory() as folder:  # the evidence itself is never opened
         for file in path.parent.glob(f"{path.name}*"):
             shutil.copyfile(file, Path(folder) / file.name)
@@ -76,7 +86,7 @@ def query(path, statement):
 
 
 class Envelope:
-    def __init__(self, party, index, sent, frames):
+    def __init__(self, party: str, index: int, sent: bool, frames: list[bytes]) -> None:
         self.where, self.party, self.index = f"{party}, record {index}", party, index
         self.sent, self.frames, self.header = sent, frames, unpack(frames[0])
         signed = [x for f in (frames[0], *frames[2:]) for x in (len(f).to_bytes(8, "big"), f)]
@@ -88,9 +98,15 @@ class Envelope:
 
 
 class Run:
-    def __init__(self, folder, ledgers=None, members=None):
-        self.name, self.journals, self.meta, self.ledgers = folder.resolve().name, {}, {}, {}
-        self.keys, self.records, self.found, self.envelopes = {}, defaultdict(list), {}, []
+    def __init__(self, folder: Path, ledgers: Path | None, members: Path | None) -> None:
+        self.name = folder.resolve().name
+        self.journals: dict[str, list[Any]] = {}
+        self.meta: dict[str, dict[str, str]] = {}
+        self.ledgers: dict[str, list[Any]] = {}
+        self.keys: dict[str, tuple[str, bytes]] = {}
+        self.records: dict[str, list[Any]] = defaultdict(list)
+        self.envelopes: list[Envelope] = []
+        self.found: dict[int, str] = {}
         for file in [members] if members else sorted((folder / "settings").glob("*.toml")):
             table = tomllib.loads(file.read_text())
             for m in [*table.get("members", []), *table.get("peers", [])]:
@@ -110,15 +126,19 @@ class Run:
         # The manifest is the last field of its message: its bytes are the rest of the body.
         self.manifest_digest = sha(*[o.frames[2].split(b"\xa8manifest", 1)[1] for o in offers[:1]])
         self.rows = max((e.body["rows"] for e in self.of("aligned")), default=0)
-        self.descends = self.manifest.get("method", "descent") == "descent"
-        batch = self.manifest.get("batch_rows", 1) if self.descends else self.rows
+        self.format = min((meta.get("format", "") for meta in self.meta.values()), default="")
+        # In format 1 a method is a name, and its constants are fields of the manifest.
+        method = self.manifest.get("method", {})
+        self.method = {**self.manifest, "kind": method} if self.format == "1" else method
+        self.descends = self.method.get("kind") == "descent"
+        batch = self.method["batch_rows"] if self.descends else self.rows
         r = -(-self.rows // max(1, min(batch, self.rows)))
         self.sizes = [(i + 1) * self.rows // r - i * self.rows // r for i in range(r)]
-        self.rounds = r * self.manifest.get("epochs", 0)
+        self.rounds = r * self.method.get("epochs", 1)
         self.releases = self.of("score_share", "residual")
         self.sound = self.manifest.get("guarantee") == "sound"
 
-    def parse(self, party, index, stored):
+    def parse(self, party: str, index: int, stored: bytes) -> None:
         try:
             record = unpack(stored)
             self.records[party].append(record)
@@ -128,23 +148,30 @@ class Run:
         except Exception as broken:  # whatever cannot be read is a flaw
             self.check(1, False, f"{party}, record {index}", f"cannot be read: {broken}")
 
-    def check(self, number, holds, where, text):
+    def check(self, number: int, holds: Any, where: str, text: str) -> None:
         if not holds:
             self.found.setdefault(number, f"{where}: {text}")
 
-    def of(self, *kinds):
+    def of(self, *kinds: str) -> list[Envelope]:
         return [e for e in self.said if e.kind in kinds and e.body.get("kind") == e.kind]
 
-    def noises(self, role):
+    def noises(self, role: str) -> list[tuple[Any, Any]]:
         return [e.noise for e in self.releases if self.keys[e.sender][0] == role]
 
-    def paid(self, party):
-        return sum(e.release["event"]["mu2_units"] for e in self.releases if e.sender == party)
+    def events(self, party: str) -> list[Any]:  # what left, and what stayed but is charged
+        effects = [effect for record in self.records.get(party, []) for effect in record["effects"]]
+        kept = [effect["release"]["event"] for effect in effects if effect["kind"] == "book"]
+        return [e.release["event"] for e in self.releases if e.sender == party] + kept
 
-    def journals_hold(self):  # 1, 2 and the epochs of 3
+    def paid(self, party: str) -> int:
+        return sum(event["mu2_units"] for event in self.events(party))
+
+    def journals_hold(self) -> None:  # 1, 2 and the epochs of 3
         spoken = {(e.party, e.index): e.header["epoch"] for e in self.envelopes if e.sent}
+        self.check(1, self.journals, "the folder of the run", "holds no journal")
         for party, rows in self.journals.items():
-            stamp, epoch, before = {"format": "1", "run": self.name, "party": party}, 0, ZERO
+            stamp = {"format": self.format, "run": self.name, "party": party}
+            known, epoch, before = EFFECTS.get(self.format, "").split(), 0, ZERO
             self.check(1, rows and self.meta[party] == stamp, party, "empty, or of another run")
             records = {record["index"]: record for record in self.records[party]}
             for at, (index, stored, digest) in enumerate(rows):
@@ -152,6 +179,8 @@ class Run:
                 self.check(1, at == index and record, where, "is missing")
                 linked = sha(b"hdpvfl-mq record 1\0", stored) == digest
                 if record:
+                    kinds = {effect["kind"] for effect in record["effects"]}
+                    self.check(1, kinds <= set(known), where, f"unknown effects: {kinds}")
                     linked &= record["previous"] == before
                     epoch += record["input"]["kind"] == "started"
                     own = {record["input"].get("epoch", epoch), spoken.get((party, at), epoch)}
@@ -159,8 +188,11 @@ class Run:
                 self.check(2, linked, where, "digest or link does not hold")
                 before = digest
 
-    def envelopes_hold(self):  # 3 to 5
-        sent, received, causes, mine = defaultdict(list), defaultdict(list), {}, {}
+    def envelopes_hold(self) -> None:  # 3 to 5
+        sent: dict[Any, list[Any]] = defaultdict(list)
+        received: dict[Any, list[Any]] = defaultdict(list)
+        causes: dict[Any, bytes] = {}
+        mine: dict[Any, bytes] = {}
         for e in self.envelopes:
             try:
                 VerifyKey(self.keys[e.sender][1]).verify(e.digest, e.frames[1])
@@ -191,8 +223,8 @@ class Run:
                 seen = party not in self.journals or d["seen"] == known
                 self.check(4, seen, e.where, f"{e.sender} saw what {party} does not show")
 
-    def messages_legal(self):  # 6 and 13
-        first = {}
+    def messages_legal(self) -> None:  # 6 and 13
+        first: dict[str, Any] = {}
         for e in self.said:
             mine, *theirs = (self.keys[p][0][0] for p in (e.sender, *e.to))
             legal = mine in ROUTES[e.kind][0] and set(theirs) <= set(ROUTES[e.kind][1])
@@ -206,7 +238,7 @@ class Run:
                 self.check(13, first.setdefault(e.sender, kept) == kept, e.where, "another seed")
         self.check(13, len(set(first.values())) == len(first), "hello", "two share a seed")
 
-    def plan_followed(self):  # 7
+    def plan_followed(self) -> None:  # 7
         m, plans, planned = self.manifest, self.of("round_plan"), 0
         if not plans:
             return
@@ -216,26 +248,29 @@ class Run:
         same &= all(e.body["manifest"] == m for e in self.of("run_offer"))
         stated = {e.body["manifest_digest"] for e in self.of("run_accept")}
         self.check(7, same and stated <= {self.manifest_digest}, "manifest", "members or run")
+        named = self.method["kind"] in METHODS[self.format].split()
+        self.check(7, named, "manifest", "is of another method or format")
         digest = plans[0].body["plan_digest"]
         if self.noises("active") and self.noises("passive") and self.descends:
             active, passive = self.noises("active")[0], self.noises("passive")[0]
-            clip = m["passive"]["received_clip"] * active[0] if self.sound else math.inf
+            share = self.method["passive"]["received_clip"]
+            clip = share * active[0] if self.sound else math.inf
             parts = ((*active, self.rounds), (*passive, self.rounds), (self.rows, clip))
-            stated = [repr(part).encode() for part in parts]
-            digest = sha(b"hdpvfl-mq plan 1\0", self.manifest_digest, *stated)
+            domain = f"hdpvfl-mq plan {self.format}\0".encode()
+            digest = sha(domain, self.manifest_digest, *(repr(part).encode() for part in parts))
         for e in plans:
-            stated = (e.body["first"], e.body["plan_digest"])
-            self.check(7, stated == (planned, digest), e.where, "is not the manifest's plan")
+            follows = (e.body["first"], e.body["plan_digest"]) == (planned, digest)
+            self.check(7, follows, e.where, "is not the manifest's plan")
             planned = e.body["last"]
         for e in self.of("aligned"):
-            stated = (e.body["rows"], e.body["rounds"], e.body["plan_digest"])
-            self.check(7, stated == (self.rows, self.rounds, digest), e.where, "another plan")
+            plan = (e.body["rows"], e.body["rounds"], e.body["plan_digest"])
+            self.check(7, plan == (self.rows, self.rounds, digest), e.where, "another plan")
         for e in self.releases:
             count = e.release["tensor"]["shape"] == [self.sizes[e.round % len(self.sizes)]]
             self.check(7, count and e.round < planned <= self.rounds, e.where, "not planned")
 
-    def releases_paid(self):  # 8 to 11
-        used = set()
+    def releases_paid(self) -> None:  # 8 to 11
+        used: set[Any] = set()
         for e in self.releases:
             event, kind = e.release["event"], e.kind.removeprefix("score_")
             self.check(8, (e.sender, e.round) not in used, e.where, "rows leave a second time")
@@ -250,18 +285,20 @@ class Run:
         for party in self.keys if self.sound else ():
             self.check(9, affordable(self.manifest["budget"], self.paid(party)), party, "cost")
 
-    def caps_kept(self):  # 12 and the ledgers of 10
+    def caps_kept(self) -> None:  # 12 and the ledgers of 10
+        reserves = ("reserved", "reserve")  # in format 1 and 2
         for party, records in self.records.items():
             free, reserved, paid = 0, 0, self.paid(party)
             for record in records:
                 free = record["input"].get("standing", {}).get("mu2_units_free", free)
-                effects = [x["mu2_units"] for x in record["effects"] if x["kind"] == "reserved"]
+                effects = [x["mu2_units"] for x in record["effects"] if x["kind"] in reserves]
                 reserved = [reserved, *effects][-1]
                 self.check(12, max([0, *effects]) <= free, party, "reserves more than was free")
             done = any((e.sender, e.round + 1) == (party, self.rounds) for e in self.releases)
             self.check(12, paid == reserved if done else paid <= reserved, party, "reserve")
         for party, entries in self.ledgers.items():
-            head, booked, caps, held = ZERO, defaultdict(dict), {}, {}
+            head, caps, held = ZERO, dict[str, Any](), dict[Any, int]()
+            booked: dict[Any, dict[str, Any]] = defaultdict(dict)
             for at, (*stated, body) in enumerate(sorted(entries), start=1):
                 entry, head = json.loads(body), sha(head, at.to_bytes(8, "big"), body)
                 self.check(10, stated == [at, head], f"ledger of {party}", f"link {at} is broken")
@@ -274,16 +311,18 @@ class Run:
                     held[name, entry["run"]] = entry.get("mu2_units", spent)
                 total = sum(units for (owner, _), units in held.items() if owner == name)
                 self.check(12, affordable(caps[name], total), party, f"entry {at} is above the cap")
-            for event in (e.release["event"] for e in self.releases if e.sender == party):
+            for event in self.events(party):
                 good = booked[self.name].get(event["release_id"]) == event
                 self.check(10, good, f"ledger of {party}", f"books {event} otherwise")
 
 
-def verify(folder, ledgers=None, members=None):  # what each check found, by number
+def report(
+    folder: Path, ledgers: Path | None = None, members: Path | None = None
+) -> tuple[list[str], dict[int, str]]:  # the formats seen, and what each check found
     try:
         run = Run(folder, ledgers, members)
     except Exception as broken:
-        return {1: f"cannot be read: {broken}"}
+        return [], {1: f"cannot be read: {broken}"}
     steps = {1: run.journals_hold, 3: run.envelopes_hold, 6: run.messages_legal}
     steps |= {7: run.plan_followed, 8: run.releases_paid, 12: run.caps_kept}
     for number, step in steps.items():
@@ -291,9 +330,15 @@ def verify(folder, ledgers=None, members=None):  # what each check found, by num
             step()
         except Exception as broken:  # whatever breaks a check is a finding
             run.check(number, False, "cannot be checked", f"{type(broken).__name__} {broken}")
-    return dict(sorted(run.found.items()))
+    seen = sorted({meta.get("format", "unknown") for meta in run.meta.values()})
+    return seen, dict(sorted(run.found.items()))
+
+
+def verify(*paths: Path) -> dict[int, str]:
+    return report(*paths)[1]
 
 
 if __name__ == "__main__":
-    print(json.dumps(result := verify(*map(Path, sys.argv[1:])), indent=1))
-    sys.exit(0 if not result else 5 if min(result) <= 5 else 1)
+    seen, found = report(*map(Path, sys.argv[1:]))
+    print(json.dumps({"formats": seen, "found": found}, indent=1))
+    sys.exit(0 if not found else 5 if min(found) <= 5 else 1)

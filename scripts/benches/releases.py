@@ -29,6 +29,7 @@ from parties.process.ledger_book import LedgerBook
 from schemas.config import RunManifest
 from schemas.envelope import NO_PARENT, PROTOCOL_VERSION, Delivery, Header
 from schemas.messages import ScoreShare
+from schemas.methods import Descent
 from schemas.model import LossSpec
 from schemas.privacy import Budget, Release
 from schemas.records import GENESIS, EnvelopeReceived, EnvelopeSent, StepRecord
@@ -51,7 +52,8 @@ def release_cost() -> list[Row]:
     """One row for each part, as a share of the whole and against plain normal noise."""
     budget = Budget(epsilon=1.0, delta=0.01)
     base = sound_descent("bench", ("active", ("passive-1",)), budget, LossSpec(name="logistic"))
-    manifest = RunManifest(**{**dict(base), "epochs": COUNT})
+    method = Descent(**{**dict(base.method), "epochs": COUNT})
+    manifest = RunManifest(**{**dict(base), "method": method})
     with tempfile.TemporaryDirectory() as folder:
         parts = _parts(manifest, Path(folder))
     dice, total = np.random.default_rng(0), sum(parts.values())
@@ -82,10 +84,10 @@ def _parts(manifest: RunManifest, folder: Path) -> dict[str, float]:
 
     parts = {"noise": _each(noised)}
     ledger = Ledger.open(folder / "ledger.db", "passive-1")
-    accounts = LedgerBook(ledger, open_policy(manifest), manifest.run, bytes(32))
+    ledger_book = LedgerBook(ledger, open_policy(manifest), manifest.run, bytes(32))
     spent = noise.spent
-    accounts.reserve(Reserve(spent.mu2_units, spent.tau_units, False))
-    parts["ledger, one durable commit"] = _each(lambda number: accounts.book([releases[number]]))
+    ledger_book.reserve(Reserve(mu2_units=spent.mu2_units, tau_units=spent.tau_units, exact=False))
+    parts["ledger, one durable commit"] = _each(lambda number: ledger_book.book([releases[number]]))
     key, envelopes = SigningKey.generate(), list[Frames]()
 
     def signed(number: int) -> None:

@@ -13,6 +13,7 @@ import tempfile
 from pathlib import Path
 
 from schemas.config import AlignmentSpec, IdRules, RunManifest
+from schemas.methods import Descent
 from scripts.benches.federation import made_up, run_federation, trained_ids
 from scripts.benches.psi_sessions import measure
 from scripts.benches.row import Row, times
@@ -59,8 +60,8 @@ def _peer_python(cache: Path) -> str | None:
     folder = cache / f"openmined-psi-{PEER_VERSION}"
     python = folder / "bin" / "python"
     if not (folder / "ready").exists():
-        pip = [python, "-m", "pip", "install", "-q", f"openmined-psi=={PEER_VERSION}"]
-        for command in ([sys.executable, "-m", "venv", folder], pip):
+        pip = [str(python), "-m", "pip", "install", "-q", f"openmined-psi=={PEER_VERSION}"]
+        for command in ([sys.executable, "-m", "venv", str(folder)], pip):
             done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
             if done.returncode:
                 return None
@@ -88,8 +89,7 @@ def over_sockets(ids: int) -> tuple[Row, Row]:
         active_party="active",
         passive_parties=("passive-1",),
         guarantee="none",
-        epochs=1,
-        batch_rows=10**9,
+        method=Descent(epochs=1, batch_rows=10**9),
         alignment=AlignmentSpec(ids=IdRules(kind="integer"), rows_min=1, reuse=False),
     )
     with tempfile.TemporaryDirectory() as folder:

@@ -14,6 +14,7 @@ import numpy as np
 
 from hdpvfl_mq.methods.recommend import sound_descent
 from schemas.config import AlignmentSpec, IdRules, RunManifest
+from schemas.methods import Descent
 from schemas.model import LossSpec
 from schemas.privacy import Budget
 from scripts.benches.federation import made_up, run_federation, trained_ids
@@ -26,12 +27,10 @@ LOCAL_STEPS = 3
 
 def _manifest(guarantee: str, passives: int, rounds: int) -> RunManifest:
     names = tuple(f"passive-{number}" for number in range(1, passives + 1))
-    parties = ("active", names)
-    base = sound_descent(
-        guarantee, parties, Budget(epsilon=1.0, delta=0.01), LossSpec(name="logistic")
-    )
+    run, budget = f"bench-{guarantee}", Budget(epsilon=1.0, delta=0.01)
+    base = sound_descent(run, ("active", names), budget, LossSpec(name="logistic"))
     changes: dict[str, Any] = {
-        "epochs": rounds,
+        "method": Descent(**{**dict(base.method), "epochs": rounds}),
         "alignment": AlignmentSpec(ids=IdRules(kind="integer"), rows_min=50, reuse=False),
     }
     if guarantee == "none":

@@ -19,7 +19,7 @@ import numpy as np
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import roc_auc_score
 
-from hdpvfl_mq.app.demo.prepare import evaluate
+from hdpvfl_mq.app.demo import evaluate
 from hdpvfl_mq.glm.block import scale_rows
 from scripts.benches.row import Row, times
 

@@ -22,9 +22,12 @@ from hdpvfl_mq.audit.evidence import Evidence, Transcript
 from hdpvfl_mq.glm.block import scale_rows
 from hdpvfl_mq.glm.quality import area_under_curve
 from hdpvfl_mq.methods.one_round.fit import fit_active
+from hdpvfl_mq.methods.one_round.plan import OneRoundPlan
 from hdpvfl_mq.privacy.mechanism import released_values
 from hdpvfl_mq.psi import normalise, row_order
 from parties.assets import id_profile
+from parties.phases import training_of
+from parties.rounds.one_round import OneRoundActive
 from schemas.messages import ScoreShare
 from scripts.reproduction import methods
 from scripts.reproduction.data import ACTIVE, PASSIVE, Split, split
@@ -84,8 +87,8 @@ def released(run: Fitted, party: str) -> Vector:
     transcript = Transcript(party, {}, tuple(journal.records()))
     evidence = Evidence(run.rehearsal.manifest.run, {}, {party: transcript})
     kind = ScoreShare if party == PASSIVE else None
-    schedule, epochs = run.plan.schedule, run.plan.manifest.epochs
-    seen = np.full((run.plan.rows, epochs), np.nan)
+    schedule = run.plan.schedule
+    seen = np.full((run.plan.rows, schedule.epochs), np.nan)
     for _, message in evidence.releases():
         if isinstance(message, ScoreShare) == (kind is ScoreShare):
             rows, epoch = schedule.batch(message.round), schedule.epoch(message.round)
@@ -157,7 +160,7 @@ def transcripts(grid: Grid, dataset: str, seed: int) -> list[dict[str, Any]]:
     """Both attacks on runs without noise, as published and sound."""
     data, rows = split(dataset, seed), []
     plans: list[tuple[str, Any, Any]] = [
-        (methods.NON_PRIVATE, "", methods.manifest("none", epochs=60))
+        (methods.NON_PRIVATE, "", methods.manifest("none", method={"epochs": 60}))
     ]
     for epsilon in grid.attack_epsilons:
         plans.append((methods.PUBLISHED, epsilon, methods.published(epsilon)))
@@ -219,18 +222,21 @@ def game(grid: Grid, epsilon: float) -> list[dict[str, Any]]:
 
 def _residuals(run: Fitted) -> Vector:
     """The un-noised residuals of a run, which only this script can see."""
-    node: Any = run.simulation.nodes[ACTIVE]
-    state, terms = node.state, run.plan.terms
-    block, rows = state.training.block, slice(0, run.plan.rows)
-    assert terms is not None
+    training = training_of(run.simulation.nodes[ACTIVE].state)
+    assert training is not None
+    plan, rounds = training.setup.plan, training.rounds
+    assert isinstance(plan, OneRoundPlan)
+    assert isinstance(rounds, OneRoundActive)
+    block, response, terms = training.setup.block, rounds.response, plan.terms
     w = fit_active(
         block,
-        state.response,
+        response,
         strength=terms.active_strength,
         feature_norm=terms.feature_norm,
         error=terms.active_error,
     )
-    found: Vector = state.response.residual(rows, block.scores(rows, w), 0.0).expose()
+    rows = slice(0, plan.rows)
+    found: Vector = response.residual(rows, block.scores(rows, w), 0.0).expose()
     return found
 
 

@@ -9,7 +9,7 @@ code with it but the row scaling. What it computes does not depend on the cipher
 from __future__ import annotations
 
 import time
-from collections import Counter
+from collections import defaultdict
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -180,7 +180,7 @@ def to_the_end(parties: int) -> Settings:
 class Cost:
     """Seconds of computing and bytes by step of the protocol."""
 
-    seconds: Counter[str] = field(default_factory=Counter)
+    seconds: defaultdict[str, float] = field(default_factory=lambda: defaultdict(float))
     bytes: int = 0
 
     def timed(self, step: str, make: Any) -> Any:

@@ -9,9 +9,10 @@ from __future__ import annotations
 import json
 import time
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
+from pydantic import BaseModel
 from sklearn.linear_model import LogisticRegression
 
 from hdpvfl_mq.app.demo.evaluate import score
@@ -19,18 +20,22 @@ from hdpvfl_mq.app.demo.rehearsal import Rehearsal
 from hdpvfl_mq.errors import HdpvflError
 from hdpvfl_mq.glm.families import family
 from hdpvfl_mq.glm.quality import quality
-from hdpvfl_mq.methods import plan_run
-from hdpvfl_mq.methods.recommend import recommend
+from hdpvfl_mq.methods import plan_run, recommend
 from hdpvfl_mq.methods.run_plan import RunPlan
 from hdpvfl_mq.privacy.plan import NoisePlan
 from hdpvfl_mq.runtime.simulation import Simulation
+from parties.phases import setup_of
+from schemas.alignment import KeptAlignment
 from schemas.config import AlignmentSpec, IdRules, RunManifest
 from schemas.methods import Guarantee
 from schemas.model import LossSpec
 from schemas.privacy import Budget
 from scripts.reproduction.data import ACTIVE, PARTIES, PASSIVE, Split
 
+Model = TypeVar("Model", bound=BaseModel)
 LOSS = LossSpec(name="logistic")
+NAMES = ("reproduction", (ACTIVE, (PASSIVE,)))  # of the run and its parties
+ALIGNMENT = AlignmentSpec(ids=IdRules(kind="integer"), rows_min=10)
 # The paper leaves eta open. 0.1 is small enough for its own Lemma 2 to hold over a run on Breast
 # (docs/privacy.md); the page shows other values.
 STEP_SIZE = 0.1
@@ -43,7 +48,7 @@ ALONE_STANDARDISED, CENTRAL_STANDARDISED = f"{ALONE}, not row-scaled", f"{CENTRA
 
 
 # Alignments of the rows used last.
-_KEPT: dict[tuple[bytes, ...], dict[str, Any]] = {}
+_KEPT: dict[tuple[bytes, ...], dict[str, tuple[KeptAlignment, ...]]] = {}
 
 
 @dataclass(frozen=True)
@@ -76,14 +81,17 @@ def real_mu(noise: NoisePlan) -> float:
 def manifest(
     guarantee: Guarantee, *, epsilon: float = 1.0, delta: float = 1e-2, **changes: Any
 ) -> RunManifest:
-    """The planner's recommendation for one active and one passive party, with named changes."""
-    budget = Budget(epsilon=epsilon, delta=delta)
-    base = recommend("reproduction", (ACTIVE, (PASSIVE,)), guarantee, budget, LOSS)
-    alignment = AlignmentSpec(ids=IdRules(kind="integer"), rows_min=10)
-    merged = base.model_dump() | {"alignment": alignment.model_dump()}
+    """The recommendation for one active and one passive party, with named changes."""
+    base = recommend.recommend(*NAMES, guarantee, Budget(epsilon=epsilon, delta=delta), LOSS)
+    return changed(base, alignment=ALIGNMENT, **changes)
+
+
+def changed(model: Model, **changes: Any) -> Model:
+    """A validated copy with other fields; a dict changes fields of the model that is there."""
+    fields = dict(model)
     for name, value in changes.items():
-        merged[name] = {**merged[name], **value} if isinstance(value, dict) else value
-    return RunManifest.model_validate(merged)
+        fields[name] = changed(fields[name], **value) if isinstance(value, dict) else value
+    return type(model)(**fields)
 
 
 def published(
@@ -96,37 +104,26 @@ def published(
 ) -> RunManifest:
     """The settings of the paper's experiments; only e and k vary in them."""
     side = {"weight_norm": k, "step_size": step_size}
-    return manifest("paper", epsilon=epsilon, delta=delta, epochs=epochs, active=side, passive=side)
+    method = {"epochs": epochs, "active": side, "passive": side}
+    return manifest("paper", epsilon=epsilon, delta=delta, method=method)
 
 
 def published_without_noise(step_size: float = STEP_SIZE) -> RunManifest:
     """The same settings and no noise: what the ball, the steps and the epochs alone allow."""
     paper = published(1.0, step_size=step_size)
-    kept = ("epochs", "batch_rows", "penalty", "active", "passive")
-    return manifest("none", **{name: paper.model_dump()[name] for name in kept})
+    return manifest("none", penalty=paper.penalty, method=paper.method)
 
 
 def sound_descent(epsilon: float, *, epochs: int = 5) -> RunManifest:
     """Sound descent with long steps, averaging and local steps: what came before one round."""
-    beta, strength = family(LOSS).smoothness, 1e-4
-    return manifest(
-        "sound",
-        epsilon=epsilon,
-        method="descent",
-        minimiser=None,
-        epochs=epochs,
-        batch_rows=10**9,
-        average_from=0.5,
-        penalty={"strength": strength},
-        active={"step_size": 1.98 / (beta + strength), "weight_norm": 10.0, "local_steps": 3},
-        passive={"step_size": 5.0 / beta, "weight_norm": 2.0, "received_clip": 1.0},
-    )
+    base = recommend.sound_descent(*NAMES, Budget(epsilon=epsilon, delta=1e-2), LOSS)
+    return changed(base, alignment=ALIGNMENT, method={"epochs": epochs})
 
 
 def fit(split: Split, plan: RunManifest, *, noise_seed: int = 0) -> Fitted:
     """Run a federation on a split and score its test rows."""
     name = f"{split.dataset}/{split.seed}/{noise_seed}/{plan.guarantee}/{plan.budget}"
-    seeded = RunManifest.model_validate({**plan.model_dump(), "seed": split.seed})
+    seeded = changed(plan, seed=split.seed)
     began = time.perf_counter()
     rehearsal = Rehearsal(seeded, split.train, secret=name.encode()[:64])
     rehearsal.kept = _KEPT.get(_rows_of(split), {})
@@ -155,9 +152,11 @@ def _rows_of(split: Split) -> tuple[bytes, ...]:
 def _keep(split: Split, simulation: Simulation) -> None:
     """Runs on the same rows use the alignment of the first, as they would in production."""
     if _rows_of(split) not in _KEPT:
-        nodes: dict[str, Any] = dict(simulation.nodes)
+        found = {p: setup_of(simulation.nodes[p].state) for p in PARTIES}
         _KEPT.clear()
-        _KEPT[_rows_of(split)] = {p: (nodes[p].state.alignment,) for p in PARTIES}
+        _KEPT[_rows_of(split)] = {
+            p: (setup.alignment,) for p, setup in found.items() if setup and setup.alignment
+        }
 
 
 def _models(rehearsal: Rehearsal, simulation: Simulation) -> dict[str, dict[str, Any]]:

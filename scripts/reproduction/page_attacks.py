@@ -74,7 +74,7 @@ constructed worst cases and thirteen planted bugs."""
 def _excess(rows: Sequence[Row]) -> float:
     """By how many standard errors an attack is above its bound, at most; not below 0."""
     above = [(r["auc"] - r["auc_bound"]) / r["auc_error"] for r in rows if r["auc_error"] > 0.0]
-    return max([0.0, *above])
+    return float(max([0.0, *above]))
 
 
 def variants(rows: Sequence[Row]) -> str:

@@ -83,7 +83,7 @@ def _encrypted(he: Sequence[Row], q3: Sequence[Row]) -> str:
     lines = []
     for row in he:
         if row.get("missing"):
-            lines.append((row["cipher"], row["missing"], "", "", "", ""))
+            lines.append((row["cipher"], row["missing"], "", "", "", "", ""))
             continue
         scaled = row["seconds_10000_rows"]
         lines.append(

@@ -156,7 +156,7 @@ def variants(grid: Grid, dataset: str, seed: int) -> list[dict[str, Any]]:
         if "descent" in change:
             plan = methods.sound_descent(epsilon, epochs=change["descent"])
         else:
-            plan = methods.manifest("sound", epsilon=epsilon, minimiser=change)
+            plan = methods.manifest("sound", epsilon=epsilon, method=change)
         place = {"dataset": dataset, "split": seed, "variant": name, "epsilon": epsilon}
         rows.append({**place, **methods.fit(data, plan).row()})
     return rows

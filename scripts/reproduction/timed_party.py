@@ -10,10 +10,11 @@ import json
 import sys
 import time
 from pathlib import Path
-from typing import Any
 
 import parties.__main__ as party
+from hdpvfl_mq.node.node import Node
 from hdpvfl_mq.runtime.runner import Runner
+from parties.phases import training_of
 
 # Clock before and after a turn, computing time before and after it, phase, rounds done.
 STAMPS: list[tuple[float, float, float, float, str, int]] = []
@@ -23,14 +24,18 @@ class TimedRunner(Runner):
     """Notes every turn that changes phase or round."""
 
     async def _turn(self, arrivals: list[tuple[bytes, ...]], at: float) -> None:
-        state: Any = self._node.state
-        was = (state.phase, state.round)
+        was = _place(self._node)
         before, computed = time.monotonic(), time.process_time()
         await super()._turn(arrivals, at)
-        state = self._node.state
-        if (state.phase, state.round) != was:
+        if (place := _place(self._node)) != was:
             now, done = time.monotonic(), time.process_time()
-            STAMPS.append((before, now, computed, done, state.phase, state.round))
+            STAMPS.append((before, now, computed, done, *place))
+
+
+def _place(node: Node) -> tuple[str, int]:
+    """The phase a party is in, and the rounds it has done."""
+    training = training_of(node.state)
+    return type(node.state).__name__.lower(), training.round if training else 0
 
 
 def main(settings: Path) -> int:

@@ -27,6 +27,7 @@ from hdpvfl_mq.data.splits import held_out
 from hdpvfl_mq.runtime.process import PARENT_VARIABLE
 from schemas.config import AlignmentSpec, IdRules, RunManifest
 from schemas.ids import COORDINATOR
+from schemas.methods import Descent, PassiveSide
 from scripts.reproduction import he, methods
 from scripts.reproduction.data import PARTIES, synthetic
 from scripts.reproduction.grid import Grid
@@ -60,17 +61,11 @@ class TimedCluster(Cluster):
 def plans(epochs: int) -> dict[str, RunManifest]:
     """The methods that are timed; all but the last make the same rounds."""
     schedule = {"epochs": epochs, "batch_rows": BATCH_ROWS}
+    descent = Descent(epochs=epochs, batch_rows=BATCH_ROWS, passive=PassiveSide(received_clip=1.0))
     made = {
-        methods.NON_PRIVATE: methods.manifest("none", **schedule),
-        methods.PUBLISHED: methods.manifest("paper", epsilon=EPSILON, **schedule),
-        SOUND_DESCENT: methods.manifest(
-            "sound",
-            epsilon=EPSILON,
-            method="descent",
-            minimiser=None,
-            passive={"received_clip": 1.0},
-            **schedule,
-        ),
+        methods.NON_PRIVATE: methods.manifest("none", method=schedule),
+        methods.PUBLISHED: methods.manifest("paper", epsilon=EPSILON, method=schedule),
+        SOUND_DESCENT: methods.manifest("sound", epsilon=EPSILON, method=descent),
     }
     if epochs == 1:
         made[methods.SOUND] = methods.manifest("sound", epsilon=EPSILON)
@@ -89,8 +84,8 @@ def run_once(data: SplitDataset, plan: RunManifest, scratch: Path) -> list[tuple
     """Seconds, and seconds of computing, from the beginning of training to each round's end."""
     folder = Path(tempfile.mkdtemp(dir=scratch)).absolute()
     alignment = AlignmentSpec(ids=IdRules(kind="integer"), rows_min=50)
-    named = {**plan.model_dump(), "run": "timed", "alignment": alignment.model_dump()}
-    demo = Demo(folder / "timed", RunManifest.model_validate(named), data, 0)
+    named = methods.changed(plan, run="timed", alignment=alignment)
+    demo = Demo(folder / "timed", named, data, 0)
     write_demo(demo, state=folder / "state", port=free_port())
     TimedCluster(demo).run(lambda _: None)
     stamps = [
@@ -118,7 +113,7 @@ def q3(grid: Grid, out: Path) -> list[dict[str, Any]]:
     """Seconds by epochs (from one long run) and by rows, every method once in each repetition."""
     if not grid.timed_rows:
         return []
-    rows = []
+    rows: list[dict[str, Any]] = []
     scratch = out / "scratch"
     scratch.mkdir(parents=True, exist_ok=True)
     data = training_rows(grid.timed_rows[0])
@@ -131,20 +126,20 @@ def q3(grid: Grid, out: Path) -> list[dict[str, Any]]:
                 size = {"rows": grid.timed_rows[0], "epochs": epoch}
                 seconds, computing = over[epoch * batches - 1]
                 rows.append({**place, **size, "seconds": seconds, "computing": computing})
-    for size in grid.timed_rows:
-        data = training_rows(size)
+    for count in grid.timed_rows:
+        data = training_rows(count)
         for repetition in range(grid.repetitions):
             for method, plan in plans(1).items():
                 seconds, computing = run_once(data, plan, scratch)[-1]
                 place = {"part": "rows", "method": method, "repetition": repetition}
                 found = {"seconds": seconds, "computing": computing}
-                rows.append({**place, "rows": size, "epochs": 1, **found})
+                rows.append({**place, "rows": count, "epochs": 1, **found})
     return rows
 
 
 def encrypted(grid: Grid) -> list[dict[str, Any]]:
     """One epoch of encrypted training: measured rows, seconds for each step, agreement."""
-    rows = []
+    rows: list[dict[str, Any]] = []
     for make, measured in ((he.Paillier, grid.he_rows), (he.Ckks, min(10_000, 100 * grid.he_rows))):
         if not measured:
             continue

@@ -35,7 +35,7 @@ def score(models: Mapping[str, dict[str, Any]], features: Mapping[str, Matrix]) 
 
 
 def _block(X: Matrix, model: dict[str, Any]) -> ColumnBlock:
-    intercept = model["role"] == "active" and model["manifest"]["active"]["intercept"]
+    intercept = model["role"] == "active" and model["manifest"]["intercept"]
     order = np.arange(len(X))
     return ColumnBlock.align(X, order, intercept=intercept, scaled=model["scale_rows"])
 

@@ -143,7 +143,7 @@ def test_rounds_end_when_the_last_party_ends_them():
 
 def test_without_noise_every_label_is_read_off_the_residuals():
     data = split("breast", 0)
-    run = methods.fit(data, methods.manifest("none", epochs=3))
+    run = methods.fit(data, methods.manifest("none", method={"epochs": 3}))
     assert attacks.label_inference(run, data)["auc"] == 1.0
 
 

@@ -1,0 +1,1 @@
+"""Programs around the library: measure, reproduce, attack, verify, draw. Nothing imports them."""

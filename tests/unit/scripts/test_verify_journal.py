@@ -1,0 +1,150 @@
+"""The independent verifier: both formats of journals, and what it says of neither.
+
+Every tampered case is in tests/unit/audit; here is what only concerns the script itself.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+import lzma
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import msgpack
+import numpy as np
+import pytest
+
+from hdpvfl_mq.audit.evidence import Evidence, Key, Transcript
+from schemas.messages import ROUTES
+from schemas.methods import OneRound
+from schemas.privacy import Release, SpendEvent
+from schemas.records import Book
+from schemas.tensor import Tensor
+from scripts import verify_journal
+from tests.evidence import edited, evidence_of, relinked, with_rows, write_run
+from tests.federation import Federation, manifest, tables
+
+RECORDED = Path(__file__).parent / "format_1"
+SCRIPT = Path(verify_journal.__file__)
+METHODS = {"descent": {"batch_rows": 20}, "one_round": {"method": OneRound()}}
+
+
+@pytest.fixture(scope="module", params=METHODS)
+def federation(request) -> Federation:
+    made = Federation(manifest(**METHODS[request.param]), tables(44))
+    made.simulate()
+    return made
+
+
+@pytest.fixture(scope="module", params=METHODS)
+def old(request) -> Evidence:
+    """A run of the time before format 2, as it was recorded then; it has no ledgers."""
+    made = Federation()  # the same keys: they follow from the names
+    plain = lzma.decompress((RECORDED / f"{request.param}.journals").read_bytes())
+    journals = msgpack.unpackb(plain, use_list=False, raw=False)
+    keys = {p: Key(made.roles[p], bytes(k.verify_key)) for p, k in made.keys.items()}
+    shown = {p: Transcript(p, {}, rows) for p, rows in journals.items()}
+    return stamped(Evidence(made.manifest.run, keys, shown), "1")
+
+
+def stamped(evidence: Evidence, name: str, *parties: str) -> Evidence:
+    """The same journals under the name of a format."""
+    shown = {
+        p: replace(t, meta={"format": name, "run": evidence.run, "party": p})
+        if p in parties or not parties
+        else t
+        for p, t in evidence.transcripts.items()
+    }
+    return replace(evidence, transcripts=shown)
+
+
+def honest(federation: Federation) -> Evidence:
+    return stamped(evidence_of(federation), "2")
+
+
+def report(evidence: Evidence, folder: Path) -> tuple[list[str], dict[int, str]]:
+    return verify_journal.report(write_run(evidence, folder))
+
+
+def test_it_shares_no_code_with_the_project():
+    tree = ast.parse(SCRIPT.read_text())
+    named = [n.module for n in ast.walk(tree) if isinstance(n, ast.ImportFrom)]
+    named += [a.name for n in ast.walk(tree) if isinstance(n, ast.Import) for a in n.names]
+    allowed = {*sys.stdlib_module_names, "nacl"}
+    assert {str(module).split(".")[0] for module in named} <= allowed
+
+
+def test_it_knows_the_same_routes():
+    ends = ({role[0] for role in roles} for route in ROUTES.values() for roles in route)
+    stated = (set(letters) for route in verify_journal.ROUTES.values() for letters in route)
+    assert list(verify_journal.ROUTES) == list(ROUTES)
+    assert list(stated) == list(ends)
+
+
+def test_an_honest_run_of_today_raises_no_alarm(federation, tmp_path):
+    assert report(honest(federation), tmp_path) == (["2"], {})
+
+
+def test_an_honest_run_of_format_1_raises_no_alarm(old, tmp_path):
+    assert report(old, tmp_path) == (["1"], {})
+
+
+def test_one_journal_alone_raises_no_alarm(federation, tmp_path):
+    whole = honest(federation)
+    alone = replace(whole, transcripts={"shop": whole.transcripts["shop"]}, ledgers={})
+    assert report(alone, tmp_path) == (["2"], {})
+
+
+def test_a_format_that_is_not_its_own_is_noticed(federation, old, tmp_path):
+    for number, evidence in enumerate((stamped(honest(federation), "1"), stamped(old, "2"))):
+        assert 1 in report(evidence, tmp_path / str(number))[1]
+
+
+def test_an_unknown_format_and_a_mixture_are_noticed(federation, tmp_path):
+    unknown = report(stamped(honest(federation), "3"), tmp_path / "unknown")
+    mixed = report(stamped(honest(federation), "1", "shop"), tmp_path / "mixed")
+    assert (unknown[0], mixed[0]) == (["3"], ["1", "2"])
+    assert 1 in unknown[1]
+    assert 1 in mixed[1]
+
+
+def test_a_folder_without_journals_is_no_pass(tmp_path):
+    assert 1 in verify_journal.verify(tmp_path)
+
+
+def test_what_is_charged_but_stays_inside_counts_as_paid(federation, tmp_path):
+    """A release that is booked beyond the reserve is noticed though no message shows it."""
+    evidence = replace(honest(federation), ledgers={})
+    shop = list(evidence.transcripts["shop"].records)
+    event = SpendEvent(
+        release_id="test-run/shop/statistics/0",
+        round=0,
+        mechanism="lattice_gaussian",
+        mu2_units=2**30,
+        tau_units=0,
+    )
+    inside = Release(
+        release_id=event.release_id,
+        tensor=Tensor.of(np.zeros(1, dtype=np.int64)),
+        exponent=0,
+        noise_std=1.0,
+        event=event,
+    )
+    shop[-1] = edited(shop[-1], effects=(*shop[-1].effects, Book(release=inside)))
+    found = report(with_rows(evidence, "shop", relinked(shop)), tmp_path)[1]
+    assert set(found) >= {9, 12}
+
+
+def test_the_program_names_the_format_and_its_exit_code_says_what_it_found(federation, tmp_path):
+    run = write_run(honest(federation), tmp_path)
+    for folder, code in ((run, 0), (tmp_path / "nothing", 5)):
+        done = subprocess.run(
+            [sys.executable, SCRIPT, folder], capture_output=True, text=True, check=False
+        )
+        assert done.returncode == code, done.stderr
+        said = json.loads(done.stdout)
+        assert said["formats"] == (["2"] if code == 0 else [])
+        assert bool(said["found"]) == bool(code)
