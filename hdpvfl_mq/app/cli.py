@@ -143,8 +143,9 @@ def _add_plan(commands: Any) -> None:
 
 def _add_ledger(commands: Any) -> None:
     ledger = _add(commands, "ledger", "what a party has spent: show, verify or export it", _ledger)
-    ledger.add_argument("what", choices=("show", "verify", "export"))
+    ledger.add_argument("what", choices=("show", "verify", "export", "new-secret"))
     ledger.add_argument("file", type=Path, help="for instance state/active/ledger.db")
+    ledger.add_argument("--run", help="export: open the entries of this run only")
 
 
 def _up(options: argparse.Namespace) -> int:
@@ -221,7 +222,9 @@ def _ledger(options: argparse.Namespace) -> int:
     from hdpvfl_mq.app.commands import ledger  # noqa: PLC0415
 
     if options.what == "export":
-        return ledger.export(options.file)
+        return ledger.export(options.file, options.run)
+    if options.what == "new-secret":
+        return ledger.new_secret(options.file)
     command = ledger.show if options.what == "show" else ledger.verify
     return command(options.file, as_json=options.json)
 
