@@ -24,7 +24,7 @@ from hdpvfl_mq.psi import IdCollector, NormalisedIds, normalise
 from hdpvfl_mq.runtime.keys import Keys, read_secret, write_secret
 from hdpvfl_mq.runtime.profile import numeric_profile
 from hdpvfl_mq.runtime.settings import fields_of, load
-from parties.assets import Assets, id_profile
+from parties.assets import Assets, id_profile, ids_digest
 from parties.party import Party
 from parties.process import alignment_store
 from parties.process.ledger_book import LedgerBook, open_ledger
@@ -119,7 +119,7 @@ def _possession(settings: PartySettings, keys: Keys) -> Assets:
         verify_keys={p: contact.verify_key for p, contact in contacts(settings).items()},
         numeric_profile=numeric_profile(),
         kept=alignment_store.usable(
-            files.alignments, settings.run, data.fingerprint, id_profile(settings.ids).digest()
+            files.alignments, settings.run, ids_digest(ids), id_profile(settings.ids).digest()
         ),
         model=model,
         found=alignment_store.found(files.alignments, settings.run),
