@@ -43,7 +43,7 @@ def keep_one(demo: Processes) -> KeptAlignment:
         shared_key=bytes(32),
         positions=Tensor.smallest(np.arange(200)),
     )
-    AlignmentStore(PartyFiles(settings).alignments, "first-run").see(kept, is_agreed=True)
+    AlignmentStore(PartyFiles(settings).alignments, "first-run").keep(kept)
     return kept
 
 

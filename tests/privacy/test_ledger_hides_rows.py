@@ -23,7 +23,7 @@ from hdpvfl_mq.wire.codec import decode_body, decode_header
 from parties.process.ledger_book import LedgerBook
 from schemas.messages import Message
 from schemas.privacy import LedgerHead, Release
-from schemas.records import EnvelopeInput
+from schemas.records import EnvelopeReceived
 from tests.evidence import evidence_of
 from tests.federation import Federation, manifest, policy
 
@@ -55,7 +55,7 @@ def guesses() -> tuple[PreparedData, ...]:
 def heard(ran: Federation, party: str, kind: str) -> Iterator[Message]:
     """What the shop told a party."""
     for record, _ in walk(ran.journals[party].records()):
-        if isinstance(record.input, EnvelopeInput):
+        if isinstance(record.input, EnvelopeReceived):
             header = decode_header(record.input.frames)
             if (header.sender, header.kind) == ("shop", kind):
                 yield decode_body(header, record.input.frames)
@@ -77,9 +77,9 @@ def rebuilt(ran: Federation, rows: PreparedData, secret: LedgerSecret) -> set[Le
     accounts, left = LedgerBook(ledger, policy(), ran.manifest.run, rows.fingerprint), releases(ran)
     accounts.reserve(
         Reserve(
-            sum(release.event.mu2_units for release in left),
-            sum(release.event.tau_units for release in left),
-            ran.manifest.guarantee == "none",
+            mu2_units=sum(release.event.mu2_units for release in left),
+            tau_units=sum(release.event.tau_units for release in left),
+            exact=ran.manifest.guarantee == "none",
         )
     )
     accounts.book(left)

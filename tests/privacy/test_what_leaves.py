@@ -16,7 +16,7 @@ import pytest
 from hdpvfl_mq.data.tables import Table
 from hdpvfl_mq.journal.chain import walk
 from hdpvfl_mq.wire.codec import decode_body, decode_header
-from schemas.records import SentEffect
+from schemas.records import EnvelopeSent
 from tests.federation import Federation, manifest, tables
 
 CELLS = {"feature of the passive party": ("shop", "shop_0"), "label": ("bank", "y")}
@@ -54,7 +54,7 @@ def said(made: dict[str, Table], party: str) -> list[dict[str, Any]]:
         for federation in (first, second)
         for record, _ in walk(federation.journals[party].records())
         for effect in record.effects
-        if isinstance(effect, SentEffect)
+        if isinstance(effect, EnvelopeSent)
         for fields in [envelope(effect.frames)]
     ]
 

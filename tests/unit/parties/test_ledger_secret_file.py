@@ -23,7 +23,9 @@ def path(tmp_path: Path) -> Path:
     path = tmp_path / "state" / "shop" / "ledger.db"
     for run in ("first", "second"):
         ledger = open_ledger(path, "shop")
-        LedgerBook(ledger, policy(), run, b"r" * 32).reserve(Reserve(5, 1, False))
+        LedgerBook(ledger, policy(), run, b"r" * 32).reserve(
+            Reserve(mu2_units=5, tau_units=1, exact=False)
+        )
         ledger.close_file()
     return path
 
@@ -59,7 +61,7 @@ def test_a_run_reserved_by_an_earlier_version_goes_on(path: Path) -> None:
     unkeyed = {"run": "third", "fingerprint": (b"r" * 32).hex()}
     ledger.reserve(type(old)(**{**dict(old), **unkeyed}))
     head = ledger.head()
-    accounts.reserve(Reserve(5, 1, False))
+    accounts.reserve(Reserve(mu2_units=5, tau_units=1, exact=False))
     assert ledger.head() == head
     ledger.close_file()
 
