@@ -103,7 +103,7 @@ def gather_facts(
         cap=budget.epsilon if budget else None,
         lifetime=lifetime,
         curve=_curve(points, delta),
-        meaning=meaning(mu, epsilon),
+        meaning=meaning(mu, epsilon, releases=len(releases)),
         losses=losses,
         verdicts=verdicts,
     )

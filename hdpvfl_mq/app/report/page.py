@@ -150,7 +150,9 @@ def _conclusions(facts: Facts) -> str:
         + _table(("if he may raise false alarms in", "he is right about at most"), hits, 0)
         + "<p>Or in beliefs: how sure he can become of something about one person.</p>"
         + _table(("before", "after, at most"), beliefs, 0)
-        + f'<p class="note">The second table may fail in a share delta = {facts.delta:g} of cases. '
+        + f'<p class="note">The second table fails in at most {found.excess:.2g} of all cases: '
+        f"that is how often the privacy loss exceeds epsilon = {facts.epsilon:.4g}, which is not "
+        f"the same as delta = {facts.delta:g}. The first table has no exception. "
         "Both hold whatever else he knows, now or later. One person who appears in several "
         "parties' data has the costs of all of them.</p>"
     )
