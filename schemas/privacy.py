@@ -78,6 +78,15 @@ class CapFixed(Closed):
     cap: Budget
 
 
+class BudgetsApart(Closed):
+    """The operator's word that two data sets have a budget each although they share ids."""
+
+    kind: Literal["apart"] = "apart"
+    dataset: DatasetId
+    other: DatasetId
+    shared_percent: Annotated[int, Field(ge=0, le=100)]  # of the smaller one's, estimated
+
+
 class RunReserved(Closed):
     """What one run may spend at most on one data set; `exact` if the policy names exact values.
 
@@ -119,7 +128,7 @@ class RunSettled(Closed):
 
 
 LedgerEntry = Annotated[
-    SecretFixed | CapFixed | RunReserved | ReleaseBooked | RunSettled,
+    SecretFixed | CapFixed | BudgetsApart | RunReserved | ReleaseBooked | RunSettled,
     Field(discriminator="kind"),
 ]
 

@@ -29,6 +29,7 @@ from hdpvfl_mq.privacy.accountant import Spent, affordable, epsilon_shown
 from schemas.base import INT64_MAX
 from schemas.privacy import (
     Budget,
+    BudgetsApart,
     CapFixed,
     LedgerEntry,
     LedgerHead,
@@ -38,7 +39,7 @@ from schemas.privacy import (
     SecretFixed,
 )
 
-Entry = SecretFixed | CapFixed | RunReserved | ReleaseBooked | RunSettled
+Entry = SecretFixed | CapFixed | BudgetsApart | RunReserved | ReleaseBooked | RunSettled
 GENESIS = LedgerHead(sequence=0, digest=bytes(32))
 OPENING_BYTES = 32
 _ENTRY: TypeAdapter[Entry] = TypeAdapter(LedgerEntry)
@@ -68,12 +69,13 @@ class Books:
     def __init__(self) -> None:
         self.caps: dict[str, Budget] = {}
         self.runs: dict[tuple[str, str], RunAccount] = {}
+        self.apart: set[frozenset[str]] = set()  # pairs of data sets that share ids, not budgets
         self.secret_check: bytes | None = None  # None: a ledger of format 1
 
     def copy(self) -> Books:
         """The same books, to be changed or kept apart."""
         other = Books()
-        other.caps, other.runs = dict(self.caps), dict(self.runs)
+        other.caps, other.runs, other.apart = dict(self.caps), dict(self.runs), set(self.apart)
         other.secret_check = self.secret_check
         return other
 
@@ -138,6 +140,8 @@ def apply(books: Books, entry: Entry) -> None:
     """Fold one entry into the books, or raise and leave them as they were."""
     if isinstance(entry, SecretFixed):
         books.secret_check = entry.check
+    elif isinstance(entry, BudgetsApart):
+        books.apart.add(frozenset((entry.dataset, entry.other)))
     elif isinstance(entry, CapFixed):
         books.caps[entry.dataset] = books.cap_after(entry)
     else:
@@ -148,6 +152,8 @@ def already(books: Books, entry: Entry) -> bool:
     """Say whether the books hold this very cap, reserve or closing, so that it changes nothing."""
     if isinstance(entry, SecretFixed):
         return books.secret_check == entry.check
+    if isinstance(entry, BudgetsApart):
+        return frozenset((entry.dataset, entry.other)) in books.apart
     if isinstance(entry, CapFixed):
         return books.caps.get(entry.dataset) == entry.cap
     run = books.runs.get((entry.dataset, entry.run))

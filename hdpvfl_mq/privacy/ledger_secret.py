@@ -6,11 +6,13 @@ The secret never leaves the party, not even to an auditor: who has it can test g
 - An opening per entry: shown with the entry, it proves that the entry is in the chain.
 - A keyed fingerprint of rows: equal if and only if the same rows came back.
 - A keyed digest of an exact payload: one payload under one release id.
+- A keyed hash of each id, for the sketch by which people are known again.
 """
 
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 SECRET_BYTES = 32
@@ -41,6 +43,16 @@ class LedgerSecret:
     def payload(self, release_id: str, data: bytes) -> bytes:
         """What the ledger says about a payload that no noise hides."""
         return self._derived(b"ledger exact 1", release_id.encode(), b"\x00", data)
+
+    def id_hashes(self, ids: Sequence[bytes]) -> bytes:
+        """Eight bytes for each id."""
+        empty = hashlib.blake2b(key=self.value, person=b"ledger ids 1", digest_size=8)
+        found = bytearray()
+        for each in ids:
+            state = empty.copy()
+            state.update(each)
+            found += state.digest()
+        return bytes(found)
 
     def _derived(self, purpose: bytes, *parts: bytes) -> bytes:
         state = hashlib.blake2b(key=self.value, person=purpose, digest_size=32)

@@ -14,24 +14,25 @@ payload under its id is a contradiction.
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from hdpvfl_mq.errors import IntegrityError, OperatorError, RefusedError
-from hdpvfl_mq.privacy.ledger import (
-    GENESIS,
-    Books,
-    Entry,
-    already,
-    apply,
-    decode,
-    encode,
-    extend,
-)
+from hdpvfl_mq.privacy.ledger import Books, Entry, already, apply, decode, encode, extend
+from hdpvfl_mq.privacy.ledger_rows import digest_at, folded, release_id_of
 from hdpvfl_mq.privacy.ledger_secret import LedgerSecret
-from hdpvfl_mq.privacy.ledger_tables import claim, connected, make_tables, translated
+from hdpvfl_mq.privacy.ledger_sketch import ASKED_FROM, IdSketch, shared
+from hdpvfl_mq.privacy.ledger_tables import (
+    claim,
+    connected,
+    make_tables,
+    sketches_in,
+    store_sketch,
+    translated,
+)
 from schemas.privacy import (
     Budget,
+    BudgetsApart,
     CapFixed,
     Cosignature,
     LedgerHead,
@@ -39,6 +40,11 @@ from schemas.privacy import (
     RunReserved,
     RunSettled,
     SecretFixed,
+)
+
+_NEWEST = (
+    " VALUES (?, ?, ?, ?) ON CONFLICT (peer) DO UPDATE SET sequence = excluded.sequence,"
+    " digest = excluded.digest, signature = excluded.signature WHERE excluded.sequence > sequence"
 )
 
 
@@ -63,7 +69,7 @@ class Ledger:
             make_tables(connection)
             claim(connection, party)
             connection.execute("COMMIT")
-            self._books, self._head = self._folded()
+            self._books, self._head = folded(connection)
         except sqlite3.Error as error:
             raise translated(error) from error
         if secret is not None:
@@ -116,6 +122,36 @@ class Ledger:
         """Fix the lifetime cap of a data set; another cap after its first run is refused."""
         self._append([CapFixed(dataset=dataset, cap=cap)])
 
+    def recognise(
+        self,
+        dataset: str,
+        rows: bytes,
+        sketched: Callable[[LedgerSecret], IdSketch],
+        *,
+        apart_from: Collection[str] = (),
+    ) -> None:
+        """Refuse ids that another data set of this ledger holds, unless that one is named.
+
+        `rows` is a fingerprint: of rows that were here last time no new sketch is made. What is
+        named once stays so; the sketch grows with all rows that ever came under this name.
+        """
+        mark, known = self.secret.fingerprint(rows), sketches_in(self._db, self.secret.check())
+        last_mark, ids = known.pop(dataset, ("", IdSketch()))
+        if last_mark != mark:
+            ids = ids.joined(sketched(self.secret))
+        shares = {other: shared(ids, theirs) for other, (_, theirs) in known.items()}
+        confirmed = []
+        for other, share in shares.items():
+            if share < ASKED_FROM or frozenset((dataset, other)) in self._books.apart:
+                continue
+            if other not in apart_from:
+                raise RefusedError(_same_people(dataset, other, share))
+            percent = round(100 * share)
+            confirmed.append(BudgetsApart(dataset=dataset, other=other, shared_percent=percent))
+        self._append(confirmed)
+        if last_mark != mark:
+            self._write(lambda: store_sketch(self._db, dataset, self.secret.check(), (mark, ids)))
+
     def reserve(self, reserve: RunReserved) -> None:
         """Set aside what a run may spend at most; refused if the cap does not allow it."""
         self._append([reserve])
@@ -131,29 +167,19 @@ class Ledger:
     def record(self, cosignature: Cosignature) -> None:
         """Keep a peer's signature under one of this ledger's heads; the newest of each peer."""
         head = cosignature.head
-        if self._digest_at(head.sequence) != head.digest:
+        if digest_at(self._db, head.sequence) != head.digest:
             raise IntegrityError(f"{cosignature.peer} co-signed a head this ledger never had")
         row = (cosignature.peer, head.sequence, head.digest, cosignature.signature)
-        try:
-            self._db.execute(
-                "INSERT INTO cosignature VALUES (?, ?, ?, ?) ON CONFLICT (peer) DO UPDATE SET"
-                " sequence = excluded.sequence, digest = excluded.digest,"
-                " signature = excluded.signature WHERE excluded.sequence > sequence",
-                row,
-            )
-        except sqlite3.Error as error:
-            self._broken = True
-            raise translated(error) from error
+        self._write(lambda: self._db.execute("INSERT INTO cosignature" + _NEWEST, row))
 
     def remember(self, peer: str, head: LedgerHead, signature: bytes) -> None:
         """Keep the newest head of a peer's own ledger, to remind it of it in later runs."""
+        row = (peer, head.sequence, head.digest, signature)
+        self._write(lambda: self._db.execute("INSERT INTO remembered" + _NEWEST, row))
+
+    def _write(self, statement: Callable[[], object]) -> None:
         try:
-            self._db.execute(
-                "INSERT INTO remembered VALUES (?, ?, ?, ?) ON CONFLICT (peer) DO UPDATE SET"
-                " sequence = excluded.sequence, digest = excluded.digest,"
-                " signature = excluded.signature WHERE excluded.sequence > sequence",
-                (peer, head.sequence, head.digest, signature),
-            )
+            statement()
         except sqlite3.Error as error:
             self._broken = True
             raise translated(error) from error
@@ -179,12 +205,12 @@ class Ledger:
                     f"{peer} co-signed entry {head.sequence} of this ledger, which ends at "
                     f"{self._head.sequence}: it is an older copy. Put the newest file back"
                 )
-            if self._digest_at(head.sequence) != head.digest:
+            if digest_at(self._db, head.sequence) != head.digest:
                 raise IntegrityError(f"{peer} co-signed another entry {head.sequence}")
 
     def verify(self) -> None:
         """Read the whole file again: chain, rules, releases and co-signatures, or raise."""
-        books, head = self._folded()
+        books, head = folded(self._db)
         if head != self._head or books != self._books:
             raise IntegrityError("the ledger file changed under the open ledger")
 
@@ -231,7 +257,7 @@ class Ledger:
         body = encode(entry)
         opening = self.secret.opening(head.sequence + 1, body)
         head = extend(head, body, opening)
-        row = (head.sequence, head.digest, _release_id(entry), body, opening)
+        row = (head.sequence, head.digest, release_id_of(entry), body, opening)
         self._db.execute("INSERT INTO entry VALUES (?, ?, ?, ?, ?)", row)
         return head
 
@@ -240,7 +266,7 @@ class Ledger:
         if not isinstance(entry, ReleaseBooked):
             return False
         rows = self._db.execute(
-            "SELECT body FROM entry WHERE release_id = ?", (_release_id(entry),)
+            "SELECT body FROM entry WHERE release_id = ?", (release_id_of(entry),)
         ).fetchall()
         for (body,) in rows:
             booked = decode(body)
@@ -257,36 +283,11 @@ class Ledger:
         if self._db.in_transaction:
             self._db.execute("ROLLBACK")
 
-    def _folded(self) -> tuple[Books, LedgerHead]:
-        """Fold the stored bytes: sequence and hash of each, rules, release ids, co-signatures."""
-        books, head = Books(), GENESIS
-        rows = self._db.execute("SELECT * FROM entry ORDER BY sequence")
-        for sequence, digest, release_id, body, opening in rows:
-            if not isinstance(body, bytes) or not isinstance(opening, bytes | None):
-                raise IntegrityError(f"entry {sequence} of the ledger was rewritten")
-            head, entry = extend(head, body, opening), decode(body)
-            if (sequence, digest) != (head.sequence, head.digest):
-                raise IntegrityError(f"the ledger's chain is broken at entry {head.sequence}")
-            if release_id != _release_id(entry):
-                raise IntegrityError(f"entry {sequence} is filed under another release id")
-            try:
-                apply(books, entry)
-            except RefusedError as error:
-                raise IntegrityError(f"entry {sequence} breaks the ledger's rules") from error
-            if (opening is None) != (books.secret_check is None):
-                raise IntegrityError(f"entry {sequence} is not a commitment like its neighbours")
-        for peer, sequence, digest, _ in self._db.execute("SELECT * FROM cosignature"):
-            if sequence > head.sequence or self._digest_at(sequence) != digest:
-                raise IntegrityError(f"{peer} co-signed a head this ledger does not have")
-        return books, head
 
-    def _digest_at(self, sequence: int) -> bytes | None:
-        if sequence == 0:
-            return GENESIS.digest
-        row = self._db.execute("SELECT digest FROM entry WHERE sequence = ?", (sequence,))
-        found = row.fetchone()
-        return None if found is None else bytes(found[0])
-
-
-def _release_id(entry: Entry) -> str | None:
-    return entry.event.release_id if isinstance(entry, ReleaseBooked) else None
+def _same_people(dataset: str, other: str, share: float) -> str:
+    return (
+        f"policy.dataset: {dataset} and {other} share {share:.0%} of the smaller one's ids, and "
+        f"{other} has a budget already: what is spent on both adds up for these people. If they "
+        f'are the same people, set dataset = "{other}". If they are not, or you answer for the '
+        f'sum, set budget_apart_from = ["{other}"]'
+    )

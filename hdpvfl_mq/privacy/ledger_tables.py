@@ -9,7 +9,10 @@ from __future__ import annotations
 import sqlite3
 from pathlib import Path
 
+import numpy as np
+
 from hdpvfl_mq.errors import IntegrityError, OperatorError
+from hdpvfl_mq.privacy.ledger_sketch import IdSketch
 
 FORMAT = 2  # PRAGMA user_version; format 1 did not set it
 _SCHEMA = (
@@ -21,6 +24,8 @@ _SCHEMA = (
     " digest BLOB NOT NULL, signature BLOB NOT NULL)",
     "CREATE TABLE IF NOT EXISTS remembered (peer TEXT PRIMARY KEY, sequence INTEGER NOT NULL,"
     " digest BLOB NOT NULL, signature BLOB NOT NULL)",
+    "CREATE TABLE IF NOT EXISTS sketch (dataset TEXT PRIMARY KEY, secret BLOB NOT NULL,"
+    " mark TEXT NOT NULL, hashes BLOB NOT NULL)",
 )
 
 _REMEMBERED_UNSIGNED = 3  # columns of that table before heads were signed
@@ -77,6 +82,27 @@ def owner_of(path: Path) -> str:
     if row is None:
         raise IntegrityError(f"{path} does not say whose ledger it is")
     return str(row[0])
+
+
+def sketches_in(connection: sqlite3.Connection, check: bytes) -> dict[str, tuple[str, IdSketch]]:
+    """By data set: a mark of the last rows, and the sketch of all; those under this secret."""
+    rows = connection.execute("SELECT dataset, mark, hashes FROM sketch WHERE secret = ?", (check,))
+    try:
+        return {
+            dataset: (mark, IdSketch(np.frombuffer(hashes, dtype="<u8").astype(np.uint64)))
+            for dataset, mark, hashes in rows
+        }
+    except (ValueError, TypeError) as broken:
+        raise IntegrityError("a sketch of ids in the ledger is damaged; keep the file") from broken
+
+
+def store_sketch(
+    connection: sqlite3.Connection, dataset: str, check: bytes, kept: tuple[str, IdSketch]
+) -> None:
+    """Replace what is kept of a data set's ids."""
+    mark, ids = kept
+    row = (dataset, check, mark, ids.hashes.astype("<u8").tobytes())
+    connection.execute("INSERT OR REPLACE INTO sketch VALUES (?, ?, ?, ?)", row)
 
 
 def translated(error: sqlite3.Error) -> OperatorError | IntegrityError:

@@ -27,7 +27,7 @@ from hdpvfl_mq.runtime.settings import fields_of, load
 from parties.assets import Assets, id_profile, ids_digest
 from parties.party import Party
 from parties.process import alignment_store
-from parties.process.ledger_book import LedgerBook, open_ledger
+from parties.process.ledger_book import LedgerBook, open_ledger, recognise
 from parties.process.mapped_arrays import DiskRoom
 from parties.process.models import read_model, scoring_settings
 from schemas.config import PartyPolicy, PartySettings
@@ -154,6 +154,11 @@ def build_node(
     files = PartyFiles(settings)
     files.run.mkdir(parents=True, exist_ok=True)
     ledger = open_ledger(files.ledger, settings.party)
+    try:
+        recognise(ledger, own)
+    except Exception:
+        ledger.close_file()
+        raise
     known = contacts(settings)
     book = LedgerBook(ledger, own.policy, settings.run, own.data.fingerprint, peers=known)
     journal = Journal(files.run / "journal.db", run=settings.run, party=settings.party)

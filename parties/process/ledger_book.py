@@ -17,8 +17,10 @@ from hdpvfl_mq.machine import Reserve
 from hdpvfl_mq.privacy.accountant import Spent
 from hdpvfl_mq.privacy.calibration import mu_of
 from hdpvfl_mq.privacy.ledger_secret import SECRET_BYTES, LedgerSecret
+from hdpvfl_mq.privacy.ledger_sketch import sketch
 from hdpvfl_mq.privacy.ledger_store import Ledger
 from hdpvfl_mq.runtime.keys import read_secret, write_secret
+from parties.assets import Assets
 from schemas.config import PartyPolicy
 from schemas.ids import PartyId, RunId
 from schemas.privacy import (
@@ -68,6 +70,16 @@ def replace_secret(path: Path, party: PartyId) -> None:
         ledger.unlock(LedgerSecret(read_secret(kept, SECRET_BYTES)), replace=True)
     finally:
         ledger.close_file()
+
+
+def recognise(ledger: Ledger, own: Assets) -> None:
+    """Refuse rows whose ids another data set holds, unless the policy names it; remember them."""
+    ledger.recognise(
+        own.policy.dataset,
+        own.data.fingerprint,
+        lambda secret: sketch(own.ids.ids, secret),
+        apart_from=own.policy.budget_apart_from,
+    )
 
 
 class LedgerBook:

@@ -26,7 +26,7 @@ def section() -> str:
 
 def named() -> set[str]:
     """Every field the page names, as `kind.field` or `Model.field`."""
-    return set(re.findall(r"`([A-Za-z_]+\.[a-z0-9_]+)`", section())) - {"status.json"}
+    return set(re.findall(r"`([A-Za-z_]+\.[a-z0-9_]+)`", section())) - {"ledger.db"}
 
 
 def fields_of(model: type[BaseModel], name: str) -> set[str]:

@@ -28,7 +28,7 @@ from hdpvfl_mq.runtime.simulation import Faults, Simulation
 from hdpvfl_mq.wire.codec import model_digest
 from parties.assets import Assets, TrainedModel, id_profile
 from parties.party import Party
-from parties.process.ledger_book import LedgerBook
+from parties.process.ledger_book import LedgerBook, recognise
 from schemas.alignment import KeptAlignment
 from schemas.config import PartyPolicy, RunManifest
 from schemas.ids import COORDINATOR, PartyId
@@ -115,6 +115,7 @@ class Rehearsal:
         own = self.possession(party)
         secret = LedgerSecret(self.secret(party, b"ledger"))
         ledger = Ledger(self.ledgers[party], party, secret)
+        recognise(ledger, own)
         book = LedgerBook(
             ledger, own.policy, self.manifest.run, own.data.fingerprint, peers=self.parties
         )
