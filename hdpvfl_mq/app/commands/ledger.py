@@ -133,6 +133,8 @@ def export(path: Path, run: str | None = None) -> int:
 def opened_lines(ledger: Ledger, run: str | None) -> Iterator[dict[str, Any]]:
     """What `export` prints; an entry of format 1 has no opening and hides its fingerprint."""
     datasets = {dataset for dataset, name in ledger.books.runs if name == run}
+    if run is not None and not datasets:
+        raise SettingsError(f"--run: the ledger has no run {run}; see 'hdpvfl ledger show'")
     for (head, entry), (opening, body) in zip(ledger.entries(), ledger.openings(), strict=True):
         line: dict[str, Any] = {"sequence": head.sequence, "head": head.digest.hex()}
         if opening is not None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from hdpvfl_mq.app.commands import ledger as ledger_command
-from hdpvfl_mq.errors import OperatorError
+from hdpvfl_mq.errors import OperatorError, SettingsError
 from hdpvfl_mq.machine import Reserve
 from hdpvfl_mq.privacy.ledger import GENESIS
 from hdpvfl_mq.privacy.ledger_store import Ledger
@@ -85,3 +85,8 @@ def test_an_export_opens_one_run_and_its_chain_can_be_checked(path: Path, capsys
         digest = hashlib.sha256(linked).digest()
         assert digest.hex() == line["head"]
     assert digest == Ledger.open(path, "shop").head().digest
+
+
+def test_an_export_of_an_unknown_run_is_refused(path: Path) -> None:
+    with pytest.raises(SettingsError, match="no run third"):
+        ledger_command.export(path, "third")
