@@ -26,7 +26,8 @@ def section() -> str:
 
 def named() -> set[str]:
     """Every field the page names, as `kind.field` or `Model.field`."""
-    return set(re.findall(r"`([A-Za-z_]+\.[a-z0-9_]+)`", section())) - {"ledger.db"}
+    found = set(re.findall(r"`([A-Za-z_]+\.[a-z0-9_]+)`", section()))
+    return {name for name in found if not name.startswith("policy.")} - {"ledger.db"}
 
 
 def fields_of(model: type[BaseModel], name: str) -> set[str]:
