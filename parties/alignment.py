@@ -31,7 +31,7 @@ from hdpvfl_mq.psi import (
     row_order,
 )
 from hdpvfl_mq.wire.codec import model_digest
-from parties.assets import Assets, id_profile
+from parties.assets import Assets, id_profile, ids_digest
 from parties.phases import Accepted, Aligned, Aligning, Setup, WithRows
 from schemas.alignment import KeptAlignment
 from schemas.config import RunManifest
@@ -227,11 +227,11 @@ def setup_again(own: Assets, manifest: RunManifest, kept: KeptAlignment) -> Setu
 
 
 def _to_keep(own: Assets, manifest: RunManifest, found: _Found) -> KeptAlignment | None:
-    """What later runs on the same rows may use again; nothing if it is too large to keep."""
+    """What later runs on the same ids may use again; nothing if it is too large to keep."""
     if found.positions.size > KEPT_MAX:
         return None
     return KeptAlignment(
-        fingerprint=own.data.fingerprint,
+        ids_digest=ids_digest(own.ids),
         parties=tuple(sorted(manifest.parties)),
         id_profile_digest=id_profile(own.id_rules).digest(),
         shared_key=found.shared_key,

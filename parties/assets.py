@@ -22,7 +22,7 @@ from hdpvfl_mq.data.preprocess import PreparedData
 from hdpvfl_mq.glm.response import Response
 from hdpvfl_mq.methods.one_round.refit import ScoreRegression
 from hdpvfl_mq.methods.run_plan import RunPlan
-from hdpvfl_mq.psi import IdProfile, NormalisedIds
+from hdpvfl_mq.psi import IdProfile, NormalisedIds, order_digest
 from schemas.alignment import KeptAlignment
 from schemas.config import IdRules, PartyPolicy, RunManifest
 from schemas.data import DataSettings
@@ -38,6 +38,11 @@ def id_profile(rules: IdRules) -> IdProfile:
         duplicates=rules.duplicates,
         empties=rules.empties,
     )
+
+
+def ids_digest(ids: NormalisedIds) -> bytes:
+    """What a kept alignment is found again by: these ids in this order, whatever the cells hold."""
+    return order_digest(ids.ids, b"kept alignment")
 
 
 @dataclass(frozen=True)
@@ -71,7 +76,7 @@ class Assets:
     signing_key: SigningKey = field(repr=False)  # Ed25519 draws nothing: signing is pure
     verify_keys: Mapping[PartyId, VerifyKey] = field(repr=False)
     numeric_profile: str
-    kept: tuple[KeptAlignment, ...] = field(default=(), repr=False)  # of these rows and id rules
+    kept: tuple[KeptAlignment, ...] = field(default=(), repr=False)  # of these ids and id rules
     model: TrainedModel | None = field(default=None, repr=False)  # to predict with
     found: KeptAlignment | None = field(default=None, repr=False)  # by an earlier start of the run
     # Gives every array that has an entry for each row, in memory or mapped from disk.

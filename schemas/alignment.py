@@ -19,10 +19,13 @@ _DOMAIN = b"hdpvfl-mq alignment 1\x00"
 
 
 class KeptAlignment(Closed):
-    """What one entity resolution found, for the same rows, parties and id rules only."""
+    """What one entity resolution found, for the same ids, parties and id rules only.
 
-    format: Literal[1] = 1
-    fingerprint: Digest  # of this party's prepared rows
+    Not for the same rows: a party says whether it keeps one, and no cell may decide that.
+    """
+
+    format: Literal[2] = 2
+    ids_digest: Digest  # of this party's distinct ids in their order; in format 1 of all its rows
     parties: Annotated[tuple[PartyId, ...], Field(min_length=2, max_length=MAX_PASSIVES + 1)]
     id_profile_digest: Digest
     shared_key: Annotated[Digest, Field(repr=False)]  # all parties know it, the broker does not

@@ -90,6 +90,8 @@ class PartyPolicy(Closed):
     """What a party allows, by its own rules; local, never sent."""
 
     dataset: DatasetId  # the ledger's key: the same entities keep the same name for ever
+    # Data sets that hold some of the same ids and whose budget is nevertheless another.
+    budget_apart_from: Annotated[tuple[DatasetId, ...], Field(max_length=256)] = ()
     lifetime: Budget
     run_epsilon_max: Positive
     guarantees: Annotated[tuple[Guarantee, ...], Field(min_length=1, max_length=3)] = ("sound",)

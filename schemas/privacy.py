@@ -63,6 +63,13 @@ class LedgerHead(Closed):
     digest: Digest
 
 
+class SecretFixed(Closed):
+    """From this entry on, entries are commitments under the secret that `check` recognises."""
+
+    kind: Literal["secret"] = "secret"
+    check: Digest
+
+
 class CapFixed(Closed):
     """The lifetime cap of one data set."""
 
@@ -71,8 +78,22 @@ class CapFixed(Closed):
     cap: Budget
 
 
+class BudgetsApart(Closed):
+    """The operator's word that two data sets have a budget each although they share ids."""
+
+    kind: Literal["apart"] = "apart"
+    dataset: DatasetId
+    other: DatasetId
+    shared_percent: Annotated[int, Field(ge=0, le=100)]  # of the smaller one's, estimated
+
+
 class RunReserved(Closed):
-    """What one run may spend at most on one data set; `exact` if the policy names exact values."""
+    """What one run may spend at most on one data set; `exact` if the policy names exact values.
+
+    `fingerprint` is "keyed:" and a hash of the rows under the ledger's secret: it shows to whoever
+    reads the ledger that the same rows came back, and nothing else. Without the prefix it is of
+    format 1, an unkeyed hash, by which a guess about one row can be tested.
+    """
 
     kind: Literal["reserve"] = "reserve"
     dataset: DatasetId
@@ -84,13 +105,18 @@ class RunReserved(Closed):
 
 
 class ReleaseBooked(Closed):
-    """One release charged to one data set, with the digest of its only payload."""
+    """One release charged to one data set, with the digest of its only payload.
+
+    `keyed` if the digest is under the ledger's secret: that of an exact payload, which no noise
+    hides.
+    """
 
     kind: Literal["spend"] = "spend"
     dataset: DatasetId
     run: RunId
     event: SpendEvent
     digest: Digest
+    keyed: bool = False
 
 
 class RunSettled(Closed):
@@ -102,7 +128,8 @@ class RunSettled(Closed):
 
 
 LedgerEntry = Annotated[
-    CapFixed | RunReserved | ReleaseBooked | RunSettled, Field(discriminator="kind")
+    SecretFixed | CapFixed | BudgetsApart | RunReserved | ReleaseBooked | RunSettled,
+    Field(discriminator="kind"),
 ]
 
 

@@ -26,7 +26,7 @@ from schemas.messages import Message
 from schemas.records import GENESIS, JOURNAL_FORMAT, EnvelopeReceived, EnvelopeSent, StepRecord
 from tests.federation import Federation
 
-LEDGER_ROWS = "SELECT sequence, digest, release_id, body FROM entry ORDER BY sequence"
+LEDGER_ROWS = "SELECT sequence, digest, release_id, body, opening FROM entry ORDER BY sequence"
 
 
 def evidence_of(federation: Federation, *, only: Sequence[str] = (), ledgers: bool = True):
@@ -209,8 +209,8 @@ def write_run(evidence: Evidence, folder: Path) -> Path:
         database.close()
     for party, entries in evidence.ledgers.items():
         database = sqlite3.connect(run / party / "ledger.db")
-        database.execute("CREATE TABLE entry (sequence INTEGER, digest, release_id TEXT, body)")
-        database.executemany("INSERT INTO entry VALUES (?, ?, ?, ?)", entries)
+        database.execute("CREATE TABLE entry (sequence INTEGER, digest, release_id, body, opening)")
+        database.executemany("INSERT INTO entry VALUES (?, ?, ?, ?, ?)", entries)
         database.commit()
         database.close()
     (run / "settings").mkdir(parents=True)

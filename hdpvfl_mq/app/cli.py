@@ -87,7 +87,7 @@ def _add_up(commands: Any) -> None:
     add("--dataset", default="breast", help="see 'hdpvfl datasets' (default: breast)")
     add("--passives", type=int, default=2, help="passive parties the columns are dealt to")
     add("--epsilon", type=float, default=1.0, help="privacy budget of every party (default: 1)")
-    add("--delta", type=float, default=1e-2, help="its delta (default: 0.01)")
+    add("--delta", type=float, default=1e-2, help="its delta (default: 0.01, the paper's)")
     add(
         "--guarantee",
         default="sound",
@@ -126,7 +126,7 @@ def _add_predict(commands: Any) -> None:
     add = predict.add_argument
     add("run", nargs="?", default="latest", help="the run that was trained (default: latest)")
     add("--epsilon", type=float, default=1.0, help="budget of the passive parties for this alone")
-    add("--delta", type=float, default=1e-2, help="its delta (default: 0.01)")
+    add("--delta", type=float, default=1e-2, help="its delta (default: 0.01, the paper's)")
     add("--exact", action="store_true", help="no noise; the ledgers book infinitely much")
     add("--rows", type=Path, help="a folder with PARTY.csv of every party: id and its columns")
     add("--out", type=Path, default=Path(), help="folder with runs/ and state/ (default: here)")
@@ -137,14 +137,15 @@ def _add_plan(commands: Any) -> None:
     plan.add_argument("--rows", type=int, required=True, help="common rows you expect")
     plan.add_argument("--passives", type=int, default=1)
     plan.add_argument("--epsilon", type=float, default=1.0)
-    plan.add_argument("--delta", type=float, default=1e-5)
+    plan.add_argument("--delta", type=float, default=1e-5, help="at most 1 / rows (default: 1e-5)")
     plan.add_argument("--loss", default="logistic")
 
 
 def _add_ledger(commands: Any) -> None:
     ledger = _add(commands, "ledger", "what a party has spent: show, verify or export it", _ledger)
-    ledger.add_argument("what", choices=("show", "verify", "export"))
+    ledger.add_argument("what", choices=("show", "verify", "export", "new-secret"))
     ledger.add_argument("file", type=Path, help="for instance state/active/ledger.db")
+    ledger.add_argument("--run", help="export: open the entries of this run only")
 
 
 def _up(options: argparse.Namespace) -> int:
@@ -221,7 +222,9 @@ def _ledger(options: argparse.Namespace) -> int:
     from hdpvfl_mq.app.commands import ledger  # noqa: PLC0415
 
     if options.what == "export":
-        return ledger.export(options.file)
+        return ledger.export(options.file, options.run)
+    if options.what == "new-secret":
+        return ledger.new_secret(options.file)
     command = ledger.show if options.what == "show" else ledger.verify
     return command(options.file, as_json=options.json)
 

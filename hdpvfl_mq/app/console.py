@@ -131,6 +131,8 @@ def closing(console: Console, summary: dict[str, Any], files: dict[str, str]) ->
         highlight=False,
     )
     console.print(f"guarantee: {summary['guarantee_label']}", style="dim", highlight=False)
+    if summary["delta_warning"]:
+        console.print(f"warning: {summary['delta_warning']}", style="dim", highlight=False)
     console.print(_parties_table(summary))
     scores_and_files(console, summary["test"], files)
 

@@ -7,7 +7,7 @@ and, where a party shows its ledger, against the ledger.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from hdpvfl_mq.audit.checks_chain import CheckFailed
 from hdpvfl_mq.audit.evidence import Evidence, Place, StoredEntry, Transcript
@@ -19,7 +19,7 @@ from hdpvfl_mq.privacy.mechanism import largest_value, receive
 from hdpvfl_mq.privacy.plan import NoisePlan
 from schemas.ids import PartyId
 from schemas.messages import Hello, LedgerNotice
-from schemas.privacy import LedgerHead, ReleaseBooked, RunReserved
+from schemas.privacy import LedgerHead, Release, ReleaseBooked, RunReserved
 from schemas.records import LedgerRead, Reserve, Started
 
 
@@ -91,21 +91,29 @@ def sums_agree(evidence: Evidence) -> None:
 
 def _ledger_books(evidence: Evidence, party: PartyId) -> None:
     heads = [GENESIS]
-    for sequence, digest, _, body in evidence.ledgers[party]:
-        heads.append(extend(heads[-1], body))
+    for sequence, digest, _, body, opening in evidence.ledgers[party]:
+        heads.append(extend(heads[-1], body, opening))
         if (sequence, digest) != (heads[-1].sequence, heads[-1].digest):
             raise CheckFailed(f"ledger of {party}", f"the chain is broken at entry {sequence}")
     booked = {
-        e.event.release_id: (e.event, e.digest)
+        e.event.release_id: e
         for _, e in _entries(evidence.ledgers[party], party)
         if isinstance(e, ReleaseBooked) and e.run == evidence.run
     }
     for envelope, message in evidence.releases():
-        release = message.release
-        paid = (release.event, hashlib.sha256(release.tensor.data).digest())
-        if envelope.header.sender == party and booked.get(release.release_id) != paid:
+        if envelope.header.sender == party and not _books(booked, message.release):
             raise CheckFailed(envelope.place, f"the ledger of {party} does not book it as it left")
     _heads_in_ledger(evidence, party, heads)
+
+
+def _books(booked: Mapping[str, ReleaseBooked], release: Release) -> bool:
+    """Whether a release is booked at its price; only its owner can compare a keyed digest."""
+    entry = booked.get(release.release_id)
+    if entry is None or entry.event != release.event:
+        return False
+    if entry.keyed:
+        return release.event.mechanism == "exact"
+    return entry.digest == hashlib.sha256(release.tensor.data).digest()
 
 
 def _heads_in_ledger(evidence: Evidence, party: PartyId, heads: list[LedgerHead]) -> None:
@@ -121,7 +129,7 @@ def _heads_in_ledger(evidence: Evidence, party: PartyId, heads: list[LedgerHead]
 
 
 def _entries(stored: tuple[StoredEntry, ...], party: PartyId) -> Iterator[tuple[int, Entry]]:
-    for sequence, _, release_id, body in stored:
+    for sequence, _, release_id, body, _ in stored:
         try:
             entry = decode(body)
         except HdpvflError as broken:

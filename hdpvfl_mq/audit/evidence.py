@@ -23,7 +23,8 @@ from schemas.messages import Aligned, Message, Residual, RoleName, RunOffer, Sco
 from schemas.records import EnvelopeReceived, EnvelopeSent, StepRecord
 
 StoredRecord = tuple[int, bytes, bytes]  # index, bytes, digest
-StoredEntry = tuple[int, bytes, str | None, bytes]  # sequence, digest, release id, body
+# Sequence, digest, release id, body, opening.
+StoredEntry = tuple[int, bytes, str | None, bytes, bytes | None]
 
 
 @dataclass(frozen=True)

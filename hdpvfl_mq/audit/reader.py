@@ -62,13 +62,10 @@ def read_ledger(path: Path) -> tuple[StoredEntry, ...]:
     """The stored entries of a ledger."""
     try:
         with opened_copy(path) as connection:
-            return tuple(
-                connection.execute(
-                    "SELECT sequence, digest, release_id, body FROM entry ORDER BY sequence"
-                )
-            )
+            rows = connection.execute("SELECT * FROM entry ORDER BY sequence").fetchall()
     except sqlite3.Error as broken:
         raise IntegrityError(f"{path} is not a readable ledger: {broken}") from None
+    return tuple((*row, None)[:5] for row in rows)  # format 1 had no openings
 
 
 def read_keys(folder: Path, members: Path | None = None) -> dict[PartyId, Key]:

@@ -17,6 +17,17 @@ NORM_UNBOUNDED = 1e6
 Parties = tuple[str, tuple[str, ...]]  # the active party and the passive ones
 
 
+def delta_warning(delta: float, rows: int) -> str | None:
+    """Say so if delta is above 1 / rows: showing one row in that many at random is then legal."""
+    if rows < 1 or delta * rows <= 1.0:
+        return None
+    return (
+        f"delta = {delta:g} is more than 1 / rows: a mechanism that shows one of {rows:,} rows at "
+        f"random would pass. Take at most {1.0 / rows:.1e} for a real run; 0.01 is there to repeat "
+        "the paper"
+    )
+
+
 def recommend(
     run: str, parties: Parties, guarantee: Guarantee, budget: Budget, loss: LossSpec
 ) -> RunManifest:

@@ -1,7 +1,13 @@
 """The rules of a party's privacy ledger: what an entry does to the books, and what is refused.
 
-It owns caps, reserves, bookings and the hash chain; it knows no file and no connection
-(ledger_store.py does). Every rule is checked before anything changes.
+It owns caps, reserves, bookings and the chain of entries; it knows no file and no connection
+(ledger_store.py does) and no secret (ledger_secret.py). Every rule is checked before anything
+changes.
+
+Heads leave the party, so they hide what they are made of: an entry enters the chain as a
+commitment, a hash keyed by the entry's own opening. Whoever has the opening can check the entry;
+nobody else can test a guess. Entries of format 1 have no opening and went into the chain as they
+are.
 
 - A cap is fixed per data set before its first reserve. Reserves of all open runs and what closed
   runs spent stay within it together: a privacy filter, so runs may be chosen adaptively.
@@ -23,17 +29,22 @@ from hdpvfl_mq.privacy.accountant import Spent, affordable, epsilon_shown
 from schemas.base import INT64_MAX
 from schemas.privacy import (
     Budget,
+    BudgetsApart,
     CapFixed,
     LedgerEntry,
     LedgerHead,
     ReleaseBooked,
     RunReserved,
     RunSettled,
+    SecretFixed,
 )
 
-Entry = CapFixed | RunReserved | ReleaseBooked | RunSettled
+Entry = SecretFixed | CapFixed | BudgetsApart | RunReserved | ReleaseBooked | RunSettled
 GENESIS = LedgerHead(sequence=0, digest=bytes(32))
+OPENING_BYTES = 32
 _ENTRY: TypeAdapter[Entry] = TypeAdapter(LedgerEntry)
+_LINK_DOMAIN = b"hdpvfl-mq ledger 2\x00"
+_COMMIT_PERSON = b"hdpvfl ledger 2"
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +69,20 @@ class Books:
     def __init__(self) -> None:
         self.caps: dict[str, Budget] = {}
         self.runs: dict[tuple[str, str], RunAccount] = {}
+        self.apart: set[frozenset[str]] = set()  # pairs of data sets that share ids, not budgets
+        self.secret_check: bytes | None = None  # None: a ledger of format 1
+
+    def copy(self) -> Books:
+        """The same books, to be changed or kept apart."""
+        other = Books()
+        other.caps, other.runs, other.apart = dict(self.caps), dict(self.runs), set(self.apart)
+        other.secret_check = self.secret_check
+        return other
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Books) and vars(self) == vars(other)
+
+    __hash__ = None  # type: ignore[assignment]
 
     def spent(self, dataset: str) -> Spent:
         """Add up what has left, over all runs."""
@@ -113,7 +138,11 @@ class Books:
 
 def apply(books: Books, entry: Entry) -> None:
     """Fold one entry into the books, or raise and leave them as they were."""
-    if isinstance(entry, CapFixed):
+    if isinstance(entry, SecretFixed):
+        books.secret_check = entry.check
+    elif isinstance(entry, BudgetsApart):
+        books.apart.add(frozenset((entry.dataset, entry.other)))
+    elif isinstance(entry, CapFixed):
         books.caps[entry.dataset] = books.cap_after(entry)
     else:
         books.runs[entry.dataset, entry.run] = books.run_after(entry)
@@ -121,6 +150,10 @@ def apply(books: Books, entry: Entry) -> None:
 
 def already(books: Books, entry: Entry) -> bool:
     """Say whether the books hold this very cap, reserve or closing, so that it changes nothing."""
+    if isinstance(entry, SecretFixed):
+        return books.secret_check == entry.check
+    if isinstance(entry, BudgetsApart):
+        return frozenset((entry.dataset, entry.other)) in books.apart
     if isinstance(entry, CapFixed):
         return books.caps.get(entry.dataset) == entry.cap
     run = books.runs.get((entry.dataset, entry.run))
@@ -142,11 +175,21 @@ def decode(body: bytes) -> Entry:
         raise IntegrityError("a ledger entry cannot be read") from error
 
 
-def extend(head: LedgerHead, body: bytes) -> LedgerHead:
-    """Chain one more entry to a head."""
+def commitment(opening: bytes, body: bytes) -> bytes:
+    """Bind an entry and hide it: without the opening these 32 bytes say nothing about it."""
+    if len(opening) != OPENING_BYTES:
+        raise IntegrityError("the opening of a ledger entry has the wrong length")
+    return hashlib.blake2b(body, key=opening, person=_COMMIT_PERSON, digest_size=32).digest()
+
+
+def extend(head: LedgerHead, body: bytes, opening: bytes | None) -> LedgerHead:
+    """Chain one more entry to a head; without an opening by the rule of format 1."""
     sequence = head.sequence + 1
-    digest = hashlib.sha256(head.digest + sequence.to_bytes(8, "big") + body).digest()
-    return LedgerHead(sequence=sequence, digest=digest)
+    place = head.digest + sequence.to_bytes(8, "big")
+    linked = place + body
+    if opening is not None:
+        linked = _LINK_DOMAIN + place + commitment(opening, body)
+    return LedgerHead(sequence=sequence, digest=hashlib.sha256(linked).digest())
 
 
 def _booked(run: RunAccount, entry: ReleaseBooked) -> RunAccount:

@@ -1,7 +1,8 @@
 """A party's privacy ledger in one SQLite file that outlives runs.
 
 It owns the file, its lock, the transaction and the hash chain on disk; the rules are in ledger.py.
-It knows no message and no journal.
+It knows no message and no journal. The file holds the openings of its entries, so it can be read
+and checked by whoever is shown it; to write, the ledger's secret is needed, which is not in it.
 
 *Guarantee.* A call that returns is on disk (write-ahead log, synchronous FULL). A call that raises
 has booked nothing, and after an error of the store every later call raises too: nothing may be
@@ -13,98 +14,105 @@ payload under its id is a contradiction.
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from hdpvfl_mq.errors import IntegrityError, OperatorError, RefusedError
-from hdpvfl_mq.privacy.ledger import GENESIS, Books, Entry, already, apply, decode, encode, extend
+from hdpvfl_mq.privacy.ledger import Books, Entry, already, apply, decode, encode, extend
+from hdpvfl_mq.privacy.ledger_rows import digest_at, folded, release_id_of
+from hdpvfl_mq.privacy.ledger_secret import LedgerSecret
+from hdpvfl_mq.privacy.ledger_sketch import ASKED_FROM, IdSketch, shared
+from hdpvfl_mq.privacy.ledger_tables import (
+    claim,
+    connected,
+    make_tables,
+    sketches_in,
+    store_sketch,
+    translated,
+)
 from schemas.privacy import (
     Budget,
+    BudgetsApart,
     CapFixed,
     Cosignature,
     LedgerHead,
     ReleaseBooked,
     RunReserved,
     RunSettled,
+    SecretFixed,
 )
 
-_SCHEMA = (
-    "CREATE TABLE IF NOT EXISTS owner (party TEXT NOT NULL)",
-    "CREATE TABLE IF NOT EXISTS entry (sequence INTEGER PRIMARY KEY, digest BLOB NOT NULL,"
-    " release_id TEXT, body BLOB NOT NULL)",
-    "CREATE INDEX IF NOT EXISTS entry_release ON entry (release_id) WHERE release_id IS NOT NULL",
-    "CREATE TABLE IF NOT EXISTS cosignature (peer TEXT PRIMARY KEY, sequence INTEGER NOT NULL,"
-    " digest BLOB NOT NULL, signature BLOB NOT NULL)",
-    "CREATE TABLE IF NOT EXISTS remembered (peer TEXT PRIMARY KEY, sequence INTEGER NOT NULL,"
-    " digest BLOB NOT NULL, signature BLOB NOT NULL)",
+_NEWEST = (
+    " VALUES (?, ?, ?, ?) ON CONFLICT (peer) DO UPDATE SET sequence = excluded.sequence,"
+    " digest = excluded.digest, signature = excluded.signature WHERE excluded.sequence > sequence"
 )
-
-_REMEMBERED_UNSIGNED = 3  # columns of that table before heads were signed
 
 
 class Ledger:
     """One party's ledger; the only connection to its file."""
 
-    def __init__(self, connection: sqlite3.Connection, party: str) -> None:
-        """Take over a connection with `isolation_level=None`, lock it, and fold what it holds."""
+    def __init__(
+        self, connection: sqlite3.Connection, party: str, secret: LedgerSecret | None = None
+    ) -> None:
+        """Take over a connection with `isolation_level=None`, lock it, and fold what it holds.
+
+        Without its secret a ledger can be read only.
+        """
         self._db, self._party, self._broken = connection, party, False
+        self._secret: LedgerSecret | None = None
         try:
             # Exclusive before the log is first read: a second opener is then refused at once.
             connection.execute("PRAGMA locking_mode = EXCLUSIVE")
             connection.execute("PRAGMA journal_mode = WAL")
             connection.execute("PRAGMA synchronous = FULL")
             connection.execute("BEGIN EXCLUSIVE")
-            # Heads remembered without their owner's signature prove nothing any more.
-            columns = connection.execute("SELECT count(*) FROM pragma_table_info('remembered')")
-            if columns.fetchone()[0] == _REMEMBERED_UNSIGNED:
-                connection.execute("DROP TABLE remembered")
-            for statement in _SCHEMA:
-                connection.execute(statement)
-            self._own()
+            make_tables(connection)
+            claim(connection, party)
             connection.execute("COMMIT")
-            self._books, self._head = self._folded()
+            self._books, self._head = folded(connection)
         except sqlite3.Error as error:
-            raise _translated(error) from error
+            raise translated(error) from error
+        if secret is not None:
+            self.unlock(secret)
 
     @classmethod
-    def open(cls, path: str | Path, party: str) -> Ledger:
+    def open(cls, path: str | Path, party: str, secret: LedgerSecret | None = None) -> Ledger:
         """Open or create the ledger file of a party; ":memory:" gives one that is forgotten."""
+        connection = connected(path)
         try:
-            if str(path) != ":memory:":
-                Path(path).parent.mkdir(parents=True, exist_ok=True)
-                Path(path).touch(mode=0o600)
-            connection = sqlite3.connect(path, timeout=0.0, isolation_level=None)
-        except (OSError, sqlite3.Error) as error:
-            raise OperatorError(f"the ledger {path} cannot be opened: {error}") from error
-        try:
-            return cls(connection, party)
+            return cls(connection, party, secret)
         except Exception:
             connection.close()
             raise
 
-    @staticmethod
-    def owner_of(path: Path) -> str:
-        """Whose ledger a file is."""
-        try:
-            connection = sqlite3.connect(path, timeout=0.0)
-            try:
-                row = connection.execute("SELECT party FROM owner").fetchone()
-            finally:
-                connection.close()
-        except sqlite3.Error as error:
-            raise _translated(error) from error
-        if row is None:
-            raise IntegrityError(f"{path} does not say whose ledger it is")
-        return str(row[0])
-
     def close_file(self) -> None:
-        """Give the file free."""
+        """Close the file and release its lock."""
         self._db.close()
 
     @property
     def books(self) -> Books:
         """Caps, reserves and spends; to read, not to change."""
         return self._books
+
+    def unlock(self, secret: LedgerSecret, *, replace: bool = False) -> None:
+        """Allow writing. The first secret, or one that replaces a lost one, becomes an entry.
+
+        A ledger of format 1 goes over to format 2 by that entry; what it holds stays as it is.
+        """
+        known = self._books.secret_check
+        if known is not None and known != secret.check() and not replace:
+            raise OperatorError(
+                "the ledger is kept under another secret: put its own ledger.secret back"
+            )
+        self._secret = secret
+        self._append([SecretFixed(check=secret.check())])
+
+    @property
+    def secret(self) -> LedgerSecret:
+        """What hides this ledger's entries; OperatorError where it was opened to read."""
+        if self._secret is None:
+            raise OperatorError("the ledger was opened without its secret, to be read only")
+        return self._secret
 
     def head(self) -> LedgerHead:
         """Give the head for peers to co-sign."""
@@ -113,6 +121,36 @@ class Ledger:
     def fix_cap(self, dataset: str, cap: Budget) -> None:
         """Fix the lifetime cap of a data set; another cap after its first run is refused."""
         self._append([CapFixed(dataset=dataset, cap=cap)])
+
+    def recognise(
+        self,
+        dataset: str,
+        rows: bytes,
+        sketched: Callable[[LedgerSecret], IdSketch],
+        *,
+        apart_from: Collection[str] = (),
+    ) -> None:
+        """Refuse ids that another data set of this ledger holds, unless that one is named.
+
+        `rows` is a fingerprint: of rows that were here last time no new sketch is made. What is
+        named once stays so; the sketch grows with all rows that ever came under this name.
+        """
+        mark, known = self.secret.fingerprint(rows), sketches_in(self._db, self.secret.check())
+        last_mark, ids = known.pop(dataset, ("", IdSketch()))
+        if last_mark != mark:
+            ids = ids.joined(sketched(self.secret))
+        shares = {other: shared(ids, theirs) for other, (_, theirs) in known.items()}
+        confirmed = []
+        for other, share in shares.items():
+            if share < ASKED_FROM or frozenset((dataset, other)) in self._books.apart:
+                continue
+            if other not in apart_from:
+                raise RefusedError(_same_people(dataset, other, share))
+            percent = round(100 * share)
+            confirmed.append(BudgetsApart(dataset=dataset, other=other, shared_percent=percent))
+        self._append(confirmed)
+        if last_mark != mark:
+            self._write(lambda: store_sketch(self._db, dataset, self.secret.check(), (mark, ids)))
 
     def reserve(self, reserve: RunReserved) -> None:
         """Set aside what a run may spend at most; refused if the cap does not allow it."""
@@ -129,32 +167,22 @@ class Ledger:
     def record(self, cosignature: Cosignature) -> None:
         """Keep a peer's signature under one of this ledger's heads; the newest of each peer."""
         head = cosignature.head
-        if self._digest_at(head.sequence) != head.digest:
+        if digest_at(self._db, head.sequence) != head.digest:
             raise IntegrityError(f"{cosignature.peer} co-signed a head this ledger never had")
         row = (cosignature.peer, head.sequence, head.digest, cosignature.signature)
-        try:
-            self._db.execute(
-                "INSERT INTO cosignature VALUES (?, ?, ?, ?) ON CONFLICT (peer) DO UPDATE SET"
-                " sequence = excluded.sequence, digest = excluded.digest,"
-                " signature = excluded.signature WHERE excluded.sequence > sequence",
-                row,
-            )
-        except sqlite3.Error as error:
-            self._broken = True
-            raise _translated(error) from error
+        self._write(lambda: self._db.execute("INSERT INTO cosignature" + _NEWEST, row))
 
     def remember(self, peer: str, head: LedgerHead, signature: bytes) -> None:
         """Keep the newest head of a peer's own ledger, to remind it of it in later runs."""
+        row = (peer, head.sequence, head.digest, signature)
+        self._write(lambda: self._db.execute("INSERT INTO remembered" + _NEWEST, row))
+
+    def _write(self, statement: Callable[[], object]) -> None:
         try:
-            self._db.execute(
-                "INSERT INTO remembered VALUES (?, ?, ?, ?) ON CONFLICT (peer) DO UPDATE SET"
-                " sequence = excluded.sequence, digest = excluded.digest,"
-                " signature = excluded.signature WHERE excluded.sequence > sequence",
-                (peer, head.sequence, head.digest, signature),
-            )
+            statement()
         except sqlite3.Error as error:
             self._broken = True
-            raise _translated(error) from error
+            raise translated(error) from error
 
     def remembered(self) -> dict[str, tuple[LedgerHead, bytes]]:
         """Give the newest head seen of each peer's ledger, with that peer's signature."""
@@ -163,7 +191,7 @@ class Ledger:
                 "SELECT peer, sequence, digest, signature FROM remembered"
             ).fetchall()
         except sqlite3.Error as error:
-            raise _translated(error) from error
+            raise translated(error) from error
         return {
             peer: (LedgerHead(sequence=sequence, digest=digest), signature)
             for peer, sequence, digest, signature in rows
@@ -177,13 +205,13 @@ class Ledger:
                     f"{peer} co-signed entry {head.sequence} of this ledger, which ends at "
                     f"{self._head.sequence}: it is an older copy. Put the newest file back"
                 )
-            if self._digest_at(head.sequence) != head.digest:
+            if digest_at(self._db, head.sequence) != head.digest:
                 raise IntegrityError(f"{peer} co-signed another entry {head.sequence}")
 
     def verify(self) -> None:
         """Read the whole file again: chain, rules, releases and co-signatures, or raise."""
-        books, head = self._folded()
-        if head != self._head or books.runs != self._books.runs or books.caps != self._books.caps:
+        books, head = folded(self._db)
+        if head != self._head or books != self._books:
             raise IntegrityError("the ledger file changed under the open ledger")
 
     def entries(self) -> Iterator[tuple[LedgerHead, Entry]]:
@@ -191,6 +219,10 @@ class Ledger:
         rows = self._db.execute("SELECT sequence, digest, body FROM entry ORDER BY sequence")
         for sequence, digest, body in rows:
             yield LedgerHead(sequence=sequence, digest=digest), decode(body)
+
+    def openings(self) -> Iterator[tuple[bytes | None, bytes]]:
+        """Give opening and stored bytes of all entries in order; None for those of format 1."""
+        yield from self._db.execute("SELECT opening, body FROM entry ORDER BY sequence")
 
     def cosignatures(self) -> tuple[Cosignature, ...]:
         """Give the newest co-signature of each peer."""
@@ -203,18 +235,18 @@ class Ledger:
     def _append(self, entries: Sequence[Entry]) -> None:
         if self._broken:
             raise OperatorError("the ledger failed before; stop, nothing may be sent; restart")
-        undo, head = (dict(self._books.caps), dict(self._books.runs)), self._head
+        undo, head = self._books.copy(), self._head
         try:
             self._db.execute("BEGIN IMMEDIATE")
             for entry in entries:
                 head = self._insert(head, entry)
             self._db.execute("COMMIT")
         except Exception as error:
-            self._books.caps, self._books.runs = undo
+            self._books = undo
             self._abandon()
             if isinstance(error, sqlite3.Error):
                 self._broken = True
-                raise _translated(error) from error
+                raise translated(error) from error
             raise
         self._head = head
 
@@ -223,9 +255,10 @@ class Ledger:
             return head
         apply(self._books, entry)
         body = encode(entry)
-        head = extend(head, body)
-        row = (head.sequence, head.digest, _release_id(entry), body)
-        self._db.execute("INSERT INTO entry VALUES (?, ?, ?, ?)", row)
+        opening = self.secret.opening(head.sequence + 1, body)
+        head = extend(head, body, opening)
+        row = (head.sequence, head.digest, release_id_of(entry), body, opening)
+        self._db.execute("INSERT INTO entry VALUES (?, ?, ?, ?, ?)", row)
         return head
 
     def _stored(self, entry: Entry) -> bool:
@@ -233,12 +266,14 @@ class Ledger:
         if not isinstance(entry, ReleaseBooked):
             return False
         rows = self._db.execute(
-            "SELECT body FROM entry WHERE release_id = ?", (_release_id(entry),)
+            "SELECT body FROM entry WHERE release_id = ?", (release_id_of(entry),)
         ).fetchall()
         for (body,) in rows:
             booked = decode(body)
             assert isinstance(booked, ReleaseBooked)
-            if booked.digest != entry.digest or booked.event != entry.event:
+            # A digest of format 1 cannot be compared with a keyed one; the price still must agree.
+            same = booked.digest == entry.digest or booked.keyed != entry.keyed
+            if not same or booked.event != entry.event:
                 raise IntegrityError(f"{entry.event.release_id} has another payload in the ledger")
             if booked.dataset == entry.dataset:
                 return True
@@ -248,52 +283,11 @@ class Ledger:
         if self._db.in_transaction:
             self._db.execute("ROLLBACK")
 
-    def _own(self) -> None:
-        row = self._db.execute("SELECT party FROM owner").fetchone()
-        if row is None:
-            self._db.execute("INSERT INTO owner VALUES (?)", (self._party,))
-        elif row[0] != self._party:
-            raise OperatorError(f"this ledger belongs to {row[0]}; give {self._party} its own file")
 
-    def _folded(self) -> tuple[Books, LedgerHead]:
-        """Fold the stored bytes: sequence and hash of each, rules, release ids, co-signatures."""
-        books, head = Books(), GENESIS
-        rows = self._db.execute("SELECT * FROM entry ORDER BY sequence")
-        for sequence, digest, release_id, body in rows:
-            if not isinstance(body, bytes):
-                raise IntegrityError(f"entry {sequence} of the ledger was rewritten")
-            head, entry = extend(head, body), decode(body)
-            if (sequence, digest) != (head.sequence, head.digest):
-                raise IntegrityError(f"the ledger's chain is broken at entry {head.sequence}")
-            if release_id != _release_id(entry):
-                raise IntegrityError(f"entry {sequence} is filed under another release id")
-            try:
-                apply(books, entry)
-            except RefusedError as error:
-                raise IntegrityError(f"entry {sequence} breaks the ledger's rules") from error
-        for peer, sequence, digest, _ in self._db.execute("SELECT * FROM cosignature"):
-            if sequence > head.sequence or self._digest_at(sequence) != digest:
-                raise IntegrityError(f"{peer} co-signed a head this ledger does not have")
-        return books, head
-
-    def _digest_at(self, sequence: int) -> bytes | None:
-        if sequence == 0:
-            return GENESIS.digest
-        row = self._db.execute("SELECT digest FROM entry WHERE sequence = ?", (sequence,))
-        found = row.fetchone()
-        return None if found is None else bytes(found[0])
-
-
-def _release_id(entry: Entry) -> str | None:
-    return entry.event.release_id if isinstance(entry, ReleaseBooked) else None
-
-
-def _translated(error: sqlite3.Error) -> OperatorError | IntegrityError:
-    code = getattr(error, "sqlite_errorcode", 0) & 0xFF
-    if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
-        return OperatorError(
-            "the ledger is in use by another process; stop that one, one party has one process"
-        )
-    if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_MISMATCH):
-        return IntegrityError(f"the ledger file is damaged; keep it and stop: {error}")
-    return OperatorError(f"the ledger cannot be written; stop, nothing may be sent: {error}")
+def _same_people(dataset: str, other: str, share: float) -> str:
+    return (
+        f"policy.dataset: {dataset} and {other} share {share:.0%} of the smaller one's ids, and "
+        f"{other} has a budget already: what is spent on both adds up for these people. If they "
+        f'are the same people, set dataset = "{other}". If they are not, or you answer for the '
+        f'sum, set budget_apart_from = ["{other}"]'
+    )

@@ -1,4 +1,4 @@
-"""Alignments on disk: kept for later runs on the same rows, readable by their owner only.
+"""Alignments on disk: kept for later runs on the same ids, readable by their owner only.
 
 It owns the folder `state/<party>/alignments`; what an alignment means belongs to the roles. A run
 sees for ever what it saw at its first start, because its journal is folded against that: the names
@@ -11,6 +11,7 @@ from __future__ import annotations
 import hashlib
 import os
 from pathlib import Path
+from typing import Any
 
 from pydantic import ValidationError
 
@@ -42,14 +43,14 @@ class AlignmentStore:
 
 
 def usable(
-    folder: Path, run: RunId, fingerprint: bytes, id_profile_digest: bytes
+    folder: Path, run: RunId, ids_digest: bytes, id_profile_digest: bytes
 ) -> tuple[KeptAlignment, ...]:
-    """The newest alignment of these rows and id rules for each set of parties, as first seen."""
+    """The newest alignment of these ids and id rules for each set of parties, as first seen."""
     seen = folder / f"{run}.seen"
     if seen.exists():
         return tuple(_read(folder / name) for name in seen.read_text().split())
     newest: dict[tuple[PartyId, ...], KeptAlignment] = {}
-    files = folder.glob(f"{_rows(fingerprint, id_profile_digest)}-*.alignment")
+    files = folder.glob(f"{_ids(ids_digest, id_profile_digest)}-*.alignment")
     for path in sorted(files, key=lambda path: path.stat().st_mtime_ns):
         kept = _read(path)
         newest[kept.parties] = kept
@@ -66,12 +67,12 @@ def found(folder: Path, run: RunId) -> KeptAlignment | None:
 
 
 def _file(folder: Path, kept: KeptAlignment) -> Path:
-    rows = _rows(kept.fingerprint, kept.id_profile_digest)
-    return folder / f"{rows}-{kept.name.hex()[:32]}.alignment"
+    ids = _ids(kept.ids_digest, kept.id_profile_digest)
+    return folder / f"{ids}-{kept.name.hex()[:32]}.alignment"
 
 
-def _rows(fingerprint: bytes, id_profile_digest: bytes) -> str:
-    return hashlib.sha256(fingerprint + id_profile_digest).hexdigest()[:32]
+def _ids(ids_digest: bytes, id_profile_digest: bytes) -> str:
+    return hashlib.sha256(ids_digest + id_profile_digest).hexdigest()[:32]
 
 
 def _read(path: Path) -> KeptAlignment:
@@ -82,12 +83,20 @@ def _read(path: Path) -> KeptAlignment:
             f"cannot read {path}: {missing.strerror}; put the file back, this run relies on it"
         ) from None
     try:
-        kept = KeptAlignment.model_validate(unpack(stored, max_bytes=_MAX_BYTES))
+        kept = KeptAlignment.model_validate(_upgraded(unpack(stored, max_bytes=_MAX_BYTES)))
     except (PeerError, ValidationError):
         kept = None
     if kept is None or _file(path.parent, kept) != path:
         raise IntegrityError(f"{path} is damaged: put a good copy back, or delete it")
     return kept
+
+
+def _upgraded(fields: Any) -> Any:
+    """What format 1 kept for the same rows: read by runs that rely on it, found by no other."""
+    if not isinstance(fields, dict) or fields.get("format") != 1:
+        return fields
+    rows = fields.pop("fingerprint", None)
+    return {**fields, "format": 2, "ids_digest": rows}
 
 
 def _write(path: Path, content: bytes) -> None:

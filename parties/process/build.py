@@ -20,15 +20,14 @@ from hdpvfl_mq.errors import DataError, SettingsError
 from hdpvfl_mq.journal.store import Journal
 from hdpvfl_mq.node.node import Node
 from hdpvfl_mq.node.ports import Contact, Identity
-from hdpvfl_mq.privacy.ledger_store import Ledger
 from hdpvfl_mq.psi import IdCollector, NormalisedIds, normalise
 from hdpvfl_mq.runtime.keys import Keys, read_secret, write_secret
 from hdpvfl_mq.runtime.profile import numeric_profile
 from hdpvfl_mq.runtime.settings import fields_of, load
-from parties.assets import Assets, id_profile
+from parties.assets import Assets, id_profile, ids_digest
 from parties.party import Party
 from parties.process import alignment_store
-from parties.process.ledger_book import LedgerBook
+from parties.process.ledger_book import LedgerBook, open_ledger, recognise
 from parties.process.mapped_arrays import DiskRoom
 from parties.process.models import read_model, scoring_settings
 from schemas.config import PartyPolicy, PartySettings
@@ -120,7 +119,7 @@ def _possession(settings: PartySettings, keys: Keys) -> Assets:
         verify_keys={p: contact.verify_key for p, contact in contacts(settings).items()},
         numeric_profile=numeric_profile(),
         kept=alignment_store.usable(
-            files.alignments, settings.run, data.fingerprint, id_profile(settings.ids).digest()
+            files.alignments, settings.run, ids_digest(ids), id_profile(settings.ids).digest()
         ),
         model=model,
         found=alignment_store.found(files.alignments, settings.run),
@@ -154,7 +153,12 @@ def build_node(
     """Open ledger and journal and fold the latter, from a snapshot on if there is one."""
     files = PartyFiles(settings)
     files.run.mkdir(parents=True, exist_ok=True)
-    ledger = Ledger.open(files.ledger, settings.party)
+    ledger = open_ledger(files.ledger, settings.party)
+    try:
+        recognise(ledger, own)
+    except Exception:
+        ledger.close_file()
+        raise
     known = contacts(settings)
     book = LedgerBook(ledger, own.policy, settings.run, own.data.fingerprint, peers=known)
     journal = Journal(files.run / "journal.db", run=settings.run, party=settings.party)

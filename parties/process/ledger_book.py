@@ -1,18 +1,26 @@
 """A party's ledger as its node sees it: one data set, one run.
 
-It owns the translation between releases and ledger entries; it knows no message and no journal.
+It owns the translation between releases and ledger entries, and the file of the ledger's secret; it
+knows no message and no journal.
 """
 
 from __future__ import annotations
 
 import hashlib
 import math
+import os
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 
+from hdpvfl_mq.errors import OperatorError
 from hdpvfl_mq.machine import Reserve
 from hdpvfl_mq.privacy.accountant import Spent
 from hdpvfl_mq.privacy.calibration import mu_of
+from hdpvfl_mq.privacy.ledger_secret import SECRET_BYTES, LedgerSecret
+from hdpvfl_mq.privacy.ledger_sketch import sketch
 from hdpvfl_mq.privacy.ledger_store import Ledger
+from hdpvfl_mq.runtime.keys import read_secret, write_secret
+from parties.assets import Assets
 from schemas.config import PartyPolicy
 from schemas.ids import PartyId, RunId
 from schemas.privacy import (
@@ -24,6 +32,54 @@ from schemas.privacy import (
     RunReserved,
 )
 from schemas.records import LedgerStanding, Remembered
+
+
+def secret_file(ledger: Path) -> Path:
+    """Where the secret of a ledger is: beside it, for whoever is shown one must not see both."""
+    return ledger.with_name("ledger.secret")
+
+
+def open_ledger(path: Path, party: PartyId) -> Ledger:
+    """A party's ledger, ready to be written to; a new one gets a secret."""
+    ledger = Ledger.open(path, party)
+    try:
+        kept = secret_file(path)
+        if not kept.exists():
+            if ledger.books.secret_check is not None:
+                raise OperatorError(
+                    f"{kept} is missing: put it back from where {path.name} is backed up. If it "
+                    f"is lost for good, 'hdpvfl ledger new-secret {path}' makes another; what is "
+                    "spent stays spent"
+                )
+            write_secret(kept, os.urandom(SECRET_BYTES))
+        ledger.unlock(LedgerSecret(read_secret(kept, SECRET_BYTES)))
+    except Exception:
+        ledger.close_file()
+        raise
+    return ledger
+
+
+def replace_secret(path: Path, party: PartyId) -> None:
+    """A new secret for a ledger that has lost its own; the ledger says from which entry on."""
+    kept = secret_file(path)
+    if kept.exists():
+        raise OperatorError(f"{kept} is there: a ledger keeps its secret; move a wrong one away")
+    ledger = Ledger.open(path, party)
+    try:
+        write_secret(kept, os.urandom(SECRET_BYTES))
+        ledger.unlock(LedgerSecret(read_secret(kept, SECRET_BYTES)), replace=True)
+    finally:
+        ledger.close_file()
+
+
+def recognise(ledger: Ledger, own: Assets) -> None:
+    """Refuse rows whose ids another data set holds, unless the policy names it; remember them."""
+    ledger.recognise(
+        own.policy.dataset,
+        own.data.fingerprint,
+        lambda secret: sketch(own.ids.ids, secret),
+        apart_from=own.policy.budget_apart_from,
+    )
 
 
 class LedgerBook:
@@ -39,7 +95,7 @@ class LedgerBook:
         peers: Iterable[PartyId] = (),
     ) -> None:
         self._ledger, self._policy, self._run = ledger, policy, run
-        self._fingerprint = fingerprint.hex()
+        self._unkeyed = fingerprint
         self._peers = frozenset(peers)
         ledger.fix_cap(policy.dataset, policy.lifetime)
 
@@ -80,22 +136,36 @@ class LedgerBook:
                 mu2_units=reservation.mu2_units,
                 tau_units=reservation.tau_units,
                 exact=reservation.exact,
-                fingerprint=self._fingerprint,
+                fingerprint=self._fingerprint(),
             )
         )
 
+    def _fingerprint(self) -> str:
+        """What the ledger says about the rows: keyed, so that it tests no guess about one of them.
+
+        A run that an earlier version reserved keeps the unkeyed one it has.
+        """
+        mine = self._ledger.books.runs.get((self._policy.dataset, self._run))
+        if mine is not None and mine.reserve.fingerprint == self._unkeyed.hex():
+            return mine.reserve.fingerprint
+        return self._ledger.secret.fingerprint(self._unkeyed)
+
     def book(self, releases: Sequence[Release]) -> None:
         """Charge releases, all or none, before any of them leaves."""
-        self._ledger.book(
-            [
-                ReleaseBooked(
-                    dataset=self._policy.dataset,
-                    run=self._run,
-                    event=release.event,
-                    digest=hashlib.sha256(release.tensor.data).digest(),
-                )
-                for release in releases
-            ]
+        self._ledger.book([self._booked(release) for release in releases])
+
+    def _booked(self, release: Release) -> ReleaseBooked:
+        """The entry of a release; noise hides a payload from its digest, else a key must."""
+        data, keyed = release.tensor.data, release.event.mechanism == "exact"
+        digest = hashlib.sha256(data).digest()
+        if keyed:
+            digest = self._ledger.secret.payload(release.release_id, data)
+        return ReleaseBooked(
+            dataset=self._policy.dataset,
+            run=self._run,
+            event=release.event,
+            digest=digest,
+            keyed=keyed,
         )
 
     def close(self) -> None:

@@ -21,11 +21,10 @@ from hdpvfl_mq.journal.store import Journal
 from hdpvfl_mq.machine import Reserve
 from hdpvfl_mq.methods import plan_run
 from hdpvfl_mq.methods.recommend import sound_descent
-from hdpvfl_mq.privacy.ledger_store import Ledger
 from hdpvfl_mq.privacy.mechanism import Mechanism
 from hdpvfl_mq.wire.codec import Frames, encode_body, encode_header
 from hdpvfl_mq.wire.signing import envelope_digest, sign
-from parties.process.ledger_book import LedgerBook
+from parties.process.ledger_book import LedgerBook, open_ledger
 from schemas.config import RunManifest
 from schemas.envelope import NO_PARENT, PROTOCOL_VERSION, Delivery, Header
 from schemas.messages import ScoreShare
@@ -83,7 +82,7 @@ def _parts(manifest: RunManifest, folder: Path) -> dict[str, float]:
         releases.append(release)
 
     parts = {"noise": _each(noised)}
-    ledger = Ledger.open(folder / "ledger.db", "passive-1")
+    ledger = open_ledger(folder / "ledger.db", "passive-1")
     ledger_book = LedgerBook(ledger, open_policy(manifest), manifest.run, bytes(32))
     spent = noise.spent
     ledger_book.reserve(Reserve(mu2_units=spent.mu2_units, tau_units=spent.tau_units, exact=False))

@@ -66,6 +66,7 @@ SCHEMAS = sorted(
                 config.BrokerSettings,
                 data.DataSettings,
                 privacy.Cosignature,
+                privacy.SecretFixed,
                 privacy.CapFixed,
                 privacy.RunReserved,
                 privacy.ReleaseBooked,

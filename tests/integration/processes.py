@@ -146,3 +146,4 @@ def fix_secrets(demo: Demo, state: Path) -> None:
     """The same secret seeds every time."""
     for number, party in enumerate(demo.parties):
         write_secret(state / party / "secrets" / "test-run.secret", bytes([number + 1]) * 48)
+        write_secret(state / party / "ledger.secret", bytes([number + 1]) * 32)

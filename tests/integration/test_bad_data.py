@@ -170,7 +170,7 @@ def test_a_label_outside_the_domain_is_refused_by_its_party_and_told_to_all(tmp_
                 "ledger_head",
                 "ledger_witness",
             }
-            assert real.entries(party)[1:] == []  # the cap was fixed, nothing spent
+            assert real.entries(party)[2:] == []  # secret and cap were fixed, nothing spent
 
 
 class Weighted(Federation):
@@ -207,7 +207,7 @@ def test_weights_and_offsets_are_checked_before_the_run(columns, expected):
     assert re.search(rf"column 'y', column '{name}': .*{expected}", own)
     shows_no_value(own)
     assert "its own console says more" in simulation.nodes["shop"].state.reason
-    assert federation.spent() == {p: federation.spent()[p][:1] for p in federation.parties}
+    assert federation.spent() == {p: federation.spent()[p][:2] for p in federation.parties}
 
 
 def test_ids_read_differently_at_two_parties_are_refused_by_name(tmp_path):

@@ -22,6 +22,7 @@ from hdpvfl_mq.privacy import mechanism as mechanism_module
 from hdpvfl_mq.privacy.accountant import Spent
 from hdpvfl_mq.privacy.calibration import epsilon_of, mu_of, noise_std_classical
 from hdpvfl_mq.privacy.ledger import RunAccount
+from hdpvfl_mq.privacy.ledger_secret import LedgerSecret
 from hdpvfl_mq.privacy.ledger_store import Ledger
 from hdpvfl_mq.privacy.mechanism import Mechanism
 from hdpvfl_mq.privacy.noise import ladder, round_ratio, stream_key
@@ -213,7 +214,7 @@ def runs_that_left(bug: str | None) -> tuple[int, NoisePlan]:
     quarter = epsilon_of(mu_of(10.0, 0.01) * 0.4999, 0.01)
     budget = Budget(epsilon=quarter, delta=0.01)
     plan = plan_sound(setting.active(HUBER), setting.schedule, budget, value_bound=1.0)
-    ledger, left = Ledger.open(":memory:", "bank"), 0
+    ledger, left = Ledger.open(":memory:", "bank", LedgerSecret(bytes(32))), 0
     ledger.fix_cap("rows", BUDGET)
     for number in range(12):
         release = Mechanism("bank", f"run-{number}", KEY, plan).release(

@@ -16,6 +16,7 @@ from hdpvfl_mq.methods.descent.bound import PublicSchedule
 from hdpvfl_mq.methods.descent.published import published_active, published_passive
 from hdpvfl_mq.methods.descent.sensitivity import profile
 from hdpvfl_mq.privacy.calibration import delta_of, noise_std_analytic, noise_std_classical
+from hdpvfl_mq.privacy.ledger_secret import LedgerSecret
 from hdpvfl_mq.privacy.ledger_store import Ledger
 from hdpvfl_mq.privacy.plan import plan_sound
 from schemas.privacy import Budget, RunReserved
@@ -155,7 +156,7 @@ def test_gap_5_tuning_runs_are_charged() -> None:
     schedule, budget = PublicSchedule((40,), 3, 0.5), Budget(epsilon=1.0, delta=0.01)
     setting = Setting(schedule=schedule, penalty="l2", lam=0.1, alpha=0.0, radius=1.0)
     plan = plan_sound(setting.active(LOSSES["logistic"]), schedule, budget, value_bound=1.0)
-    ledger = Ledger.open(":memory:", "bank")
+    ledger = Ledger.open(":memory:", "bank", LedgerSecret(bytes(32)))
     ledger.fix_cap("rows", budget)
 
     def tuned(fold: int) -> RunReserved:

@@ -17,6 +17,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from hdpvfl_mq.errors import IntegrityError, OperatorError, RefusedError
 from hdpvfl_mq.privacy.accountant import Spent, affordable, fold
+from hdpvfl_mq.privacy.ledger_secret import LedgerSecret
 from hdpvfl_mq.privacy.ledger_store import Ledger
 from schemas.privacy import (
     Budget,
@@ -28,6 +29,7 @@ from schemas.privacy import (
     SpendEvent,
 )
 
+SECRET = LedgerSecret(bytes(32))
 CAP = Budget(epsilon=1.0, delta=0.01)
 UNIT = 2**33  # the cap is some 36 of these
 NAMES = st.sampled_from(["rows", "other"])
@@ -54,7 +56,7 @@ class LedgerMachine(RuleBasedStateMachine):
             self.ledger.fix_cap(dataset, CAP)
 
     def opened(self) -> Ledger:
-        ledger = Ledger.open(self.path, "bank")
+        ledger = Ledger.open(self.path, "bank", SECRET)
         # The process may die here, the machine does not: the disk need not be waited for.
         ledger._db.execute("PRAGMA synchronous = OFF")
         return ledger
@@ -206,7 +208,7 @@ class LedgerMachine(RuleBasedStateMachine):
     @rule()
     def open_twice(self) -> None:
         with pytest.raises(OperatorError):
-            Ledger.open(self.path, "bank")
+            Ledger.open(self.path, "bank", SECRET)
 
     @rule()
     def restart(self) -> None:

@@ -54,7 +54,7 @@ def test_a_run_against_the_policy_is_refused_before_any_block_or_release(name):
         for word in words:
             assert word in node.state.reason
     for party, entries in federation.spent().items():
-        assert [entry.kind for _, entry in entries] == ["cap"], party
+        assert [entry.kind for _, entry in entries] == ["secret", "cap"], party
     for journal in federation.journals.values():
         assert not any(b"align_block" in stored for _, stored, _ in journal.records())
 

@@ -1,7 +1,7 @@
-"""`hdpvfl ledger show | verify | export`: how much budget is spent, and proof of it.
+"""`hdpvfl ledger show | verify | export | new-secret`: how much budget is spent, and proof of it.
 
 It owns how a ledger is shown; it reads a copy of the file, so that it may be asked while a party's
-process holds the ledger.
+process holds the ledger. The ledger's secret is never shown.
 """
 
 from __future__ import annotations
@@ -17,7 +17,11 @@ from typing import Any
 
 from hdpvfl_mq.errors import SettingsError
 from hdpvfl_mq.privacy.accountant import epsilon_shown
+from hdpvfl_mq.privacy.ledger import commitment
 from hdpvfl_mq.privacy.ledger_store import Ledger
+from hdpvfl_mq.privacy.ledger_tables import owner_of
+from parties.process.ledger_book import replace_secret, secret_file
+from schemas.privacy import CapFixed
 
 
 @contextmanager
@@ -31,7 +35,7 @@ def opened_copy(path: Path) -> Iterator[Ledger]:
             source = path.with_name(path.name + suffix)
             if source.exists():
                 shutil.copyfile(source, copy.with_name(copy.name + suffix))
-        ledger = Ledger.open(copy, Ledger.owner_of(copy))
+        ledger = Ledger.open(copy, owner_of(copy))
         try:
             yield ledger
         finally:
@@ -115,12 +119,40 @@ def verify(path: Path, *, as_json: bool) -> int:
     return 0
 
 
-def export(path: Path) -> int:
-    """Every entry as one JSON line, with the head it made."""
+def export(path: Path, run: str | None = None) -> int:
+    """Every entry as one JSON line: the head it made, its commitment, and what opens that.
+
+    With a run, only the run's entries are opened, with the cap they are held against.
+    """
     with opened_copy(path) as ledger:
-        for head, entry in ledger.entries():
-            fields = json.loads(entry.model_dump_json())
-            print(
-                json.dumps({"sequence": head.sequence, "head": head.digest.hex(), "entry": fields})
-            )
+        for line in opened_lines(ledger, run):
+            print(json.dumps(line))
+    return 0
+
+
+def opened_lines(ledger: Ledger, run: str | None) -> Iterator[dict[str, Any]]:
+    """What `export` prints; an entry of format 1 has no opening and hides its fingerprint."""
+    datasets = {dataset for dataset, name in ledger.books.runs if name == run}
+    if run is not None and not datasets:
+        raise SettingsError(f"--run: the ledger has no run {run}; see 'hdpvfl ledger show'")
+    for (head, entry), (opening, body) in zip(ledger.entries(), ledger.openings(), strict=True):
+        line: dict[str, Any] = {"sequence": head.sequence, "head": head.digest.hex()}
+        if opening is not None:
+            line["commitment"] = commitment(opening, body).hex()
+        is_cap = isinstance(entry, CapFixed) and entry.dataset in datasets
+        if run is None or is_cap or getattr(entry, "run", None) == run:
+            line["entry"] = json.loads(body)
+            if opening is None:
+                line["entry"].pop("fingerprint", None)  # an unkeyed one tests guesses about rows
+            else:
+                line |= {"opening": opening.hex(), "body": body.decode()}
+        yield line
+
+
+def new_secret(path: Path) -> int:
+    """Give a ledger whose secret is lost another one."""
+    if not path.is_file():
+        raise SettingsError(f"there is no ledger at {path}; give the path of a ledger.db file")
+    replace_secret(path, owner_of(path))
+    print(f"a new secret is in {secret_file(path)}; back it up with the ledger")
     return 0

@@ -14,7 +14,7 @@ from hdpvfl_mq.errors import HdpvflError
 from hdpvfl_mq.methods import plan_run
 from hdpvfl_mq.methods.descent.plan import DescentPlan
 from hdpvfl_mq.methods.one_round.plan import OneRoundPlan
-from hdpvfl_mq.methods.recommend import recommend, sound_descent
+from hdpvfl_mq.methods.recommend import delta_warning, recommend, sound_descent
 from hdpvfl_mq.methods.run_plan import RunPlan
 from hdpvfl_mq.privacy.calibration import mu_of, noise_std_analytic
 from schemas.config import RunManifest
@@ -44,6 +44,7 @@ def figures(rows: int, passives: int, budget: Budget, loss: LossSpec) -> dict[st
         "loss": loss.name,
         "ways": ways,
         "verdict": _verdict(plan_run(chosen, rows)),
+        "warning": delta_warning(budget.delta, rows),
         "manifest": json.loads(chosen.model_dump_json(exclude_none=True)),
     }
 
@@ -169,6 +170,8 @@ def show(found: dict[str, Any]) -> None:
     kept = found["verdict"]["signal_kept"]
     share = "" if kept is None else f" ({kept:.0%} of the signal kept)"
     console.print(f"verdict: {found['verdict']['text']}{share}", highlight=False)
+    if found["warning"]:
+        console.print(f"warning: {found['warning']}", highlight=False)
 
 
 def _settings_text(way: dict[str, Any]) -> str:

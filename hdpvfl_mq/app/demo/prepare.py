@@ -12,7 +12,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from hdpvfl_mq.data.bundled import SplitDataset
+from hdpvfl_mq.data.bundled import OVERLAP, SplitDataset
+from hdpvfl_mq.data.cards import CARDS
 from hdpvfl_mq.data.splits import deal, held_out
 from hdpvfl_mq.data.tables import Table
 from hdpvfl_mq.errors import OperatorError, SettingsError
@@ -129,10 +130,16 @@ def _writer(demo: Demo) -> Callable[[str, Closed], None]:
     return write
 
 
+def _demo_names() -> tuple[str, ...]:
+    return (*CARDS, *(f"{name}{OVERLAP}" for name in CARDS))
+
+
 def _policy(demo: Demo) -> PartyPolicy:
     budget = demo.manifest.budget
     return PartyPolicy(
         dataset=demo.dataset.name,
+        # Public data: ids are row numbers in all of them, and nobody's costs add up.
+        budget_apart_from=tuple(name for name in _demo_names() if name != demo.dataset.name),
         lifetime=Budget(epsilon=DEMO_LIFETIME_EPSILON, delta=budget.delta if budget else 1e-2),
         run_epsilon_max=DEMO_LIFETIME_EPSILON,
         guarantees=(demo.manifest.guarantee,),

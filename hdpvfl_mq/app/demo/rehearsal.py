@@ -21,13 +21,14 @@ from hdpvfl_mq.data.preprocess import PreparedData
 from hdpvfl_mq.journal.store import Journal
 from hdpvfl_mq.node.node import Node
 from hdpvfl_mq.node.ports import Contact, Identity
+from hdpvfl_mq.privacy.ledger_secret import LedgerSecret
 from hdpvfl_mq.privacy.ledger_store import Ledger
 from hdpvfl_mq.psi import normalise
 from hdpvfl_mq.runtime.simulation import Faults, Simulation
 from hdpvfl_mq.wire.codec import model_digest
 from parties.assets import Assets, TrainedModel, id_profile
 from parties.party import Party
-from parties.process.ledger_book import LedgerBook
+from parties.process.ledger_book import LedgerBook, recognise
 from schemas.alignment import KeptAlignment
 from schemas.config import PartyPolicy, RunManifest
 from schemas.ids import COORDINATOR, PartyId
@@ -112,7 +113,9 @@ class Rehearsal:
             role = Coordinator(self.manifest, model_digest(self.manifest))
             return Node(role, identity, contacts, journal=journal)
         own = self.possession(party)
-        ledger = Ledger(self.ledgers[party], party)
+        secret = LedgerSecret(self.secret(party, b"ledger"))
+        ledger = Ledger(self.ledgers[party], party, secret)
+        recognise(ledger, own)
         book = LedgerBook(
             ledger, own.policy, self.manifest.run, own.data.fingerprint, peers=self.parties
         )

@@ -13,6 +13,7 @@ from hdpvfl_mq.app.console import rounds_per_s
 from hdpvfl_mq.app.demo import evaluate
 from hdpvfl_mq.app.demo.prepare import Demo
 from hdpvfl_mq.glm.families import family, unclipped
+from hdpvfl_mq.methods.recommend import delta_warning
 from hdpvfl_mq.runtime.status import write_atomically
 
 EVALUATION = (
@@ -36,6 +37,7 @@ def build(demo: Demo, statuses: dict[str, dict[str, Any]], wall_s: float) -> dic
         "penalty": manifest.penalty.name,
         "epsilon": budget.epsilon if budget else None,
         "delta": budget.delta if budget else None,
+        "delta_warning": delta_warning(budget.delta, active["rows_common"]) if budget else None,
         "seed": manifest.seed,
         "rows_common": active["rows_common"],
         "rounds": active["rounds"],

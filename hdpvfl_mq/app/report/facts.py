@@ -103,7 +103,7 @@ def gather_facts(
         cap=budget.epsilon if budget else None,
         lifetime=lifetime,
         curve=_curve(points, delta),
-        meaning=meaning(mu, epsilon),
+        meaning=meaning(mu, epsilon, releases=len(releases)),
         losses=losses,
         verdicts=verdicts,
     )
@@ -142,6 +142,6 @@ def _curve(points: list[tuple[int, Spent]], delta: float) -> tuple[tuple[int, fl
 
 
 def _lifetime(evidence: Evidence, party: PartyId) -> Budget | None:
-    entries = [decode(body) for _, _, _, body in evidence.ledgers.get(party, ())]
+    entries = [decode(body) for _, _, _, body, _ in evidence.ledgers.get(party, ())]
     caps = [entry.cap for entry in entries if isinstance(entry, CapFixed)]
     return caps[-1] if caps else None

@@ -12,6 +12,7 @@ from statistics import NormalDist
 FALSE_ALARMS = (0.001, 0.01, 0.05, 0.10)
 PRIORS = (0.001, 0.01, 0.10, 0.50, 0.90)
 _NORMAL = NormalDist()
+_CERTAIN = 500.0  # an epsilon above this lets any belief become certainty, as far as floats go
 
 
 @dataclass(frozen=True)
@@ -20,20 +21,23 @@ class Meaning:
 
     `guess` is the best share of right answers between two equally likely rows; `detections` pairs a
     rate of false alarms with the best rate of hits; `posteriors` pairs a belief before with the
-    strongest belief after, which holds but for a share delta of the cases.
+    strongest belief after, unless the privacy loss exceeds epsilon. That has the probability
+    `excess`, which is more than delta.
     """
 
     guess: float
     detections: tuple[tuple[float, float], ...]
     posteriors: tuple[tuple[float, float], ...]
+    excess: float
 
 
-def meaning(mu: float, epsilon: float) -> Meaning:
-    """Read a mu-GDP cost; an infinite one bounds nothing."""
+def meaning(mu: float, epsilon: float, *, releases: int) -> Meaning:
+    """Read a mu-GDP cost of so many Gaussian releases; an infinite one bounds nothing."""
     return Meaning(
         guess=1.0 if math.isinf(mu) else _NORMAL.cdf(mu / 2.0),
         detections=tuple((alarms, detection(mu, alarms)) for alarms in FALSE_ALARMS),
         posteriors=tuple((prior, posterior(epsilon, prior)) for prior in PRIORS),
+        excess=excess(mu, epsilon, adaptive=releases > 1),
     )
 
 
@@ -46,6 +50,23 @@ def detection(mu: float, false_alarms: float) -> float:
 
 def posterior(epsilon: float, prior: float) -> float:
     """The strongest belief after, from a belief before: odds grow by at most exp(epsilon)."""
-    if epsilon > 500.0:
+    if epsilon > _CERTAIN:
         return 1.0
     return prior * math.exp(epsilon) / (1.0 - prior + prior * math.exp(epsilon))
+
+
+def excess(mu: float, epsilon: float, *, adaptive: bool) -> float:
+    """The probability that the privacy loss exceeds epsilon, for the worst pair of neighbours.
+
+    *Bound.* The loss of a Gaussian release is normal with mean mu^2 / 2 and variance mu^2. Over
+    several releases, somebody who steers them by what he has seen can stop when he is ahead: then
+    it is the running maximum of a Brownian motion with drift 1/2 up to the time mu^2.
+    """
+    if mu == 0.0 or epsilon > _CERTAIN:
+        return 0.0
+    if math.isinf(mu):
+        return 1.0
+    at_the_end = _NORMAL.cdf(mu / 2.0 - epsilon / mu)
+    if not adaptive:
+        return at_the_end
+    return min(1.0, at_the_end + math.exp(epsilon) * _NORMAL.cdf(-mu / 2.0 - epsilon / mu))

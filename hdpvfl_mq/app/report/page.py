@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from hdpvfl_mq.app.report.facts import Facts
 from hdpvfl_mq.app.report.pictures import line_chart
 from hdpvfl_mq.audit.audit import NOT_VERIFIABLE
+from hdpvfl_mq.methods.recommend import delta_warning
 
 _STYLE = """
 body{font:16px/1.55 Georgia,serif;max-width:46rem;margin:2.5rem auto;padding:0 1rem;color:#1c2430}
@@ -121,6 +122,8 @@ def _costs(facts: Facts) -> str:
         lines.append(chart)
     else:
         lines.append("<p>No finite cost was booked.</p>")
+    if warning := delta_warning(facts.delta, facts.rows):
+        lines.append(f"<p><b>{html.escape(warning)}.</b></p>")
     if facts.lifetime is not None:
         lines.append(
             f"<p>Over its whole life this data set may spend epsilon = {facts.lifetime.epsilon:g} "
@@ -150,7 +153,9 @@ def _conclusions(facts: Facts) -> str:
         + _table(("if he may raise false alarms in", "he is right about at most"), hits, 0)
         + "<p>Or in beliefs: how sure he can become of something about one person.</p>"
         + _table(("before", "after, at most"), beliefs, 0)
-        + f'<p class="note">The second table may fail in a share delta = {facts.delta:g} of cases. '
+        + f'<p class="note">The second table fails in at most {found.excess:.2g} of all cases: '
+        f"that is how often the privacy loss exceeds epsilon = {facts.epsilon:.4g}, which is not "
+        f"the same as delta = {facts.delta:g}. The first table has no exception. "
         "Both hold whatever else he knows, now or later. One person who appears in several "
         "parties' data has the costs of all of them.</p>"
     )

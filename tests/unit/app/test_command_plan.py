@@ -9,6 +9,7 @@ import pytest
 from hdpvfl_mq.app.cli import main
 from hdpvfl_mq.app.commands.plan import figures
 from hdpvfl_mq.methods import plan_run
+from hdpvfl_mq.methods.recommend import delta_warning
 from schemas.config import RunManifest
 from schemas.model import LossSpec
 from schemas.privacy import Budget
@@ -52,3 +53,27 @@ def test_the_command_prints_json_and_refuses_bad_options(capsys):
     assert main(["plan", "--rows", "1000", "--loss", "nope"]) == 2
     assert "loss" in capsys.readouterr().err
     assert main(["plan", "--rows", "1000", "--epsilon", "-1"]) == 2
+
+
+def test_a_delta_above_one_over_rows_is_said(capsys):
+    assert main(["plan", "--rows", "1000", "--delta", "0.01"]) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert "delta = 0.01 is more than 1 / rows" in said
+    assert "at most 1.0e-03" in said
+    assert main(["plan", "--rows", "1000"]) == 0
+    assert "1 / rows" not in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("delta", "rows", "is_said"),
+    [(0.01, 100, False), (0.01, 101, True), (1e-5, 100_000, False), (1e-5, 100_001, True)],
+)
+def test_the_warning_begins_above_one_over_rows(delta, rows, is_said):
+    assert (delta_warning(delta, rows) is not None) == is_said
+
+
+def test_the_default_delta_of_a_plan_is_not_the_papers(capsys):
+    assert main(["plan", "--rows", "5000", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["delta"] == 1e-5
+    assert found["warning"] is None

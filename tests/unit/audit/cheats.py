@@ -101,11 +101,11 @@ def cheap_release() -> Evidence:
 def ledger_with(evidence: Evidence, party: str, change: Callable) -> Evidence:
     """A ledger whose entries are changed and chained anew."""
     head, rows = GENESIS, []
-    for _, _, release_id, body in evidence.ledgers[party]:
+    for _, _, release_id, body, opening in evidence.ledgers[party]:
         changed = change(decode(body))
         if changed is not None:
-            head = extend(head, encode(changed))
-            rows.append((head.sequence, head.digest, release_id, encode(changed)))
+            head = extend(head, encode(changed), opening)
+            rows.append((head.sequence, head.digest, release_id, encode(changed), opening))
     ledgers = {**evidence.ledgers, party: tuple(rows)}
     return Evidence(evidence.run, evidence.keys, evidence.transcripts, ledgers)
 
@@ -113,8 +113,8 @@ def ledger_with(evidence: Evidence, party: str, change: Callable) -> Evidence:
 def ledger_forgets() -> Evidence:
     """The owner takes the last spend out of its ledger and chains it anew."""
     evidence = honest()
-    last = max(s for s, _, release, _ in evidence.ledgers["shop"] if release)
-    body = next(b for s, _, _, b in evidence.ledgers["shop"] if s == last)
+    last = max(s for s, _, release, *_ in evidence.ledgers["shop"] if release)
+    body = next(b for s, _, _, b, _ in evidence.ledgers["shop"] if s == last)
     return ledger_with(evidence, "shop", lambda e: None if encode(e) == body else e)
 
 
@@ -169,14 +169,14 @@ def over_the_cap() -> Evidence:
 
     evidence = ledger_with(evidence, "shop", change)
     head, rows = GENESIS, []
-    for _, _, release_id, body in evidence.ledgers["shop"]:
+    for _, _, release_id, body, opening in evidence.ledgers["shop"]:
         bodies = [(release_id, body)]
         if isinstance(decode(body), RunReserved):
             earlier = replace_model(seen[0], run="earlier", mu2_units=2**47)
             bodies.insert(0, (None, encode(earlier)))
         for filed, stored in bodies:
-            head = extend(head, stored)
-            rows.append((head.sequence, head.digest, filed, stored))
+            head = extend(head, stored, opening)
+            rows.append((head.sequence, head.digest, filed, stored, opening))
     shown = only(evidence, "shop").transcripts
     return Evidence(evidence.run, evidence.keys, shown, {"shop": tuple(rows)})
 

@@ -10,6 +10,7 @@ import pytest
 
 from hdpvfl_mq.errors import OperatorError
 from hdpvfl_mq.journal import chain, store
+from hdpvfl_mq.privacy.ledger_secret import LedgerSecret
 from hdpvfl_mq.privacy.ledger_store import Ledger
 from schemas.privacy import Budget, ReleaseBooked, RunReserved, SpendEvent
 from schemas.records import GENESIS, StepRecord, TimerFired
@@ -18,6 +19,7 @@ from tests.unit.journal.power import Connection, Disk, PowerFailure
 # A connection that is thrown away while the machine is off complains about the disk.
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 CRASHES, CRASHES_FULL = 200, 2000
+SECRET = LedgerSecret(bytes(32))
 SPENDS = 6
 
 
@@ -36,7 +38,7 @@ def release(number: int) -> ReleaseBooked:
 def prepared() -> Disk:
     """A disk with a ledger that has a cap and a reserve, safely."""
     disk = Disk()
-    ledger = Ledger(Connection(disk, "ledger"), "shop")
+    ledger = Ledger(Connection(disk, "ledger"), "shop", SECRET)
     ledger.fix_cap("people", Budget(epsilon=5.0, delta=0.01))
     ledger.reserve(
         RunReserved(
@@ -53,7 +55,7 @@ def book_until_failure(disk: Disk, synchronous: str) -> list[int]:
     """Book one release after the other; the numbers whose booking returned."""
     acknowledged = []
     try:
-        ledger = Ledger(Connection(disk, "ledger", synchronous), "shop")
+        ledger = Ledger(Connection(disk, "ledger", synchronous), "shop", SECRET)
         for number in range(SPENDS):
             ledger.book([release(number)])
             acknowledged.append(number)
@@ -75,7 +77,7 @@ def lost_spends(crashes: int, synchronous: str) -> int:
     for _ in range(crashes):
         disk = copy(start, fails_at=dice.randint(1, whole.operations + 1))
         acknowledged = book_until_failure(disk, synchronous)
-        ledger = Ledger(Connection(disk.after_failure(dice), "ledger"), "shop")
+        ledger = Ledger(Connection(disk.after_failure(dice), "ledger"), "shop", SECRET)
         ledger.verify()
         stored = {e.event.round for _, e in ledger.entries() if isinstance(e, ReleaseBooked)}
         assert stored == set(range(len(stored)))  # none without those before it
@@ -139,7 +141,7 @@ def test_a_full_disk_at_any_write_stops_the_ledger_and_loses_nothing():
         disk.full = True
         acknowledged = book_until_failure(disk, "FULL")
         disk.fails_at = 0  # room again, after a restart
-        ledger = Ledger(Connection(disk, "ledger"), "shop")
+        ledger = Ledger(Connection(disk, "ledger"), "shop", SECRET)
         stored = {e.event.round for _, e in ledger.entries() if isinstance(e, ReleaseBooked)}
         assert set(acknowledged) <= stored, fails_at
 
@@ -149,7 +151,7 @@ def test_after_a_full_disk_a_ledger_books_nothing_more():
     whole = copy(start)
     book_until_failure(whole, "FULL")
     disk = copy(start)
-    ledger = Ledger(Connection(disk, "ledger"), "shop")
+    ledger = Ledger(Connection(disk, "ledger"), "shop", SECRET)
     disk.full, disk.fails_at = True, disk.operations + 1
     with pytest.raises(OperatorError, match="nothing may be sent"):
         ledger.book([release(0)])

@@ -1,0 +1,50 @@
+"""What a ledger file says: its entries in order, every link and rule checked again.
+
+It owns reading and checking the stored rows; it writes nothing.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+
+from hdpvfl_mq.errors import IntegrityError, RefusedError
+from hdpvfl_mq.privacy.ledger import GENESIS, Books, Entry, apply, decode, extend
+from schemas.privacy import LedgerHead, ReleaseBooked
+
+
+def folded(connection: sqlite3.Connection) -> tuple[Books, LedgerHead]:
+    """Fold the stored bytes: sequence and hash of each, rules, release ids, co-signatures."""
+    books, head = Books(), GENESIS
+    rows = connection.execute("SELECT * FROM entry ORDER BY sequence")
+    for sequence, digest, release_id, body, opening in rows:
+        if not isinstance(body, bytes) or not isinstance(opening, bytes | None):
+            raise IntegrityError(f"entry {sequence} of the ledger was rewritten")
+        head, entry = extend(head, body, opening), decode(body)
+        if (sequence, digest) != (head.sequence, head.digest):
+            raise IntegrityError(f"the ledger's chain is broken at entry {head.sequence}")
+        if release_id != release_id_of(entry):
+            raise IntegrityError(f"entry {sequence} is filed under another release id")
+        try:
+            apply(books, entry)
+        except RefusedError as error:
+            raise IntegrityError(f"entry {sequence} breaks the ledger's rules") from error
+        if (opening is None) != (books.secret_check is None):
+            raise IntegrityError(f"entry {sequence} is not a commitment like its neighbours")
+    for peer, sequence, digest, _ in connection.execute("SELECT * FROM cosignature"):
+        if sequence > head.sequence or digest_at(connection, sequence) != digest:
+            raise IntegrityError(f"{peer} co-signed a head this ledger does not have")
+    return books, head
+
+
+def digest_at(connection: sqlite3.Connection, sequence: int) -> bytes | None:
+    """The digest of an entry, if there is that one."""
+    if sequence == 0:
+        return GENESIS.digest
+    row = connection.execute("SELECT digest FROM entry WHERE sequence = ?", (sequence,))
+    found = row.fetchone()
+    return None if found is None else bytes(found[0])
+
+
+def release_id_of(entry: Entry) -> str | None:
+    """Under which release id an entry is filed."""
+    return entry.event.release_id if isinstance(entry, ReleaseBooked) else None
