@@ -58,6 +58,7 @@ WHY = {
     "rows": "the number of common rows, which is withheld, is outside alignment.rows_min..rows_max "
     "or does not allow the plan",
     "deadline": "it has waited too long",
+    "proof": "the active party's query in entity resolution was not made as the protocol demands",
 }
 _MAX_BYTES = 2**26
 

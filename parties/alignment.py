@@ -14,9 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hdpvfl_mq.arrays.chunked import gather
-from hdpvfl_mq.errors import PeerError, RefusedError, SettingsError
+from hdpvfl_mq.errors import CheatingError, PeerError, RefusedError, SettingsError
 from hdpvfl_mq.glm.block import ColumnBlock
-from hdpvfl_mq.machine import Effect, Received, Reserve, Send, Step
+from hdpvfl_mq.machine import Effect, Received, Refused, Reserve, Send, Step
 from hdpvfl_mq.methods import plan_run
 from hdpvfl_mq.methods.run_plan import RunPlan
 from hdpvfl_mq.privacy.mechanism import Mechanism
@@ -32,7 +32,7 @@ from hdpvfl_mq.psi import (
 )
 from hdpvfl_mq.wire.codec import model_digest
 from parties.assets import Assets, id_profile
-from parties.phases import Accepted, Aligned, Aligning, Setup, WithRows
+from parties.phases import Accepted, Aligned, Aligning, Setup, Withdrawn, WithRows
 from schemas.alignment import KeptAlignment
 from schemas.config import RunManifest
 from schemas.ids import COORDINATOR
@@ -47,7 +47,6 @@ _ROWS: tuple[Literal["rows"], str] = (
     "the number of common rows is outside the manifest's rows_min..rows_max",
 )
 R = TypeVar("R", bound=WithRows)
-W = TypeVar("W", Accepted, Aligning)
 
 
 @dataclass(frozen=True)
@@ -60,7 +59,7 @@ class _Found:
 
 def align_start(
     own: Assets, state: Accepted, given: Received[AlignStart]
-) -> Step[Accepted | Aligning | Aligned]:
+) -> Step[Aligning | Withdrawn | Aligned]:
     """All have accepted: open the session and greet the others."""
     manifest, message = state.manifest, given.message
     if message.method == "kept":
@@ -81,20 +80,29 @@ def align_start(
         secret=own.derived(b"entity resolution"),
         room=own.room,
     )
-    after: Aligning | Aligned = Aligning(
+    after: Aligning | Withdrawn | Aligned = Aligning(
         standing=state.standing, reason=state.reason, manifest=manifest, session=session
     )
     outgoing = _blocks(session.start())
     for waiting in state.held:
-        if isinstance(after, Aligning):
-            after, more = align_block(own, after, waiting)
-        else:
-            after, more = last_blocks(own, after, waiting)
+        after, more = _late(own, after, waiting)
         outgoing = (*outgoing, *more)
     return after, outgoing
 
 
-def _kept(own: Assets, state: Accepted) -> Step[Accepted | Aligned]:
+def _late(
+    own: Assets, state: Aligning | Withdrawn | Aligned, given: Received[AlignBlock]
+) -> Step[Aligning | Withdrawn | Aligned]:
+    """A block that was put aside; if it is no legal move, that is recorded now."""
+    try:
+        if isinstance(state, Aligning):
+            return align_block(own, state, given)
+        return last_blocks(own, state, given) if isinstance(state, Aligned) else (state, ())
+    except PeerError as refused:
+        return state, (Refused(reason=f"{given.sender}, early: {refused}"[:500]),)
+
+
+def _kept(own: Assets, state: Accepted) -> Step[Withdrawn | Aligned]:
     """All have named the alignment that this party keeps too: use it, exchange nothing."""
     kept, bounds = own.kept_for(state.manifest), state.manifest.alignment
     if kept is None:
@@ -126,10 +134,13 @@ def hold_block(own: Assets, state: Accepted, given: Received[AlignBlock]) -> Ste
 
 def align_block(
     own: Assets, state: Aligning, given: Received[AlignBlock]
-) -> Step[Aligning | Aligned]:
+) -> Step[Aligning | Withdrawn | Aligned]:
     """One block of a peer."""
     session = state.session
-    effects = _received(session, given)
+    try:
+        effects = _received(session, given)
+    except CheatingError as cheated:  # not only refused: a second try would be a second guess
+        return _withdrawn(state, "proof", str(cheated))
     if session.withheld:
         after, more = _withdrawn(state, *_ROWS)
         return after, (*effects, *more)
@@ -170,11 +181,14 @@ def _received(session: Session, given: Received[AlignBlock]) -> tuple[Effect, ..
     )
 
 
-def _withdrawn(state: W, why: Literal["rows", "budget"], reason: str) -> Step[W]:
-    return replace(state, reason=reason), (Send((COORDINATOR,), Withdraw(reason=why)),)
+def _withdrawn(
+    state: Accepted | Aligning, why: Literal["rows", "budget", "proof"], reason: str
+) -> Step[Withdrawn]:
+    after = Withdrawn(standing=state.standing, manifest=state.manifest, reason=reason)
+    return after, (Send((COORDINATOR,), Withdraw(reason=why)),)
 
 
-def _aligned(own: Assets, state: W, found: _Found) -> Step[W | Aligned]:
+def _aligned(own: Assets, state: Accepted | Aligning, found: _Found) -> Step[Withdrawn | Aligned]:
     """Order the common rows, derive the plan, reserve its cost, tell the coordinator."""
     manifest = state.manifest
     ids, rows = _ordered(own, manifest, found.positions)

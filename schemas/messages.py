@@ -152,7 +152,7 @@ class Withdraw(Closed):
     """A party leaves the run; what it has spent stays spent."""
 
     kind: Literal["withdraw"] = "withdraw"
-    reason: Literal["operator", "budget", "rows", "deadline"]
+    reason: Literal["operator", "budget", "rows", "deadline", "proof"]
 
 
 class RunClosed(Closed):

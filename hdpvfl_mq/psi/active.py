@@ -11,7 +11,7 @@ from functools import partial
 
 from hdpvfl_mq.arrays.chunked import marked, marks
 from hdpvfl_mq.errors import PeerError
-from hdpvfl_mq.psi.blocks import Outgoing
+from hdpvfl_mq.psi.blocks import Outgoing, read_slice
 from hdpvfl_mq.psi.elements import fill_bucket
 from hdpvfl_mq.psi.match import PAIR_BYTES, Tally, pack_sorted, pack_verdict
 from hdpvfl_mq.psi.oprf import Asker, Query
@@ -70,7 +70,7 @@ class ActiveSession(Session):
             tally = Tally(filled, len(self.terms.passives))
             self._open[bucket] = _Bucket(query, tally, set(self.terms.passives))
             for peer in self.terms.passives:
-                read = partial(query.read, peer)
+                read = partial(read_slice, query.sent_to(peer))
                 outgoing += self._send(peer, "query", bucket, self._query_bytes, read)
         return outgoing
 

@@ -1,8 +1,12 @@
 """The Diffie-Hellman function F(x) = hash([k] P(x), x). Owns blinding and unblinding.
 
 The asker sends [a] P(x), the answerer returns [k a] P(x), the asker multiplies by the inverse of a.
-The same blinded points go to every answerer. Security: decisional Diffie-Hellman on Curve25519,
-with the hashes as random oracles.
+The same blinded points go to every answerer, in a random order: an answerer that uses other keys in
+some places learns nothing about the order of the asker's ids.
+
+*Guarantee*: a malicious asker gets F at no more elements than it sends points (one-more gap
+Diffie-Hellman on Curve25519, the hashes as random oracles); blinded points tell an answerer nothing
+(decisional Diffie-Hellman).
 """
 
 from __future__ import annotations
@@ -10,6 +14,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from hdpvfl_mq.errors import PeerError
 from hdpvfl_mq.psi.curve import (
@@ -23,7 +28,7 @@ from hdpvfl_mq.psi.curve import (
     secret_scalar,
 )
 from hdpvfl_mq.psi.oprf import hash_rows
-from hdpvfl_mq.psi.stream import Words, derive
+from hdpvfl_mq.psi.stream import Words, derive, random_pairs
 
 _HASH_BLOCK = 16 * 2048
 
@@ -55,16 +60,20 @@ class DhQuery:
     """Blinded points of one bucket, the same for every peer."""
 
     elements: Words
+    order: NDArray[np.intp]
     blinded: bytes
     inverse: bytes
     mapper: BlockMap
 
-    def read(self, peer: str, start: int, stop: int) -> bytes:
-        return self.blinded[start:stop]
+    def sent_to(self, peer: str) -> bytes:
+        return self.blinded
 
     def outputs(self, peer: str, reply: bytes) -> Words:
         _require_points(reply, peer, "answer")
-        return _outputs(multiply(self.inverse, reply, self.mapper), self.elements, self.mapper)
+        points = multiply(self.inverse, reply, self.mapper)
+        outputs = np.empty_like(self.elements)
+        outputs[self.order] = _outputs(points, self.elements[self.order], self.mapper)
+        return outputs
 
 
 @dataclass
@@ -83,8 +92,10 @@ class DhAsker(_DhLengths):
 
     def prepare(self, bucket: int, elements: Words) -> DhQuery:
         scalar, inverse = blinding_scalar(derive(self.secret, "dh blinding", bucket))
-        blinded = multiply(scalar, _points(elements, self.mapper), self.mapper)
-        return DhQuery(elements, blinded, inverse, self.mapper)
+        random = random_pairs(derive(self.secret, "dh order", bucket), len(elements))
+        order = np.argsort(random[:, 0])
+        blinded = multiply(scalar, _points(elements[order], self.mapper), self.mapper)
+        return DhQuery(elements, order, blinded, inverse, self.mapper)
 
 
 @dataclass

@@ -47,7 +47,7 @@ def open_session(
     key, own = derive(secret, "oprf", terms.public_seed, me), OwnSet(ids, room)
     if me == terms.active:
         return ActiveSession(terms, own, secret, _asker(terms, key, mapper))
-    return PassiveSession(terms, me, own, secret, _answerer(terms, key, mapper))
+    return PassiveSession(terms, me, own, secret, _answerer(terms, me, key, mapper))
 
 
 def _asker(terms: Terms, key: bytes, mapper: BlockMap) -> Asker:
@@ -56,7 +56,7 @@ def _asker(terms: Terms, key: bytes, mapper: BlockMap) -> Asker:
     return OtAsker(key, terms.public_seed, mapper)
 
 
-def _answerer(terms: Terms, key: bytes, mapper: BlockMap) -> Answerer:
+def _answerer(terms: Terms, me: str, key: bytes, mapper: BlockMap) -> Answerer:
     if terms.method == "ecdh":
         return DhAnswerer(key, terms.active, mapper)
-    return OtAnswerer(key, terms.public_seed, terms.active, mapper)
+    return OtAnswerer(key, terms.public_seed, me, terms.active, mapper)

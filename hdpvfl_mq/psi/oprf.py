@@ -32,8 +32,8 @@ class Lengths(Protocol):
 class Query(Protocol):
     """One bucket of the active party's elements, ready to be asked of every peer."""
 
-    def read(self, peer: str, start: int, stop: int) -> bytes:
-        """Bytes start..stop-1 of the query to this peer."""
+    def sent_to(self, peer: str) -> bytes:
+        """The query as this peer gets it."""
 
     def outputs(self, peer: str, reply: bytes) -> Words:
         """F(x) of the elements under this peer's key; PeerError on a malformed reply."""

@@ -17,7 +17,7 @@ from typing import ClassVar, Literal
 import numpy as np
 
 from hdpvfl_mq.arrays.chunked import Positions, Room
-from hdpvfl_mq.errors import PeerError, SettingsError
+from hdpvfl_mq.errors import CheatingError, PeerError, SettingsError
 from hdpvfl_mq.psi.blocks import Outgoing, Receiving, Sending, block_count
 from hdpvfl_mq.psi.elements import (
     MAX_IDS,
@@ -115,6 +115,7 @@ class Session(ABC):
         self._sizes = {me: padded_size(len(own.ids))}
         self._links: dict[str, Link] = {}
         self._held: Block | None = None
+        self._is_cheated = False
         self._sending: dict[str, deque[Sending]] = {peer: deque() for peer in self._peers}
         self._incoming: dict[str, Receiving] = {}
         self._blocks_done, self._blocks_total = 0, 1
@@ -146,9 +147,15 @@ class Session(ABC):
         payload: bytes,
         meta: tuple[int, ...],
     ) -> tuple[Outgoing, ...]:
-        """Take one message of a peer; what it makes this party send."""
+        """Take one message of a peer; what it makes this party send.
+
+        PeerError refuses the message and changes nothing; after CheatingError the session is over
+        and refuses everything.
+        """
         if sender not in self._peers:
             raise PeerError(f"{sender} is no party of this entity resolution, stage {stage[:32]}")
+        if self._is_cheated:
+            raise PeerError(f"{sender} goes on after a failed proof, stage {stage[:32]}")
         if stage == "hello":
             return self._on_hello(sender, payload, meta)
         is_spoke = self.terms.active in (self.me, sender)  # passive parties only greet each other
@@ -162,7 +169,11 @@ class Session(ABC):
         block = Block(sender, stage, index, last, clear, meta)
         if len(self._links) < len(self._peers):
             return self._hold(block)
-        return self.moves[stage](self, block)
+        try:
+            return self.moves[stage](self, block)
+        except CheatingError:
+            self._is_cheated = True
+            raise
 
     def _hold(self, block: Block) -> tuple[Outgoing, ...]:
         """Keep the active party's opening until the slower peers have said hello."""

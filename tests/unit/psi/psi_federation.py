@@ -67,14 +67,14 @@ class Federation:
         message = self._queues[pair].popleft()
         self.before(*pair, message)
         self.delivered.append(Delivered(*pair, message))
-        self.mailbox(pair[1], self.give(*pair, message))
+        self.post(pair[1], self.give(*pair, message))
 
     def before(self, sender: str, receiver: str, message: Outgoing) -> None:
         """What a test does just before a message is delivered."""
 
     def run(self, schedule: random.Random | None = None) -> Federation:
         for name, session in self.sessions.items():
-            self.mailbox(name, session.start())
+            self.post(name, session.start())
         while pairs := [pair for pair, queue in self._queues.items() if queue]:
             self.step(schedule.choice(pairs) if schedule else pairs[0])
         return self

@@ -17,6 +17,7 @@ from psi_federation import Federation, numbered
 
 from hdpvfl_mq.psi.active import ActiveSession
 from hdpvfl_mq.psi.code import LENGTH, encode_rows
+from hdpvfl_mq.psi.consistency import MASK_BYTES, PROOF_BYTES
 from hdpvfl_mq.psi.curve import blinding_scalar, hash_to_curve, multiply, secret_scalar
 from hdpvfl_mq.psi.elements import hash_ids
 from hdpvfl_mq.psi.match import Tally, zero_share
@@ -139,7 +140,8 @@ def _active_evaluation(federation: _Watching) -> Callable[[bytes], bytes]:
     """What the active party of oprf gets if it uses its rows at an id it did not ask for."""
     (query,) = federation.queries
     seed = derive(federation.terms.public_seed, "query store", 0)
-    table = _as_words(_streams(query.keys["party1"][0], 0, query.codewords.shape[1]))
+    length = MASK_BYTES + query.codewords.shape[1]
+    table = _as_words(_streams(query.transfers["party1"].zeros, 0, length))
 
     def evaluate(guess: bytes) -> bytes:
         element = hash_ids([guess], federation.terms.public_seed)
@@ -167,12 +169,12 @@ def _distances(federation: Federation, *, is_padded: bool) -> Callable[[bytes], 
     link = passive._links["party0"]
     query = link.unseal((message.stage, message.index, message.last, message.meta), message.payload)
     assert query is not None
-    columns = np.frombuffer(query, np.uint8).reshape(LENGTH, -1)
+    columns = np.frombuffer(query[:-PROOF_BYTES], np.uint8).reshape(LENGTH, -1)
     columns = columns ^ _streams(answerer._keys, 0, columns.shape[1])
     if not is_padded:  # as if the other key of every transfer were known, too
         active = federation.sessions["party0"]
-        zeros, ones = active._asker._keys["party1"]  # type: ignore[attr-defined]
-        other = [zeros[n] if bit else ones[n] for n, bit in enumerate(answerer._bits)]
+        keys = active._asker._transfers["party1"]  # type: ignore[attr-defined]
+        other = [(keys.zeros if bit else keys.ones)[n] for n, bit in enumerate(answerer._bits)]
         columns ^= _streams(other, 0, columns.shape[1])
     seed = derive(federation.terms.public_seed, "query store", 0)
     count = passive._capacity("party0")

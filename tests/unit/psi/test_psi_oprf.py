@@ -20,7 +20,7 @@ ELEMENTS = random_pairs(KEYS[0], 96)
 def _pair(method: str) -> tuple[Asker, Answerer]:
     if method == "ecdh":
         return DhAsker(KEYS[1], map), DhAnswerer(KEYS[2], "asker", map)
-    return OtAsker(KEYS[1], KEYS[3], map), OtAnswerer(KEYS[2], KEYS[3], "asker", map)
+    return OtAsker(KEYS[1], KEYS[3], map), OtAnswerer(KEYS[2], KEYS[3], "peer", "asker", map)
 
 
 @pytest.mark.parametrize("method", ["ecdh", "oprf"])
@@ -32,8 +32,7 @@ def test_both_sides_compute_the_same_function(method: str) -> None:
         query = asker.prepare(bucket, ELEMENTS[:64])
         length = asker.query_bytes(64)
         assert length == answerer.query_bytes(64)
-        cut = length // 3 + 1
-        sent = query.read("peer", 0, cut) + query.read("peer", cut, length)
+        sent = query.sent_to("peer")
         assert len(sent) == length
         reply, theirs = answerer.answer(bucket, sent, 64, ELEMENTS[32:])
         assert len(reply) == asker.reply_bytes(64)
@@ -46,11 +45,20 @@ def test_both_sides_compute_the_same_function(method: str) -> None:
 def test_a_receiver_obtains_exactly_the_chosen_keys() -> None:
     bits = [1, 0, 0, 1, 1]
     opening = base_ot.open_transfers(KEYS[1])
-    points, chosen = base_ot.choose(KEYS[2], opening, bits)
-    both = base_ot.sender_keys(KEYS[1], points)
+    points, chosen = base_ot.choose(KEYS[2], b"run", opening, bits)
+    both = base_ot.sender_keys(KEYS[1], b"run", points)
     assert chosen == [both[bit][number] for number, bit in enumerate(bits)]
     assert not set(chosen) & {both[1 - bit][number] for number, bit in enumerate(bits)}
     assert len(set(points)) == len(points)
+    other = base_ot.sender_keys(KEYS[1], b"other run", points)
+    assert not set(chosen) & {*other[0], *other[1]}
+
+
+def test_a_repeated_point_gives_other_keys_in_every_transfer() -> None:
+    opening = base_ot.open_transfers(KEYS[1])
+    (point,), _ = base_ot.choose(KEYS[2], b"run", opening, [1])
+    zeros, ones = base_ot.sender_keys(KEYS[1], b"run", [point] * 3)
+    assert len({*zeros, *ones}) == 6
 
 
 @pytest.mark.parametrize("method", ["ecdh", "oprf"])
