@@ -20,12 +20,13 @@ from hdpvfl_mq.machine import Effect, Received, Refused, Reserve, Send, Step
 from hdpvfl_mq.methods import plan_run
 from hdpvfl_mq.methods.run_plan import RunPlan
 from hdpvfl_mq.privacy.mechanism import Mechanism
-from hdpvfl_mq.privacy.noise import commitment
 from hdpvfl_mq.psi import (
     Outgoing,
     PackedIds,
     Session,
     Terms,
+    commit,
+    nonce_of,
     open_session,
     order_digest,
     row_order,
@@ -46,6 +47,7 @@ _ROWS: tuple[Literal["rows"], str] = (
     "rows",
     "the number of common rows is outside the manifest's rows_min..rows_max",
 )
+Commitments = tuple[bytes, ...]  # one of each party, the active party's first
 R = TypeVar("R", bound=WithRows)
 
 
@@ -62,13 +64,15 @@ def align_start(
 ) -> Step[Aligning | Withdrawn | Aligned]:
     """All have accepted: open the session and greet the others."""
     manifest, message = state.manifest, given.message
-    if message.method == "kept":
+    if message.is_kept:
         return _kept(own, state)
+    _check_commitments(own, manifest, message.commitments)
     terms = Terms(
-        method=message.method,
+        method=manifest.alignment.method,
         active=manifest.active_party,
         passives=manifest.passive_parties,
-        public_seed=_joint_seed(own, manifest, message),
+        session_id=_session_id(manifest, message.commitments),
+        commitments=message.commitments,
         profile_digest=id_profile(own.id_rules).digest(),
         rows_min=manifest.alignment.rows_min,
         rows_max=manifest.alignment.rows_max,
@@ -77,7 +81,7 @@ def align_start(
         terms,
         own.party,
         own.ids.ids,
-        secret=own.derived(b"entity resolution"),
+        secret=_session_secret(own),
         room=own.room,
     )
     after: Aligning | Withdrawn | Aligned = Aligning(
@@ -113,16 +117,28 @@ def _kept(own: Assets, state: Accepted) -> Step[Withdrawn | Aligned]:
     return _aligned(own, state, _Found(positions, kept.shared_key))
 
 
-def _joint_seed(own: Assets, manifest: RunManifest, message: AlignStart) -> bytes:
-    """A public seed nobody chose alone: every party's commitment to its secret is in it."""
-    parties, mine = manifest.parties, commitment(own.secret, own.salt)
-    if len(message.commitments) != len(parties):
+def _session_secret(own: Assets) -> bytes:
+    """What decides all randomness of this party's session."""
+    return own.derived(b"entity resolution")
+
+
+def toss_commitment(own: Assets) -> bytes:
+    """What this party says about its share in the public seed before it knows any other's."""
+    return commit(nonce_of(_session_secret(own)), own.party)
+
+
+def _check_commitments(own: Assets, manifest: RunManifest, commitments: Commitments) -> None:
+    """This party shows its share only when it knows what all others have committed to."""
+    parties = manifest.parties
+    if len(commitments) != len(parties):
         raise PeerError("the start of entity resolution lacks a party's commitment")
-    if message.commitments[parties.index(own.party)] != mine:
+    if commitments[parties.index(own.party)] != toss_commitment(own):
         raise PeerError("the start of entity resolution names another commitment than ours")
-    return hashlib.sha256(
-        b"align" + model_digest(manifest) + b"".join(message.commitments)
-    ).digest()
+
+
+def _session_id(manifest: RunManifest, commitments: Commitments) -> bytes:
+    """Equal at parties with the same manifest and commitments, which the hello checks."""
+    return hashlib.sha256(b"align" + model_digest(manifest) + b"".join(commitments)).digest()
 
 
 def hold_block(own: Assets, state: Accepted, given: Received[AlignBlock]) -> Step[Accepted]:

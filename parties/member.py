@@ -78,6 +78,7 @@ def started(own: Assets, state: Starting | Running, given: Started) -> Step[Runn
     hello = Hello(
         epoch=given.epoch,
         seed_commitment=commitment(own.secret, own.salt),
+        toss_commitment=alignment.toss_commitment(own),
         dataset_fingerprint=own.derived(b"fingerprint" + own.data.fingerprint),
         numeric_profile=own.numeric_profile[:500],
         ledger=given.standing.head,

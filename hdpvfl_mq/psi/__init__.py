@@ -3,21 +3,24 @@
 from hdpvfl_mq.psi.blocks import Outgoing
 from hdpvfl_mq.psi.collect import IdCollector, NormalisedIds, normalise
 from hdpvfl_mq.psi.ids import IdProfile
-from hdpvfl_mq.psi.open import choose_method, open_session
+from hdpvfl_mq.psi.methods import choose_method
+from hdpvfl_mq.psi.open import open_session
 from hdpvfl_mq.psi.order import order_digest, row_order
 from hdpvfl_mq.psi.packed import PackedIds
-from hdpvfl_mq.psi.session import Method, Session, Terms
+from hdpvfl_mq.psi.session import Session, Terms
+from hdpvfl_mq.psi.toss import commit, nonce_of
 
 __all__ = [
     "IdCollector",
     "IdProfile",
-    "Method",
     "NormalisedIds",
     "Outgoing",
     "PackedIds",
     "Session",
     "Terms",
     "choose_method",
+    "commit",
+    "nonce_of",
     "normalise",
     "open_session",
     "order_digest",

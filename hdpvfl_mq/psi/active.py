@@ -14,6 +14,7 @@ from hdpvfl_mq.errors import PeerError
 from hdpvfl_mq.psi.blocks import Outgoing, read_slice
 from hdpvfl_mq.psi.elements import fill_bucket
 from hdpvfl_mq.psi.match import PAIR_BYTES, Tally, pack_sorted, pack_verdict
+from hdpvfl_mq.psi.methods import Function
 from hdpvfl_mq.psi.oprf import Asker, Query
 from hdpvfl_mq.psi.session import Block, OwnSet, Session, Terms
 from hdpvfl_mq.psi.stream import derive
@@ -33,14 +34,18 @@ class _Bucket:
 class ActiveSession(Session):
     """Learns which of its ids all passive parties have, and tells them."""
 
-    def __init__(self, terms: Terms, own: OwnSet, secret: bytes, asker: Asker) -> None:
-        super().__init__(terms, terms.active, own, secret, asker)
-        self._asker = asker
+    _asker: Asker
+
+    def __init__(self, terms: Terms, own: OwnSet, secret: bytes) -> None:
+        super().__init__(terms, terms.active, own, secret)
         self._chosen: set[str] = set()
         self._open: dict[int, _Bucket] = {}
         self._asked = 0
         self._is_common = marks(len(own.ids), own.room)
         self._found: list[int] = []  # common elements of each bucket that is closed
+
+    def _prepare(self, function: Function) -> None:
+        self._lengths = self._asker = function.asker()
 
     def _begin(self) -> tuple[Outgoing, ...]:
         return tuple(
@@ -86,7 +91,7 @@ class ActiveSession(Session):
         reply_bytes = self._asker.reply_bytes(self._capacity(self.me))
         outputs = bucket.query.outputs(block.sender, whole[:reply_bytes].tobytes())
         self._taken(block.sender)
-        seed = derive(self.terms.public_seed, "answer store", block.sender, number)
+        seed = derive(self._seed, "answer store", block.sender, number)
         bucket.tally.add(outputs, whole[reply_bytes:], self._capacity(block.sender), seed)
         bucket.waiting.remove(block.sender)
         if number + 1 < self._buckets:

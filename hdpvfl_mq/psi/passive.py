@@ -9,6 +9,7 @@ from hdpvfl_mq.errors import PeerError
 from hdpvfl_mq.psi.blocks import Outgoing, read_slice
 from hdpvfl_mq.psi.elements import fill_bucket, find_pairs, split_buckets
 from hdpvfl_mq.psi.match import PAIR_BYTES, pack_sorted, pack_store, read_verdict, zero_share
+from hdpvfl_mq.psi.methods import Function
 from hdpvfl_mq.psi.oprf import Answerer
 from hdpvfl_mq.psi.session import Block, OwnSet, Session, Terms
 from hdpvfl_mq.psi.stream import Words, derive
@@ -19,14 +20,16 @@ VERDICT_BYTES = 8 + 32  # the number of common ids, and the key all parties shar
 class PassiveSession(Session):
     """Answers for its ids, then learns which of them are common."""
 
-    def __init__(
-        self, terms: Terms, me: str, own: OwnSet, secret: bytes, answerer: Answerer
-    ) -> None:
-        super().__init__(terms, me, own, secret, answerer)
-        self._answerer = answerer
+    _answerer: Answerer
+
+    def __init__(self, terms: Terms, me: str, own: OwnSet, secret: bytes) -> None:
+        super().__init__(terms, me, own, secret)
         self._is_open = False
         self._is_answered = False
         self._is_judged = False
+
+    def _prepare(self, function: Function) -> None:
+        self._lengths = self._answerer = function.answerer(self.me)
 
     def _begin(self) -> tuple[Outgoing, ...]:
         return ()
@@ -62,7 +65,7 @@ class PassiveSession(Session):
         if not others:
             return reply + pack_sorted(outputs)
         values = outputs ^ zero_share(filled, others, bucket)
-        seed = derive(self.terms.public_seed, "answer store", self.me, bucket)
+        seed = derive(self._seed, "answer store", self.me, bucket)
         return reply + pack_store(values, filled, seed, derive(self._root, "store", bucket))
 
     def _on_verdict(self, block: Block) -> tuple[Outgoing, ...]:

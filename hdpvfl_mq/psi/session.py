@@ -19,6 +19,7 @@ import numpy as np
 from hdpvfl_mq.arrays.chunked import Positions, Room
 from hdpvfl_mq.errors import CheatingError, PeerError, SettingsError
 from hdpvfl_mq.psi.blocks import Outgoing, Receiving, Sending, block_count
+from hdpvfl_mq.psi.curve import BlockMap
 from hdpvfl_mq.psi.elements import (
     MAX_IDS,
     bucket_capacity,
@@ -28,12 +29,13 @@ from hdpvfl_mq.psi.elements import (
     split_buckets,
 )
 from hdpvfl_mq.psi.match import packed_bytes
+from hdpvfl_mq.psi.methods import BUCKET_IDS, Function, Method, choose_method
 from hdpvfl_mq.psi.oprf import Lengths
 from hdpvfl_mq.psi.seal import SEAL_BYTES, Link, open_link, public_key
 from hdpvfl_mq.psi.stream import Octets, derive
+from hdpvfl_mq.psi.toss import NONCE_BYTES, is_committed, nonce_of, toss
 
-Method = Literal["ecdh", "oprf"]
-_BUCKET_IDS: dict[Method, int] = {"ecdh": 1 << 12, "oprf": 1 << 16}
+HELLO_BYTES = 32 + 64 + NONCE_BYTES  # public key, two checks, nonce
 MIN_BLOCK_BYTES = 1 << 14  # the 480 points of a choice fit into one block
 
 
@@ -41,10 +43,11 @@ MIN_BLOCK_BYTES = 1 << 14  # the 480 points of a choice fit into one block
 class Terms:
     """What all parties agree on before they start; the hello checks that they do."""
 
-    method: Method
+    method: Literal["auto", Method]  # auto: all choose alike from the sizes of the hellos
     active: str
     passives: tuple[str, ...]
-    public_seed: bytes  # tossed jointly, fresh for every run
+    session_id: bytes  # 32 bytes, other ones for every run
+    commitments: tuple[bytes, ...]  # to every party's nonce (toss.py), the active party's first
     profile_digest: bytes
     rows_min: int = 0
     rows_max: int = MAX_IDS
@@ -57,22 +60,25 @@ class Terms:
             raise SettingsError(
                 "entity resolution needs one or more passive parties, all different"
             )
-        if self.block_bytes < MIN_BLOCK_BYTES or self.window < 1 or self.ids_per_bucket < 1:
+        if len(self.commitments) != len(self.parties):
+            raise SettingsError("entity resolution needs a commitment of every party")
+        too_few = self.bucket_ids is not None and self.bucket_ids < 1
+        if self.block_bytes < MIN_BLOCK_BYTES or self.window < 1 or too_few:
             raise SettingsError(
                 f"block_bytes must be at least {MIN_BLOCK_BYTES}, window and bucket_ids positive"
             )
 
     @property
-    def ids_per_bucket(self) -> int:
-        """Few enough for both sides to work at once and, with oprf, for a processor's cache."""
-        return _BUCKET_IDS[self.method] if self.bucket_ids is None else self.bucket_ids
+    def parties(self) -> tuple[str, ...]:
+        """All of them, the active party first."""
+        return (self.active, *self.passives)
 
     def checks(self) -> tuple[bytes, bytes]:
-        """Keyed hashes of the id profile and of all the rest."""
+        """Hashes of the id profile and of all the rest; neither is secret."""
         rest = repr(replace(self, profile_digest=b"")).encode()
         return (
-            derive(self.public_seed, "id profile", self.profile_digest),
-            derive(self.public_seed, "psi terms 1", rest),
+            derive(self.profile_digest, "id profile"),
+            derive(self.session_id, "psi terms 2", rest),
         )
 
 
@@ -82,6 +88,7 @@ class OwnSet:
 
     ids: Sequence[bytes] = field(repr=False)
     room: Room = field(default=np.empty, repr=False)
+    mapper: BlockMap = map
 
 
 @dataclass(frozen=True)
@@ -100,18 +107,18 @@ class Session(ABC):
     """State common to the active and the passive role."""
 
     moves: ClassVar[dict[str, Callable[..., tuple[Outgoing, ...]]]]
+    _lengths: Lengths
 
-    def __init__(self, terms: Terms, me: str, own: OwnSet, secret: bytes, lengths: Lengths) -> None:
+    def __init__(self, terms: Terms, me: str, own: OwnSet, secret: bytes) -> None:
         self.terms = terms
         self.me = me
         self.result: Positions | None = None
         self.shared_key = b""  # with the result: 32 bytes all parties know and the broker does not
         self.withheld = False  # True when the number of common ids is outside rows_min..rows_max
-        self._peers = tuple(p for p in (terms.active, *terms.passives) if p != me)
-        self._lengths = lengths
-        self._root = derive(secret, "psi session", terms.public_seed, me)
-        self._room = own.room
-        self._elements = hash_ids(own.ids, terms.public_seed, own.room)
+        self._peers = tuple(p for p in terms.parties if p != me)
+        self._root = derive(secret, "psi session", terms.session_id, me)
+        self._own, self._room = own, own.room
+        self._nonces = {me: nonce_of(secret)}
         self._sizes = {me: padded_size(len(own.ids))}
         self._links: dict[str, Link] = {}
         self._held: Block | None = None
@@ -135,7 +142,7 @@ class Session(ABC):
     def start(self) -> tuple[Outgoing, ...]:
         """The hello to every peer."""
         own_key = public_key(derive(self._root, "link"))
-        payload = own_key + b"".join(self.terms.checks())
+        payload = own_key + b"".join(self.terms.checks()) + self._nonces[self.me]
         return (Outgoing(self._peers, "hello", 0, True, payload, (self._sizes[self.me],)),)
 
     def receive(
@@ -183,7 +190,7 @@ class Session(ABC):
         return ()
 
     def _on_hello(self, sender: str, payload: bytes, meta: tuple[int, ...]) -> tuple[Outgoing, ...]:
-        if sender in self._links or len(payload) != 96 or len(meta) != 1:
+        if sender in self._links or len(payload) != HELLO_BYTES or len(meta) != 1:
             raise PeerError(f"{sender} sent a malformed or second message, stage hello")
         if not 0 < meta[0] <= MAX_IDS or padded_size(meta[0]) != meta[0]:
             raise PeerError(f"{sender} sent an impossible size, stage hello")
@@ -194,17 +201,28 @@ class Session(ABC):
                 f"{sender} reads ids by another profile (type, columns, case, whitespace, "
                 "duplicates or empties): make the alignment settings equal at all parties"
             )
-        if payload[64:] != rest:
+        if payload[64:96] != rest:
             raise PeerError(f"{sender} has other terms of entity resolution: compare manifests")
+        nonce = payload[96:]
+        if not is_committed(
+            self.terms.commitments[self.terms.parties.index(sender)], nonce, sender
+        ):
+            raise PeerError(f"{sender} shows another nonce than it committed to, stage hello")
         link = open_link(derive(self._root, "link"), payload[:32], self.me, sender)
         if link is None:
             raise PeerError(f"{sender} sent a degenerate key, stage hello")
-        self._links[sender] = link
+        self._links[sender], self._nonces[sender] = link, nonce
         self._sizes[sender] = meta[0]
         return self._all_greeted() if len(self._links) == len(self._peers) else ()
 
     def _all_greeted(self) -> tuple[Outgoing, ...]:
-        self._buckets = bucket_count(self._sizes.values(), self.terms.ids_per_bucket)
+        sizes, terms = self._sizes.values(), self.terms
+        self._seed = toss(terms.session_id, [self._nonces[party] for party in terms.parties])
+        method = choose_method(sizes) if terms.method == "auto" else terms.method
+        key = derive(self._root, "oprf", self._seed)
+        self._prepare(Function(method, terms.active, key, self._seed, self._own.mapper))
+        self._elements = hash_ids(self._own.ids, self._seed, self._room)
+        self._buckets = bucket_count(sizes, terms.bucket_ids or BUCKET_IDS[method])
         self._members = split_buckets(self._elements, self._buckets, self._room)
         active = self.me == self.terms.active
         talkers = self.terms.passives if active else (self.me,)
@@ -214,6 +232,10 @@ class Session(ABC):
             self._held = None
             outgoing += self.moves[held.stage](self, held)
         return outgoing
+
+    @abstractmethod
+    def _prepare(self, function: Function) -> None:
+        """Make this side of the function; sets `_lengths`."""
 
     @abstractmethod
     def _begin(self) -> tuple[Outgoing, ...]:

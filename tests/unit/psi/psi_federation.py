@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import random
 from collections import defaultdict, deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from hdpvfl_mq.psi import IdProfile, Outgoing, Session, Terms, open_session
 from hdpvfl_mq.psi.stream import derive
+from hdpvfl_mq.psi.toss import commit, nonce_of, toss
 
 
 @dataclass(frozen=True)
@@ -34,7 +35,8 @@ class Federation:
             method=method,
             active=self.names[0],
             passives=tuple(self.names[1:]),
-            public_seed=derive(self.root, "public"),
+            session_id=derive(self.root, "public"),
+            commitments=tuple(commit(nonce_of(self.secret_of(n)), n) for n in self.names),
             profile_digest=terms.pop("profile", IdProfile()).digest(),
             **terms,
         )
@@ -46,8 +48,24 @@ class Federation:
         self.most_waiting: dict[tuple[str, str], int] = defaultdict(int)
         self._queues: dict[tuple[str, str], deque[Outgoing]] = defaultdict(deque)
 
+    @property
+    def public_seed(self) -> bytes:
+        """What all nonces toss."""
+        return toss(self.terms.session_id, [nonce_of(self.secret_of(name)) for name in self.names])
+
     def secret_of(self, name: str) -> bytes:
         return derive(self.root, "secret", name)
+
+    def with_asker(self, wrap: Callable[[Any], Any]) -> None:
+        """Give the active party another asker than the one it makes when all have greeted."""
+        active = self.sessions[self.names[0]]
+        prepare = active._prepare
+
+        def wrapped(function: Any) -> None:
+            prepare(function)
+            active._lengths = active._asker = wrap(active._asker)  # type: ignore[attr-defined]
+
+        active._prepare = wrapped  # type: ignore[method-assign]
 
     def post(self, sender: str, outgoing: Sequence[Outgoing]) -> None:
         for message in outgoing:

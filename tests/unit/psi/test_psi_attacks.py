@@ -15,14 +15,13 @@ import numpy as np
 import pytest
 from psi_federation import Federation, numbered
 
-from hdpvfl_mq.psi.active import ActiveSession
 from hdpvfl_mq.psi.code import LENGTH, encode_rows
 from hdpvfl_mq.psi.consistency import MASK_BYTES, PROOF_BYTES
 from hdpvfl_mq.psi.curve import blinding_scalar, hash_to_curve, multiply, secret_scalar
 from hdpvfl_mq.psi.elements import hash_ids
 from hdpvfl_mq.psi.match import Tally, zero_share
 from hdpvfl_mq.psi.oprf import hash_rows
-from hdpvfl_mq.psi.ot_oprf import OtAnswerer, OtQuery, _as_words, _messages, _streams
+from hdpvfl_mq.psi.ot_oprf import OtAnswerer, OtAsker, OtQuery, _as_words, _messages, _streams
 from hdpvfl_mq.psi.store import locate, look_up
 from hdpvfl_mq.psi.stream import Words, derive, permute_pairs
 
@@ -49,7 +48,7 @@ def _hashes(guess: bytes, salts: Sequence[bytes]) -> Iterator[bytes]:
 
 def _traces(guess: bytes, federation: Federation, name: str | None) -> Iterator[bytes]:
     """Every string that the guess could have left in what this party (None: the broker) saw."""
-    seed = federation.terms.public_seed
+    seed = federation.public_seed
     element = hash_ids([guess], seed)
     point = hash_to_curve(element.tobytes())
     yield from (guess, element.tobytes(), point)
@@ -62,7 +61,7 @@ def _traces(guess: bytes, federation: Federation, name: str | None) -> Iterator[
     yield zero_share(element, keys, 0).tobytes()
     for key in keys:
         yield zero_share(element, [key], 0).tobytes()
-    function_key = derive(federation.secret_of(name), "oprf", seed, name)
+    function_key = derive(session._root, "oprf", seed)
     scalars = [
         *blinding_scalar(derive(function_key, "dh blinding", 0)),
         secret_scalar(derive(function_key, "dh key", 0)),
@@ -108,7 +107,7 @@ def test_no_view_of_two_parties_lets_a_guess_be_tested(
 
 def test_the_same_attacker_breaks_a_salted_hash() -> None:
     federation = _three_parties("ecdh")
-    salt = federation.terms.public_seed
+    salt = federation.public_seed
     strawman = b"|".join(sha256(salt + each).digest() for each in COMMON + SECRET)
     assert _advantage(lambda guess: any(t in strawman for t in _hashes(guess, [salt]))) == 1
 
@@ -124,27 +123,29 @@ class _Watching(Federation):
 
     def __init__(self, *args: object, **terms: object) -> None:
         super().__init__(*args, **terms)  # type: ignore[arg-type]
-        active = self.sessions["party0"]
-        assert isinstance(active, ActiveSession)
-        prepare = active._asker.prepare
         self.queries: list[OtQuery] = []
+        self.with_asker(self._watched)
 
-        def keep(bucket: int, elements: np.ndarray) -> object:
-            self.queries.append(prepare(bucket, elements))  # type: ignore[arg-type]
+    def _watched(self, asker: OtAsker) -> OtAsker:
+        prepare = asker.prepare
+
+        def keep(bucket: int, elements: Words) -> OtQuery:
+            self.queries.append(prepare(bucket, elements))
             return self.queries[-1]
 
-        active._asker.prepare = keep  # type: ignore[method-assign,assignment]
+        asker.prepare = keep  # type: ignore[method-assign]
+        return asker
 
 
 def _active_evaluation(federation: _Watching) -> Callable[[bytes], bytes]:
     """What the active party of oprf gets if it uses its rows at an id it did not ask for."""
     (query,) = federation.queries
-    seed = derive(federation.terms.public_seed, "query store", 0)
+    seed = derive(federation.public_seed, "query store", 0)
     length = MASK_BYTES + query.codewords.shape[1]
     table = _as_words(_streams(query.transfers["party1"].zeros, 0, length))
 
     def evaluate(guess: bytes) -> bytes:
-        element = hash_ids([guess], federation.terms.public_seed)
+        element = hash_ids([guess], federation.public_seed)
         row = look_up(table, locate(element, len(query.elements), seed))
         return hash_rows(row, element, map).tobytes()
 
@@ -176,12 +177,12 @@ def _distances(federation: Federation, *, is_padded: bool) -> Callable[[bytes], 
         keys = active._asker._transfers["party1"]  # type: ignore[attr-defined]
         other = [(keys.zeros if bit else keys.ones)[n] for n, bit in enumerate(answerer._bits)]
         columns ^= _streams(other, 0, columns.shape[1])
-    seed = derive(federation.terms.public_seed, "query store", 0)
+    seed = derive(federation.public_seed, "query store", 0)
     count = passive._capacity("party0")
     table = _as_words(columns)
 
     def distance(guess: bytes) -> int:
-        element = hash_ids([guess], federation.terms.public_seed)
+        element = hash_ids([guess], federation.public_seed)
         row = look_up(table, locate(element, count, seed))
         codeword = encode_rows(_messages(element, seed), b"\xff" * 64)
         return int(np.bitwise_count(row ^ codeword).sum())
@@ -204,7 +205,7 @@ def test_active_party_learns_nothing_pairwise(method: str, monkeypatch: pytest.M
     """Of ids that only one passive party shares with it, against ids that none does."""
     mine = COMMON + SECRET + ABSENT
     federation = Federation(method, [mine, COMMON + SECRET, COMMON])
-    of_party1 = derive(federation.terms.public_seed, "answer store", "party1", 0)
+    of_party1 = derive(federation.public_seed, "answer store", "party1", 0)
     decoded: dict[bytes, bytes] = {}
 
     def add_and_note(tally: Tally, outputs: Words, *packed: bytes | int) -> None:
@@ -222,7 +223,7 @@ def test_active_party_learns_nothing_pairwise(method: str, monkeypatch: pytest.M
     pair_key = federation.sessions["party2"]._links["party1"].shared_key
 
     def share(guess: bytes) -> bytes:
-        element = hash_ids([guess], federation.terms.public_seed)
+        element = hash_ids([guess], federation.public_seed)
         return zero_share(element, [pair_key], 0).tobytes()
 
     assert _advantage(lambda guess: decoded[guess] == share(guess)) == 1  # what collusion breaks

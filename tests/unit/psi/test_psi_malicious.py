@@ -18,7 +18,6 @@ from psi_federation import Federation, numbered
 
 from hdpvfl_mq.errors import CheatingError, PeerError
 from hdpvfl_mq.psi import ot_oprf
-from hdpvfl_mq.psi.active import ActiveSession
 from hdpvfl_mq.psi.bits import subset_xors, transpose_bits
 from hdpvfl_mq.psi.code import LENGTH, ROW_BYTES, encode_columns, encode_rows
 from hdpvfl_mq.psi.consistency import MASK_BYTES, PROOF_BYTES, challenge, is_proved, prove
@@ -74,12 +73,14 @@ def _shifts() -> Octets:
 def _attacked(change: Change, parties: int = 2, seed: int = 1) -> tuple[Federation, _Cheating]:
     own = COMMON + numbered(range(5_000, 5_100))
     federation = Federation("oprf", [own, *[VICTIM] * (parties - 1)], seed=seed)
-    active = federation.sessions["party0"]
-    assert isinstance(active, ActiveSession)
-    asker = active._asker
-    assert isinstance(asker, OtAsker)
-    active._asker = cheat = _Cheating(**vars(asker))
+    cheat = _Cheating(b"", b"", map)
     cheat.change = change  # type: ignore[method-assign]
+
+    def become_cheat(asker: OtAsker) -> _Cheating:
+        vars(cheat).update(vars(asker))
+        return cheat
+
+    federation.with_asker(become_cheat)
     return federation, cheat
 
 
@@ -133,7 +134,7 @@ def test_without_the_check_the_attack_finds_the_secret_and_every_id(
     values = np.frombuffer(sent, "<u8").reshape(-1, 2)
     secret = _recovered_secret(cheat.query, values)
     assert secret == _answerer(federation)._mask
-    found = find_pairs(_evaluated(cheat.query, secret, federation.terms.public_seed), values) >= 0
+    found = find_pairs(_evaluated(cheat.query, secret, federation.public_seed), values) >= 0
     assert found.tolist() == [True] * 200 + [False] * 200
 
 

@@ -30,6 +30,7 @@ HELLO_CHANGES: dict[str, Change] = {
     "truncated": SEALED_CHANGES["truncated"],
     "extended": SEALED_CHANGES["extended"],
     "degenerate": lambda m: replace(m, payload=bytes(32) + m.payload[32:]),
+    "another nonce": lambda m: replace(m, payload=m.payload[:-32] + bytes(32)),
     "no size": lambda m: replace(m, meta=()),
     "negative": lambda m: replace(m, meta=(-64,)),
     "unpadded": lambda m: replace(m, meta=(65,)),

@@ -5,14 +5,18 @@ from __future__ import annotations
 import pickle
 import random
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from psi_federation import Federation, numbered, shaped_sets
 
-from hdpvfl_mq.errors import SettingsError
+from hdpvfl_mq.errors import PeerError, SettingsError
 from hdpvfl_mq.psi import Outgoing, choose_method, open_session, order_digest, row_order
+from hdpvfl_mq.psi.dh_oprf import DhAnswerer
+from hdpvfl_mq.psi.ot_oprf import OtAnswerer
+from hdpvfl_mq.psi.toss import commit, nonce_of, toss
 
 SHAPES = ["overlapping", "disjoint", "nested", "identical"]
 METHODS = ["ecdh", "oprf"]
@@ -158,6 +162,44 @@ def test_method_follows_the_largest_set() -> None:
     assert choose_method([10, 1_999]) == "ecdh"
     assert choose_method([10, 2_000]) == "oprf"
     assert choose_method([]) == "ecdh"
+
+
+@pytest.mark.parametrize(("size", "function"), [(300, DhAnswerer), (2_100, OtAnswerer)])
+def test_auto_is_decided_by_every_party_from_the_sizes_of_the_hellos(
+    size: int, function: type
+) -> None:
+    federation = Federation("auto", [numbered(range(20)), numbered(range(size))]).run().check()
+    answerer = federation.sessions["party1"]._answerer  # type: ignore[attr-defined]
+    assert isinstance(answerer, function)
+
+
+class _Grinding(Federation):
+    """The last to greet knows all other nonces and would rather have another one itself."""
+
+    tried = 0
+
+    def before(self, sender: str, receiver: str, message: Outgoing) -> None:
+        if sender == self.names[-1] and message.stage == "hello":
+            for other in (bytes(32), nonce_of(self.secret_of(self.names[0]))):
+                ground = replace(message, payload=message.payload[:-32] + other)
+                with pytest.raises(PeerError, match="another nonce than it committed to"):
+                    self.give(sender, receiver, ground)
+                self.tried += 1
+
+
+def test_the_last_to_speak_cannot_choose_the_public_seed() -> None:
+    federation = _Grinding("ecdh", shaped_sets("overlapping", 3, 50)).run().check()
+    assert isinstance(federation, _Grinding)
+    assert federation.tried == 4
+    assert {session._seed for session in federation.sessions.values()} == {federation.public_seed}
+
+
+def test_the_public_seed_depends_on_every_nonce() -> None:
+    known = {
+        toss(bytes(32), [bytes([first]), bytes([second])]) for first in (0, 1) for second in (0, 1)
+    }
+    assert len(known) == 4
+    assert commit(bytes(32), "a") != commit(bytes(32), "b")
 
 
 @pytest.mark.parametrize("wrong", [{"block_bytes": 1000}, {"window": 0}, {"bucket_ids": 0}])
