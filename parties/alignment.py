@@ -21,6 +21,7 @@ from hdpvfl_mq.methods import plan_run
 from hdpvfl_mq.methods.run_plan import RunPlan
 from hdpvfl_mq.privacy.mechanism import Mechanism
 from hdpvfl_mq.psi import (
+    Block,
     Outgoing,
     PackedIds,
     Session,
@@ -77,17 +78,11 @@ def align_start(
         rows_min=manifest.alignment.rows_min,
         rows_max=manifest.alignment.rows_max,
     )
-    session = open_session(
-        terms,
-        own.party,
-        own.ids.ids,
-        secret=_session_secret(own),
-        room=own.room,
-    )
+    session = open_session(terms, own.party, own.workspace)
     after: Aligning | Withdrawn | Aligned = Aligning(
         standing=state.standing, reason=state.reason, manifest=manifest, session=session
     )
-    outgoing = _blocks(session.start())
+    outgoing = _blocks(session.start(own.workspace))
     for waiting in state.held:
         after, more = _late(own, after, waiting)
         outgoing = (*outgoing, *more)
@@ -117,14 +112,9 @@ def _kept(own: Assets, state: Accepted) -> Step[Withdrawn | Aligned]:
     return _aligned(own, state, _Found(positions, kept.shared_key))
 
 
-def _session_secret(own: Assets) -> bytes:
-    """What decides all randomness of this party's session."""
-    return own.derived(b"entity resolution")
-
-
 def toss_commitment(own: Assets) -> bytes:
     """What this party says about its share in the public seed before it knows any other's."""
-    return commit(nonce_of(_session_secret(own)), own.party)
+    return commit(nonce_of(own.workspace.secret), own.party)
 
 
 def _check_commitments(own: Assets, manifest: RunManifest, commitments: Commitments) -> None:
@@ -152,19 +142,19 @@ def align_block(
     own: Assets, state: Aligning, given: Received[AlignBlock]
 ) -> Step[Aligning | Withdrawn | Aligned]:
     """One block of a peer."""
-    session = state.session
     try:
-        effects = _received(session, given)
+        session, effects = _received(own, state.session, given)
     except CheatingError as cheated:  # not only refused: a second try would be a second guess
         return _withdrawn(state, "proof", str(cheated))
-    if session.withheld:
+    if session.is_withheld:
         after, more = _withdrawn(state, *_ROWS)
         return after, (*effects, *more)
-    if session.result is None:
-        return state, effects
-    aligned, said = _aligned(own, state, _Found(session.result, session.shared_key))
+    if not session.is_found:
+        return replace(state, session=session), effects
+    found = _Found(session.positions(own.workspace), session.shared_key)
+    aligned, said = _aligned(own, state, found)
     if isinstance(aligned, Aligned):
-        return _let_go(aligned, session), (*effects, *said)
+        return _let_go(own, aligned, session), (*effects, *said)
     return aligned, (*effects, *said)
 
 
@@ -172,29 +162,26 @@ def last_blocks(own: Assets, state: R, given: Received[AlignBlock]) -> Step[R]:
     """The rows are known here, but a peer may still need blocks."""
     if state.session is None:
         raise PeerError("a block of entity resolution, which is over")
-    effects = _received(state.session, given)
-    return _let_go(state, state.session), effects
+    session, effects = _received(own, state.session, given)
+    return _let_go(own, state, session), effects
 
 
-def _let_go(state: R, session: Session) -> R:
+def _let_go(own: Assets, state: R, session: Session) -> R:
     """Keep the session only while blocks follow."""
     if session.is_finished:
+        own.workspace.forget()
         return replace(state, session=None, align_total=session.progress[1])
     return replace(state, session=session)
 
 
-def _received(session: Session, given: Received[AlignBlock]) -> tuple[Effect, ...]:
-    message = given.message
-    return _blocks(
-        session.receive(
-            given.sender,
-            message.stage,
-            message.index,
-            message.last,
-            message.tensor.data,
-            message.meta,
-        )
-    )
+def _received(
+    own: Assets, session: Session, given: Received[AlignBlock]
+) -> tuple[Session, tuple[Effect, ...]]:
+    sender, message = given.sender, given.message
+    place = (message.stage, message.index, message.last)
+    block = Block(sender, *place, message.tensor.data, message.meta)
+    after, outgoing = session.receive(own.workspace, block)
+    return after, _blocks(outgoing)
 
 
 def _withdrawn(

@@ -47,7 +47,9 @@ def _require_points(points: bytes, sender: str, stage: str) -> None:
         raise PeerError(f"{sender} sent points that are not on the curve, stage {stage}")
 
 
-class _DhLengths:
+class DhLengths:
+    """Points in, points out."""
+
     def query_bytes(self, count: int) -> int:
         return POINT_BYTES * count
 
@@ -65,10 +67,10 @@ class DhQuery:
     inverse: bytes
     mapper: BlockMap
 
-    def sent_to(self, peer: str) -> bytes:
+    def sent_to(self, peer: str, agreed: None) -> bytes:
         return self.blinded
 
-    def outputs(self, peer: str, reply: bytes) -> Words:
+    def outputs(self, peer: str, agreed: None, reply: bytes) -> Words:
         _require_points(reply, peer, "answer")
         points = multiply(self.inverse, reply, self.mapper)
         outputs = np.empty_like(self.elements)
@@ -76,8 +78,8 @@ class DhQuery:
         return outputs
 
 
-@dataclass
-class DhAsker(_DhLengths):
+@dataclass(frozen=True)
+class DhAsker:
     """Blinds the active party's elements."""
 
     secret: bytes
@@ -86,7 +88,7 @@ class DhAsker(_DhLengths):
     def opening(self, peer: str) -> bytes:
         return b""
 
-    def accept_choice(self, peer: str, choice: bytes) -> None:
+    def agree(self, peer: str, choice: bytes) -> None:
         if choice:
             raise PeerError(f"{peer} sent a choice that method ecdh does not have, stage choose")
 
@@ -98,20 +100,22 @@ class DhAsker(_DhLengths):
         return DhQuery(elements, order, blinded, inverse, self.mapper)
 
 
-@dataclass
-class DhAnswerer(_DhLengths):
+@dataclass(frozen=True)
+class DhAnswerer:
     """Multiplies by a passive party's key."""
 
     secret: bytes
     asker: str
     mapper: BlockMap
 
-    def choice(self, opening: bytes) -> bytes:
+    def choose(self, opening: bytes) -> tuple[bytes, None]:
         if opening:
             raise PeerError(f"{self.asker} sent an opening that ecdh does not have, stage open")
-        return b""
+        return b"", None
 
-    def answer(self, bucket: int, query: bytes, count: int, elements: Words) -> tuple[bytes, Words]:
+    def answer(
+        self, agreed: None, bucket: int, query: bytes, count: int, elements: Words
+    ) -> tuple[bytes, Words]:
         _require_points(query, self.asker, "query")
         scalar = secret_scalar(derive(self.secret, "dh key", bucket))
         own = multiply(scalar, _points(elements, self.mapper), self.mapper)

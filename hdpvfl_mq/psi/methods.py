@@ -7,13 +7,14 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from hdpvfl_mq.psi.curve import BlockMap
-from hdpvfl_mq.psi.dh_oprf import DhAnswerer, DhAsker
-from hdpvfl_mq.psi.oprf import Answerer, Asker
-from hdpvfl_mq.psi.ot_oprf import OtAnswerer, OtAsker
+from hdpvfl_mq.psi.dh_oprf import DhAnswerer, DhAsker, DhLengths
+from hdpvfl_mq.psi.oprf import Answerer, Asker, Lengths
+from hdpvfl_mq.psi.ot_oprf import OtAnswerer, OtAsker, OtLengths
 
 Method = Literal["ecdh", "oprf"]
 # Few enough for both sides to work at once and, with oprf, for a processor's cache.
 BUCKET_IDS: dict[Method, int] = {"ecdh": 1 << 12, "oprf": 1 << 16}
+LENGTHS: dict[Method, Lengths] = {"ecdh": DhLengths(), "oprf": OtLengths()}
 LARGE_SET = 2_000  # from here on 480 base transfers cost less than multiplying every point
 
 

@@ -12,9 +12,10 @@ ends with a proof, and the answerer computes nothing with its elements before th
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from hdpvfl_mq.errors import CheatingError, PeerError
 from hdpvfl_mq.psi import base_ot
@@ -47,7 +48,9 @@ def _context(public_seed: bytes, answerer: str) -> bytes:
     return derive(public_seed, "base transfers", answerer)
 
 
-class _OtLengths:
+class OtLengths:
+    """Columns of a store with mask and proof in, nothing out."""
+
     def query_bytes(self, count: int) -> int:
         return LENGTH * (MASK_BYTES + store_cells(count) // 8) + PROOF_BYTES
 
@@ -59,9 +62,23 @@ class _OtLengths:
 class Transfers:
     """What the base transfers with one peer have left the asker."""
 
-    zeros: list[bytes]
-    ones: list[bytes]
+    zeros: tuple[bytes, ...] = field(repr=False)
+    ones: tuple[bytes, ...] = field(repr=False)
     transcript: bytes  # a hash of all that was said
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What they have left a passive party: its secret bits and the keys these name."""
+
+    mask: bytes = field(repr=False)  # the bits as a row
+    keys: tuple[bytes, ...] = field(repr=False)
+    transcript: bytes
+
+    @property
+    def bits(self) -> NDArray[np.uint8]:
+        """The bits one by one."""
+        return np.unpackbits(np.frombuffer(self.mask, np.uint8), count=LENGTH, bitorder="little")
 
 
 @dataclass(frozen=True)
@@ -78,21 +95,20 @@ class OtQuery:
     messages: Octets
     codewords: Octets
     secret: bytes
-    transfers: dict[str, Transfers]
     mapper: BlockMap
 
     @property
     def _length(self) -> int:
         return MASK_BYTES + len(self.codewords[0])
 
-    def sent_to(self, peer: str) -> bytes:
-        transfers, mask = self.transfers[peer], self._mask(peer)
-        rows = _streams(transfers.zeros, self.bucket, self._length)
+    def sent_to(self, peer: str, agreed: Transfers) -> bytes:
+        mask = self._mask(peer)
+        rows = _streams(agreed.zeros, self.bucket, self._length)
         columns = np.hstack([encode_columns(mask), self.codewords])
         columns ^= rows
-        columns ^= _streams(transfers.ones, self.bucket, self._length)
+        columns ^= _streams(agreed.ones, self.bucket, self._length)
         query = columns.tobytes()
-        challenged = challenge(transfers.transcript, self.bucket, query)
+        challenged = challenge(agreed.transcript, self.bucket, query)
         return query + prove(challenged, rows, np.hstack([mask, self.messages]))
 
     def _mask(self, peer: str) -> Octets:
@@ -100,34 +116,35 @@ class OtQuery:
         random = expand(derive(self.secret, "mask", peer, self.bucket), size)
         return np.frombuffer(random, dtype=np.uint8).reshape(-1, MASK_BYTES)
 
-    def outputs(self, peer: str, reply: bytes) -> Words:
-        table = _as_words(_streams(self.transfers[peer].zeros, self.bucket, self._length))
+    def outputs(self, peer: str, agreed: Transfers, reply: bytes) -> Words:
+        table = _as_words(_streams(agreed.zeros, self.bucket, self._length))
         return hash_rows(look_up(table, self.cells), self.elements, self.mapper)
 
 
-@dataclass
-class OtAsker(_OtLengths):
+@dataclass(frozen=True)
+class OtAsker:
     """Queries with the active party's elements."""
 
     secret: bytes
     public_seed: bytes
     mapper: BlockMap
-    _transfers: dict[str, Transfers] = field(default_factory=dict)
 
     def opening(self, peer: str) -> bytes:
         return base_ot.open_transfers(derive(self.secret, "ot sender", peer))
 
-    def accept_choice(self, peer: str, choice: bytes) -> None:
+    def agree(self, peer: str, choice: bytes) -> Transfers:
         points = in_blocks(choice, base_ot.POINT_BYTES)
         if len(choice) != LENGTH * base_ot.POINT_BYTES:
             raise PeerError(f"{peer} sent {len(choice)} bytes of points, stage choose")
         context = _context(self.public_seed, peer)
         try:
-            keys = base_ot.sender_keys(derive(self.secret, "ot sender", peer), context, points)
+            zeros, ones = base_ot.sender_keys(
+                derive(self.secret, "ot sender", peer), context, points
+            )
         except RuntimeError:
             raise PeerError(f"{peer} sent a point that is not on the curve, stage choose") from None
         transcript = derive(context, "transcript", self.opening(peer), choice)
-        self._transfers[peer] = Transfers(*keys, transcript)
+        return Transfers(tuple(zeros), tuple(ones), transcript)
 
     def prepare(self, bucket: int, elements: Words) -> OtQuery:
         seed = derive(self.public_seed, "query store", bucket)
@@ -142,13 +159,12 @@ class OtAsker(_OtLengths):
             messages,
             encode_columns(messages),
             secret=self.secret,
-            transfers=self._transfers,
             mapper=self.mapper,
         )
 
 
-@dataclass
-class OtAnswerer(_OtLengths):
+@dataclass(frozen=True)
+class OtAnswerer:
     """Evaluates with a passive party's secret bits."""
 
     secret: bytes
@@ -157,29 +173,31 @@ class OtAnswerer(_OtLengths):
     asker: str
     mapper: BlockMap
 
-    def choice(self, opening: bytes) -> bytes:
+    def choose(self, opening: bytes) -> tuple[bytes, Choice]:
         if len(opening) != base_ot.POINT_BYTES:
             raise PeerError(f"{self.asker} sent {len(opening)} bytes of a point, stage open")
         key, context = derive(self.secret, "ot receiver"), _context(self.public_seed, self.me)
-        self._mask = expand(derive(key, "bits"), LENGTH // 8).ljust(ROW_BYTES, b"\0")
-        mask_bits = np.unpackbits(np.frombuffer(self._mask, np.uint8), bitorder="little")
-        self._bits = mask_bits[:LENGTH]
+        mask = expand(derive(key, "bits"), LENGTH // 8).ljust(ROW_BYTES, b"\0")
+        unmade = Choice(mask, (), b"")
         try:
-            points, self._keys = base_ot.choose(key, context, opening, self._bits.tolist())
+            points, keys = base_ot.choose(key, context, opening, unmade.bits.tolist())
         except RuntimeError:
             raise PeerError(f"{self.asker} sent a point not on the curve, stage open") from None
         choice = b"".join(points)
-        self._transcript = derive(context, "transcript", opening, choice)
-        return choice
+        transcript = derive(context, "transcript", opening, choice)
+        return choice, replace(unmade, keys=tuple(keys), transcript=transcript)
 
-    def answer(self, bucket: int, query: bytes, count: int, elements: Words) -> tuple[bytes, Words]:
+    def answer(
+        self, agreed: Choice, bucket: int, query: bytes, count: int, elements: Words
+    ) -> tuple[bytes, Words]:
         columns = np.frombuffer(query[:-PROOF_BYTES], dtype=np.uint8).reshape(LENGTH, -1)
-        chosen = self._bits[:, np.newaxis] * columns
-        chosen ^= _streams(self._keys, bucket, columns.shape[1])
-        challenged = challenge(self._transcript, bucket, query[:-PROOF_BYTES])
-        if not is_proved(challenged, chosen, self._bits, query[-PROOF_BYTES:]):
+        bits = agreed.bits
+        chosen = bits[:, np.newaxis] * columns
+        chosen ^= _streams(agreed.keys, bucket, columns.shape[1])
+        challenged = challenge(agreed.transcript, bucket, query[:-PROOF_BYTES])
+        if not is_proved(challenged, chosen, bits, query[-PROOF_BYTES:]):
             raise CheatingError(f"{self.asker} sent a query that is not of codewords, stage query")
         seed = derive(self.public_seed, "query store", bucket)
         rows = look_up(_as_words(chosen), locate(elements, count, seed))
-        rows ^= encode_rows(_messages(elements, seed), self._mask)
+        rows ^= encode_rows(_messages(elements, seed), agreed.mask)
         return b"", hash_rows(rows, elements, self.mapper)

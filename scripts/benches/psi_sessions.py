@@ -16,7 +16,16 @@ import time
 from pathlib import Path
 from typing import Any
 
-from hdpvfl_mq.psi import IdProfile, Outgoing, Terms, commit, nonce_of, open_session
+from hdpvfl_mq.psi import (
+    Block,
+    IdProfile,
+    Outgoing,
+    Terms,
+    Workspace,
+    commit,
+    nonce_of,
+    open_session,
+)
 
 _CONTEXT = multiprocessing.get_context("fork")
 
@@ -62,15 +71,17 @@ def _party(number: int, terms: Terms, ids: int, mail: _Mail, results: Any, ready
     ready.wait()
     started, cpu_started = time.perf_counter(), time.process_time()
     me = mail.names[number]
-    session = open_session(terms, me, own_ids, secret=_secret(number))
-    mail.send(me, session.start())
+    work = Workspace(own_ids, _secret(number))
+    session = open_session(terms, me, work)
+    mail.send(me, session.start(work))
     while not session.is_finished:
-        mail.send(me, session.receive(*mail.receive(number)))
-    assert session.result is not None
+        session, outgoing = session.receive(work, Block(*mail.receive(number)))
+        mail.send(me, outgoing)
+    assert session.is_found
     usage = resource.getrusage(resource.RUSAGE_SELF)
     results.put(
         {
-            "common": len(session.result),
+            "common": len(session.positions(work)),
             "wall_s": time.perf_counter() - started,
             "cpu_s": time.process_time() - cpu_started,
             "ids_mib": memory_before / 1024,

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
+from hdpvfl_mq.errors import PeerError
 from hdpvfl_mq.journal.chain import walk
-from hdpvfl_mq.machine import Send
+from hdpvfl_mq.machine import Received, Send
 from hdpvfl_mq.node.node import Node
 from hdpvfl_mq.psi.ot_oprf import OtAsker
 from hdpvfl_mq.runtime.simulation import Faults
 from hdpvfl_mq.wire.codec import decode_body, decode_header
+from parties.phases import Withdrawn
 from schemas.messages import AlignBlock, AlignStart, RunAccept
-from schemas.records import EnvelopeSent
+from schemas.records import EnvelopeReceived, EnvelopeSent
 from schemas.tensor import Tensor
 from tests.federation import Federation, LyingFederation, manifest
 from tests.simulation.test_resolution import QUICK, federation_of, overlapping, spec
@@ -60,6 +63,29 @@ def test_a_query_that_is_not_of_codewords_ends_the_run_unanswered(crashes, monke
     closed = simulation.nodes["coordinator"].state.reason
     assert "the active party's query in entity resolution" in closed
     assert not any(entry.kind == "spend" for e in federation.spent().values() for _, entry in e)
+
+
+def test_after_a_failed_proof_a_party_hears_no_further_query(monkeypatch):
+    """Else the active party would try again and again, a guess of secret bits each time."""
+    monkeypatch.setattr("hdpvfl_mq.psi.methods.OtAsker", ShiftingAsker)
+    federation = federation_of(1, alignment=spec(method="oprf"))
+    federation.simulate()
+    role = federation.node("p1").role
+    state, phases = role.initial(), []
+    for record, _ in walk(federation.journals["p1"].records()):
+        if isinstance(record.input, EnvelopeReceived):
+            header = decode_header(record.input.frames)
+            given = Received(header.sender, decode_body(header, record.input.frames))
+            with suppress(PeerError):
+                state, effects = role.step(state, given)
+            if isinstance(given.message, AlignBlock) and given.message.stage == "query":
+                phases.append((state, given, effects))
+        elif record.input.kind == "started":
+            state, _ = role.step(state, record.input)
+    state, query, effects = phases[-1]
+    assert isinstance(state, Withdrawn)
+    assert [effect.message.reason for effect in effects] == ["proof"]
+    assert role.step(state, query) == (state, ())
 
 
 def test_the_start_of_entity_resolution_cannot_name_a_method():

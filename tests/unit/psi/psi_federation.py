@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import random
 from collections import defaultdict, deque
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from hdpvfl_mq.psi import IdProfile, Outgoing, Session, Terms, open_session
+from hdpvfl_mq.psi import Block, IdProfile, Outgoing, Session, Terms, Workspace, open_session
 from hdpvfl_mq.psi.stream import derive
 from hdpvfl_mq.psi.toss import commit, nonce_of, toss
 
@@ -40,9 +40,9 @@ class Federation:
             profile_digest=terms.pop("profile", IdProfile()).digest(),
             **terms,
         )
+        self.works = {name: Workspace(ids, self.secret_of(name)) for name, ids in self.sets.items()}
         self.sessions: dict[str, Session] = {
-            name: open_session(self.terms, name, ids, secret=self.secret_of(name))
-            for name, ids in self.sets.items()
+            name: open_session(self.terms, name, work) for name, work in self.works.items()
         }
         self.delivered: list[Delivered] = []
         self.most_waiting: dict[tuple[str, str], int] = defaultdict(int)
@@ -56,17 +56,6 @@ class Federation:
     def secret_of(self, name: str) -> bytes:
         return derive(self.root, "secret", name)
 
-    def with_asker(self, wrap: Callable[[Any], Any]) -> None:
-        """Give the active party another asker than the one it makes when all have greeted."""
-        active = self.sessions[self.names[0]]
-        prepare = active._prepare
-
-        def wrapped(function: Any) -> None:
-            prepare(function)
-            active._lengths = active._asker = wrap(active._asker)  # type: ignore[attr-defined]
-
-        active._prepare = wrapped  # type: ignore[method-assign]
-
     def post(self, sender: str, outgoing: Sequence[Outgoing]) -> None:
         for message in outgoing:
             for receiver in message.to:
@@ -77,9 +66,10 @@ class Federation:
                 )
 
     def give(self, sender: str, receiver: str, message: Outgoing) -> Sequence[Outgoing]:
-        return self.sessions[receiver].receive(
-            sender, message.stage, message.index, message.last, message.payload, message.meta
-        )
+        """The message as if from this sender; if it is refused, nothing has happened."""
+        session, work = self.sessions[receiver], self.works[receiver]
+        self.sessions[receiver], outgoing = session.receive(work, received(sender, message))
+        return outgoing
 
     def step(self, pair: tuple[str, str]) -> None:
         message = self._queues[pair].popleft()
@@ -92,7 +82,7 @@ class Federation:
 
     def run(self, schedule: random.Random | None = None) -> Federation:
         for name, session in self.sessions.items():
-            self.post(name, session.start())
+            self.post(name, session.start(self.works[name]))
         while pairs := [pair for pair, queue in self._queues.items() if queue]:
             self.step(schedule.choice(pairs) if schedule else pairs[0])
         return self
@@ -101,8 +91,8 @@ class Federation:
         """The common ids that each party found, in its own order."""
         results = []
         for name, ids in self.sets.items():
-            positions = self.sessions[name].result
-            assert positions is not None, f"{name} has no result"
+            assert self.sessions[name].is_found, f"{name} has no result"
+            positions = self.sessions[name].positions(self.works[name])
             assert (positions[1:] > positions[:-1]).all()
             results.append([ids[position] for position in positions])
         return results
@@ -112,7 +102,7 @@ class Federation:
 
     def seen_by(self, name: str) -> list[bytes]:
         """Every payload a party received, opened with its own keys."""
-        links = self.sessions[name]._links
+        links = self.sessions[name].links
         seen = []
         for delivered in self.delivered:
             sender, message = delivered.sender, delivered.message
@@ -136,6 +126,12 @@ class Federation:
             assert session.is_finished
             assert done == total
         return self
+
+
+def received(sender: str, message: Outgoing) -> Block:
+    """What goes out of one session as it comes into another."""
+    place = (message.stage, message.index, message.last)
+    return Block(sender, *place, message.payload, message.meta)
 
 
 def numbered(numbers: Sequence[int] | range, prefix: str = "id") -> list[bytes]:

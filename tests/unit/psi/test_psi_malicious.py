@@ -16,14 +16,16 @@ import numpy as np
 import pytest
 from psi_federation import Federation, numbered
 
-from hdpvfl_mq.errors import CheatingError, PeerError
-from hdpvfl_mq.psi import ot_oprf
+from hdpvfl_mq.errors import CheatingError
+from hdpvfl_mq.psi import methods, ot_oprf
+from hdpvfl_mq.psi.active import ActiveSession
 from hdpvfl_mq.psi.bits import subset_xors, transpose_bits
 from hdpvfl_mq.psi.code import LENGTH, ROW_BYTES, encode_columns, encode_rows
 from hdpvfl_mq.psi.consistency import MASK_BYTES, PROOF_BYTES, challenge, is_proved, prove
 from hdpvfl_mq.psi.elements import find_pairs, hash_ids
 from hdpvfl_mq.psi.oprf import hash_rows
-from hdpvfl_mq.psi.ot_oprf import OtAnswerer, OtAsker, OtQuery, _as_words, _messages, _streams
+from hdpvfl_mq.psi.ot_oprf import Choice, OtAsker, OtQuery, _as_words, _messages, _streams
+from hdpvfl_mq.psi.passive import PassiveSession
 from hdpvfl_mq.psi.store import locate, look_up, solve
 from hdpvfl_mq.psi.stream import Octets, Words, derive, expand
 
@@ -36,15 +38,23 @@ DICTIONARY = numbered(range(1_000, 1_400))  # the victim holds the first half
 Change = Callable[[OtQuery], OtQuery]
 
 
-class _Cheating(OtAsker):
-    """Asks with a changed query, and proves for it what can be proved."""
+Attack = Callable[..., Federation]
 
-    change: Change
-    query: OtQuery
 
-    def prepare(self, bucket: int, elements: Words) -> OtQuery:
-        self.query = self.change(super().prepare(bucket, elements))
-        return self.query
+@pytest.fixture
+def attacked(monkeypatch: pytest.MonkeyPatch) -> Attack:
+    """A federation whose active party asks with changed queries, and proves what it can of them."""
+
+    def federation(change: Change, parties: int = 2) -> Federation:
+        class Cheating(OtAsker):
+            def prepare(self, bucket: int, elements: Words) -> OtQuery:
+                return change(super().prepare(bucket, elements))
+
+        monkeypatch.setattr(methods, "OtAsker", Cheating)
+        own = COMMON + numbered(range(5_000, 5_100))
+        return Federation("oprf", [own, *[VICTIM] * (parties - 1)])
+
+    return federation
 
 
 def _shifted(honest: OtQuery) -> OtQuery:
@@ -70,38 +80,36 @@ def _shifts() -> Octets:
     return rows
 
 
-def _attacked(change: Change, parties: int = 2, seed: int = 1) -> tuple[Federation, _Cheating]:
-    own = COMMON + numbered(range(5_000, 5_100))
-    federation = Federation("oprf", [own, *[VICTIM] * (parties - 1)], seed=seed)
-    cheat = _Cheating(b"", b"", map)
-    cheat.change = change  # type: ignore[method-assign]
-
-    def become_cheat(asker: OtAsker) -> _Cheating:
-        vars(cheat).update(vars(asker))
-        return cheat
-
-    federation.with_asker(become_cheat)
-    return federation, cheat
+def _secret(federation: Federation) -> Choice:
+    passive = federation.sessions["party1"]
+    assert isinstance(passive, PassiveSession)
+    assert isinstance(passive.agreed, Choice)
+    return passive.agreed
 
 
-def _answerer(federation: Federation, name: str = "party1") -> OtAnswerer:
-    answerer = federation.sessions[name]._answerer  # type: ignore[attr-defined]
-    assert isinstance(answerer, OtAnswerer)
-    return answerer
+def _query(federation: Federation) -> OtQuery:
+    active = federation.sessions["party0"]
+    assert isinstance(active, ActiveSession)
+    query = active._query(federation.works["party0"], 0)
+    assert isinstance(query, OtQuery)
+    return query
 
 
 def _stages_from(federation: Federation, sender: str) -> list[str]:
     return [each.message.stage for each in federation.delivered if each.sender == sender]
 
 
-def _own_rows(query: OtQuery) -> Octets:
+def _own_rows(federation: Federation) -> Octets:
+    active, query = federation.sessions["party0"], _query(federation)
+    assert isinstance(active, ActiveSession)
     length = MASK_BYTES + query.codewords.shape[1]
-    return _streams(query.transfers["party1"].zeros, query.bucket, length)
+    return _streams(active.agreed["party1"].zeros, query.bucket, length)
 
 
-def _recovered_secret(query: OtQuery, values: Words) -> bytes:
+def _recovered_secret(federation: Federation, values: Words) -> bytes:
     """The sender's bits, a dozen from each shifted id."""
-    honest = look_up(_as_words(_own_rows(query)), query.cells, 0, len(COMMON))
+    query = _query(federation)
+    honest = look_up(_as_words(_own_rows(federation)), query.cells, 0, len(COMMON))
     secret = np.zeros(ROW_BYTES // 8, dtype=np.uint64)
     for row, shift, element in zip(honest, _shifts(), query.elements, strict=False):
         places = np.flatnonzero(np.unpackbits(shift, bitorder="little"))
@@ -113,10 +121,11 @@ def _recovered_secret(query: OtQuery, values: Words) -> bytes:
     return secret.tobytes()
 
 
-def _evaluated(query: OtQuery, secret: bytes, seed: bytes) -> Words:
+def _evaluated(federation: Federation, secret: bytes) -> Words:
     """The victim's function at all ids of the dictionary, from its secret."""
+    query, seed = _query(federation), federation.public_seed
     bits = np.unpackbits(np.frombuffer(secret, np.uint8), bitorder="little")[:LENGTH]
-    columns = _own_rows(query).copy()
+    columns = _own_rows(federation).copy()
     columns[:, MASK_BYTES:] ^= bits[:, np.newaxis] * query.codewords
     elements, store = hash_ids(DICTIONARY, seed), derive(seed, "query store", 0)
     rows = look_up(_as_words(columns), locate(elements, len(query.elements), store))
@@ -124,44 +133,28 @@ def _evaluated(query: OtQuery, secret: bytes, seed: bytes) -> Words:
 
 
 def test_without_the_check_the_attack_finds_the_secret_and_every_id(
-    monkeypatch: pytest.MonkeyPatch,
+    attacked: Attack, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The attack is a real one: it fails because of the check and of nothing else."""
     monkeypatch.setattr(ot_oprf, "is_proved", lambda *_: True)
-    federation, cheat = _attacked(_shifted)
-    federation.run()
+    federation = attacked(_shifted).run()
     sent = federation.seen_by("party0")[-1]
     values = np.frombuffer(sent, "<u8").reshape(-1, 2)
-    secret = _recovered_secret(cheat.query, values)
-    assert secret == _answerer(federation)._mask
-    found = find_pairs(_evaluated(cheat.query, secret, federation.public_seed), values) >= 0
+    secret = _recovered_secret(federation, values)
+    assert secret == _secret(federation).mask
+    found = find_pairs(_evaluated(federation, secret), values) >= 0
     assert found.tolist() == [True] * 200 + [False] * 200
 
 
 @pytest.mark.parametrize("parties", [2, 3])
-def test_a_shifted_query_is_noticed_before_anything_is_answered(parties: int) -> None:
-    federation, _ = _attacked(_shifted, parties)
+def test_a_shifted_query_is_noticed_before_anything_is_answered(
+    attacked: Attack, parties: int
+) -> None:
+    federation = attacked(_shifted, parties)
     with pytest.raises(CheatingError, match=r"^party0 .*stage query$"):
         federation.run()
     for name in federation.names[1:]:
         assert set(_stages_from(federation, name)) <= {"hello", "choose"}
-
-
-def test_a_failed_proof_ends_the_session_for_good() -> None:
-    """Else the active party would try again and again, a guess of secret bits each time."""
-    federation, cheat = _attacked(_shifted)
-    with pytest.raises(CheatingError):
-        federation.run()
-    query = federation.delivered[-1].message
-    assert query.stage == "query"
-    true = super(_Cheating, cheat).prepare(0, cheat.query.elements).sent_to("party1")
-    place = (query.stage, query.index, query.last, query.meta)
-    sealed = federation.sessions["party0"]._links["party1"].seal(place, true)
-    with pytest.raises(PeerError, match=r"^party0 goes on after a failed proof"):
-        federation.give("party0", "party1", replace(query, payload=sealed))
-    (hello,) = federation.sessions["party0"].start()
-    with pytest.raises(PeerError, match="failed proof"):
-        federation.give("party0", "party1", hello)
 
 
 def _turned(*places: int) -> Change:
@@ -175,18 +168,18 @@ def _turned(*places: int) -> Change:
     return change
 
 
-def test_a_guess_of_secret_bits_passes_only_if_it_is_right() -> None:
+def test_a_guess_of_secret_bits_passes_only_if_it_is_right(attacked: Attack) -> None:
     """About half of the guesses of one bit, none of a dozen: each bit halves the chance."""
     passed = []
     for place in range(6):
-        federation, _ = _attacked(_turned(place))
+        federation = attacked(_turned(place))
         with suppress(CheatingError):
             federation.run().check()
             passed.append(place)
-        assert (place in passed) == (not _answerer(federation)._bits[place])
+        assert (place in passed) == (not _secret(federation).bits[place])
     assert 0 < len(passed) < 6
     with pytest.raises(CheatingError):
-        _attacked(_turned(*range(12)))[0].run()
+        attacked(_turned(*range(12))).run()
 
 
 def _proof_setting() -> tuple[Octets, Octets, Octets, Octets]:
@@ -229,12 +222,15 @@ def test_the_challenge_depends_on_the_whole_query_and_on_what_went_before() -> N
 
 def test_masks_hide_the_messages_from_each_peer_and_from_peers_together() -> None:
     """Messages of the mask are the peer's own, so what two proofs show has nothing in common."""
-    federation, cheat = _attacked(lambda honest: honest, parties=3)
-    federation.run().check()
-    masks = {name: cheat.query._mask(name).tobytes() for name in ("party1", "party2")}
-    assert masks["party1"] != masks["party2"]
-    with_other_mask = replace(cheat.query, secret=bytes(32))
-    queries = [each.sent_to("party1") for each in (cheat.query, with_other_mask)]
-    shown = [query[-PROOF_BYTES:-32] for query in queries]
+    own = COMMON + numbered(range(5_000, 5_100))
+    federation = Federation("oprf", [own, VICTIM, VICTIM]).run().check()
+    query, active = _query(federation), federation.sessions["party0"]
+    assert isinstance(active, ActiveSession)
+    assert query._mask("party1").tobytes() != query._mask("party2").tobytes()
+    agreed = active.agreed["party1"]
+    shown = [
+        each.sent_to("party1", agreed)[-PROOF_BYTES:-32]
+        for each in (query, replace(query, secret=bytes(32)))
+    ]
     bits = int.from_bytes(bytes(a ^ b for a, b in zip(*shown, strict=True)), "big").bit_count()
     assert abs(bits - 4 * len(shown[0])) < 6 * (2 * len(shown[0])) ** 0.5

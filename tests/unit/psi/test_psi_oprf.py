@@ -9,6 +9,7 @@ from hdpvfl_mq.errors import PeerError
 from hdpvfl_mq.psi import base_ot
 from hdpvfl_mq.psi.dh_oprf import DhAnswerer, DhAsker
 from hdpvfl_mq.psi.elements import find_pairs
+from hdpvfl_mq.psi.methods import LENGTHS, Method
 from hdpvfl_mq.psi.oprf import Answerer, Asker
 from hdpvfl_mq.psi.ot_oprf import OtAnswerer, OtAsker
 from hdpvfl_mq.psi.stream import derive, random_pairs
@@ -24,19 +25,18 @@ def _pair(method: str) -> tuple[Asker, Answerer]:
 
 
 @pytest.mark.parametrize("method", ["ecdh", "oprf"])
-def test_both_sides_compute_the_same_function(method: str) -> None:
+def test_both_sides_compute_the_same_function(method: Method) -> None:
     asker, answerer = _pair(method)
-    asker.accept_choice("peer", answerer.choice(asker.opening("peer")))
+    choice, secret = answerer.choose(asker.opening("peer"))
+    agreed = asker.agree("peer", choice)
     seen = []
     for bucket in range(2):
         query = asker.prepare(bucket, ELEMENTS[:64])
-        length = asker.query_bytes(64)
-        assert length == answerer.query_bytes(64)
-        sent = query.sent_to("peer")
-        assert len(sent) == length
-        reply, theirs = answerer.answer(bucket, sent, 64, ELEMENTS[32:])
-        assert len(reply) == asker.reply_bytes(64)
-        mine = query.outputs("peer", reply)
+        sent = query.sent_to("peer", agreed)
+        assert len(sent) == LENGTHS[method].query_bytes(64)
+        reply, theirs = answerer.answer(secret, bucket, sent, 64, ELEMENTS[32:])
+        assert len(reply) == LENGTHS[method].reply_bytes(64)
+        mine = query.outputs("peer", agreed, reply)
         assert find_pairs(mine, theirs).tolist() == [-1] * 32 + list(range(32))
         seen.append(theirs)
     assert (find_pairs(seen[0], seen[1]) == -1).all()
@@ -65,11 +65,11 @@ def test_a_repeated_point_gives_other_keys_in_every_transfer() -> None:
 def test_malformed_openings_and_choices_are_refused(method: str) -> None:
     asker, answerer = _pair(method)
     with pytest.raises(PeerError, match=r"asker .* stage open"):
-        answerer.choice(b"\x02" + bytes(31))
+        answerer.choose(b"\x02" + bytes(31))
     with pytest.raises(PeerError, match=r"peer .* stage choose"):
-        asker.accept_choice("peer", b"\x02" * 32)
+        asker.agree("peer", b"\x02" * 32)
     with pytest.raises(PeerError, match=r"peer .* stage choose"):
-        asker.accept_choice("peer", (b"\x02" + bytes(31)) * 480)
+        asker.agree("peer", (b"\x02" + bytes(31)) * 480)
 
 
 def test_points_off_the_curve_are_refused() -> None:
@@ -77,6 +77,6 @@ def test_points_off_the_curve_are_refused() -> None:
     query = asker.prepare(0, ELEMENTS[:2])
     wrong = np.zeros(64, dtype=np.uint8).tobytes()
     with pytest.raises(PeerError, match=r"asker .* stage query"):
-        answerer.answer(0, wrong, 2, ELEMENTS[:2])
+        answerer.answer(None, 0, wrong, 2, ELEMENTS[:2])
     with pytest.raises(PeerError, match=r"peer .* stage answer"):
-        query.outputs("peer", wrong)
+        query.outputs("peer", None, wrong)
