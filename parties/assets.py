@@ -117,8 +117,12 @@ class Assets:
 
     @cached_property
     def workspace(self) -> Workspace:
-        """What this party's session works with; no part of any state."""
-        return Workspace(self.ids.ids, self.derived(b"entity resolution"), room=self.room)
+        """What this party's session works with; no part of any state.
+
+        Its secret belongs to these rows: with others, a run would mask other ids by the same bytes.
+        """
+        secret = self.derived(b"entity resolution" + self.data.fingerprint)
+        return Workspace(self.ids.ids, secret, room=self.room)
 
     def derived(self, purpose: bytes) -> bytes:
         """A secret of its own for another purpose than noise."""

@@ -15,6 +15,7 @@ from hdpvfl_mq.node.node import Node
 from hdpvfl_mq.psi.ot_oprf import OtAsker
 from hdpvfl_mq.runtime.simulation import Faults
 from hdpvfl_mq.wire.codec import decode_body, decode_header
+from parties.alignment import toss_commitment
 from parties.phases import Withdrawn
 from schemas.messages import AlignBlock, AlignStart, RunAccept
 from schemas.records import EnvelopeReceived, EnvelopeSent
@@ -146,3 +147,12 @@ def test_garbage_before_the_start_does_not_keep_a_party_from_starting():
     effects = (e for r, _ in walk(federation.journals["shop"].records()) for e in r.effects)
     reasons = [effect.reason for effect in effects if effect.kind == "refused"]
     assert any("telco" in reason for reason in reasons)
+
+
+def test_other_rows_never_meet_the_keys_of_these():
+    """The secret of a session follows from the run's secret and the rows together."""
+    own = federation_of(1).node("p1").role.own
+    other = replace(own, data=replace(own.data, fingerprint=bytes(32)))
+    assert own.secret == other.secret
+    assert own.workspace.secret != other.workspace.secret
+    assert toss_commitment(own) != toss_commitment(other)
