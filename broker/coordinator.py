@@ -30,7 +30,6 @@ from hdpvfl_mq.machine import (
     stay,
 )
 from hdpvfl_mq.node.frozen import dump, load_fields
-from hdpvfl_mq.psi import choose_method
 from hdpvfl_mq.wire.canonical import pack, unpack
 from schemas.config import RunManifest
 from schemas.ids import COORDINATOR, PartyId
@@ -58,6 +57,7 @@ WHY = {
     "rows": "the number of common rows, which is withheld, is outside alignment.rows_min..rows_max "
     "or does not allow the plan",
     "deadline": "it has waited too long",
+    "proof": "the active party's query in entity resolution was not made as the protocol demands",
 }
 _MAX_BYTES = 2**26
 
@@ -130,7 +130,7 @@ class Coordinator:
         """A process has started, the first or a later one of its party."""
         message = given.message
         epochs = MappingProxyType({**state.epochs, given.sender: message.epoch})
-        commitments = {**state.commitments, given.sender: message.seed_commitment}
+        commitments = {**state.commitments, given.sender: message.toss_commitment}
         state = replace(state, epochs=epochs, commitments=MappingProxyType(commitments))
         missing = tuple(p for p in self.parties if p not in epochs)
         welcome = Welcome(epoch=message.epoch, waiting_for=missing)
@@ -163,18 +163,13 @@ class Coordinator:
                     "alignment.* and the id columns in their settings",
                 )
         commitments = tuple(state.commitments[p] for p in self.parties)
-        start = AlignStart(method=self._method(state), commitments=commitments)
+        start = AlignStart(is_kept=self._is_kept(state), commitments=commitments)
         return Aligning(**_common(state)), (Send(self.parties, start),)
 
-    def _method(self, state: Offered) -> Literal["ecdh", "oprf", "kept"]:
-        """How the common rows are found: not at all again where all keep the same alignment."""
-        wanted, accepted = self.manifest.alignment, state.accepted.values()
-        named = {accept.kept_alignment for accept in accepted}
-        if wanted.reuse and len(named) == 1 and None not in named:
-            return "kept"
-        if wanted.method != "auto":
-            return wanted.method
-        return choose_method(accept.set_size for accept in accepted)
+    def _is_kept(self, state: Offered) -> bool:
+        """Whether all keep the same alignment and may use it again."""
+        named = {accept.kept_alignment for accept in state.accepted.values()}
+        return self.manifest.alignment.reuse and len(named) == 1 and None not in named
 
     def refuse(self, state: Phase, given: Received[RunRefuse]) -> Step[Closed]:
         return self.close(state, "refused", f"{given.sender}: {given.message.rule}")

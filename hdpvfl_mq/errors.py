@@ -2,6 +2,7 @@
 
 HdpvflError
 ├── PeerError         a peer sent something wrong: drop it, note it, go on
+│   └── CheatingError     a peer's proof is wrong: end what it was part of
 ├── OperatorError     the operator must act: stop, the text names the remedy       exit 2
 │   ├── SettingsError     a setting is wrong                                        exit 2
 │   ├── DataError         the party's own data cannot be used as they are           exit 2
@@ -27,6 +28,10 @@ class PeerError(HdpvflError):
     """A peer broke the protocol; its message is refused, the state is untouched."""
 
     exit_code = 4
+
+
+class CheatingError(PeerError):
+    """A peer's proof is wrong: what it was part of is over, as a second try is a second guess."""
 
 
 class OperatorError(HdpvflError):

@@ -25,6 +25,7 @@ def broken_rule(own: Assets, manifest: RunManifest, standing: LedgerStanding) ->
         _wrong_part(own, manifest)
         or _wrong_model(own, manifest)
         or _too_few_rows(own.policy, manifest)
+        or _wrong_alignment(own.policy, manifest)
         or _wrong_data(own, manifest)
     )
     is_silent = isinstance(manifest.method, Prediction) and own.role == "active"
@@ -90,6 +91,17 @@ def _too_few_rows(policy: PartyPolicy, manifest: RunManifest) -> str | None:
             f"{manifest.alignment.rows_min}: raise the latter"
         )
     return None
+
+
+def _wrong_alignment(policy: PartyPolicy, manifest: RunManifest) -> str | None:
+    allowed, method = policy.alignment_methods, manifest.alignment.method
+    possible = {"ecdh", "oprf"} if method == "auto" else {method}
+    if possible <= set(allowed):
+        return None
+    return (
+        f"policy.alignment_methods allows {', '.join(allowed)}, the manifest's alignment.method "
+        f"is {method}: set it to {allowed[0]}"
+    )
 
 
 def _over_budget(

@@ -14,25 +14,27 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hdpvfl_mq.arrays.chunked import gather
-from hdpvfl_mq.errors import PeerError, RefusedError, SettingsError
+from hdpvfl_mq.errors import CheatingError, PeerError, RefusedError, SettingsError
 from hdpvfl_mq.glm.block import ColumnBlock
-from hdpvfl_mq.machine import Effect, Received, Reserve, Send, Step
+from hdpvfl_mq.machine import Effect, Received, Refused, Reserve, Send, Step
 from hdpvfl_mq.methods import plan_run
 from hdpvfl_mq.methods.run_plan import RunPlan
 from hdpvfl_mq.privacy.mechanism import Mechanism
-from hdpvfl_mq.privacy.noise import commitment
 from hdpvfl_mq.psi import (
+    Block,
     Outgoing,
     PackedIds,
     Session,
     Terms,
+    commit,
+    nonce_of,
     open_session,
     order_digest,
     row_order,
 )
 from hdpvfl_mq.wire.codec import model_digest
 from parties.assets import Assets, id_profile, ids_digest
-from parties.phases import Accepted, Aligned, Aligning, Setup, WithRows
+from parties.phases import Accepted, Aligned, Aligning, Setup, Withdrawn, WithRows
 from schemas.alignment import KeptAlignment
 from schemas.config import RunManifest
 from schemas.ids import COORDINATOR
@@ -46,8 +48,8 @@ _ROWS: tuple[Literal["rows"], str] = (
     "rows",
     "the number of common rows is outside the manifest's rows_min..rows_max",
 )
+Commitments = tuple[bytes, ...]  # one of each party, the active party's first
 R = TypeVar("R", bound=WithRows)
-W = TypeVar("W", Accepted, Aligning)
 
 
 @dataclass(frozen=True)
@@ -60,41 +62,46 @@ class _Found:
 
 def align_start(
     own: Assets, state: Accepted, given: Received[AlignStart]
-) -> Step[Accepted | Aligning | Aligned]:
+) -> Step[Aligning | Withdrawn | Aligned]:
     """All have accepted: open the session and greet the others."""
     manifest, message = state.manifest, given.message
-    if message.method == "kept":
+    if message.is_kept:
         return _kept(own, state)
+    _check_commitments(own, manifest, message.commitments)
     terms = Terms(
-        method=message.method,
+        method=manifest.alignment.method,
         active=manifest.active_party,
         passives=manifest.passive_parties,
-        public_seed=_joint_seed(own, manifest, message),
+        session_id=_session_id(manifest, message.commitments),
+        commitments=message.commitments,
         profile_digest=id_profile(own.id_rules).digest(),
         rows_min=manifest.alignment.rows_min,
         rows_max=manifest.alignment.rows_max,
     )
-    session = open_session(
-        terms,
-        own.party,
-        own.ids.ids,
-        secret=own.derived(b"entity resolution"),
-        room=own.room,
-    )
-    after: Aligning | Aligned = Aligning(
+    session = open_session(terms, own.party, own.workspace)
+    after: Aligning | Withdrawn | Aligned = Aligning(
         standing=state.standing, reason=state.reason, manifest=manifest, session=session
     )
-    outgoing = _blocks(session.start())
+    outgoing = _blocks(session.start(own.workspace))
     for waiting in state.held:
-        if isinstance(after, Aligning):
-            after, more = align_block(own, after, waiting)
-        else:
-            after, more = last_blocks(own, after, waiting)
+        after, more = _late(own, after, waiting)
         outgoing = (*outgoing, *more)
     return after, outgoing
 
 
-def _kept(own: Assets, state: Accepted) -> Step[Accepted | Aligned]:
+def _late(
+    own: Assets, state: Aligning | Withdrawn | Aligned, given: Received[AlignBlock]
+) -> Step[Aligning | Withdrawn | Aligned]:
+    """A block that was put aside; if it is no legal move, that is recorded now."""
+    try:
+        if isinstance(state, Aligning):
+            return align_block(own, state, given)
+        return last_blocks(own, state, given) if isinstance(state, Aligned) else (state, ())
+    except PeerError as refused:
+        return state, (Refused(reason=f"{given.sender}, early: {refused}"[:500]),)
+
+
+def _kept(own: Assets, state: Accepted) -> Step[Withdrawn | Aligned]:
     """All have named the alignment that this party keeps too: use it, exchange nothing."""
     kept, bounds = own.kept_for(state.manifest), state.manifest.alignment
     if kept is None:
@@ -105,16 +112,23 @@ def _kept(own: Assets, state: Accepted) -> Step[Accepted | Aligned]:
     return _aligned(own, state, _Found(positions, kept.shared_key))
 
 
-def _joint_seed(own: Assets, manifest: RunManifest, message: AlignStart) -> bytes:
-    """A public seed nobody chose alone: every party's commitment to its secret is in it."""
-    parties, mine = manifest.parties, commitment(own.secret, own.salt)
-    if len(message.commitments) != len(parties):
+def toss_commitment(own: Assets) -> bytes:
+    """What this party says about its share in the public seed before it knows any other's."""
+    return commit(nonce_of(own.workspace.secret), own.party)
+
+
+def _check_commitments(own: Assets, manifest: RunManifest, commitments: Commitments) -> None:
+    """This party shows its share only when it knows what all others have committed to."""
+    parties = manifest.parties
+    if len(commitments) != len(parties):
         raise PeerError("the start of entity resolution lacks a party's commitment")
-    if message.commitments[parties.index(own.party)] != mine:
+    if commitments[parties.index(own.party)] != toss_commitment(own):
         raise PeerError("the start of entity resolution names another commitment than ours")
-    return hashlib.sha256(
-        b"align" + model_digest(manifest) + b"".join(message.commitments)
-    ).digest()
+
+
+def _session_id(manifest: RunManifest, commitments: Commitments) -> bytes:
+    """Equal at parties with the same manifest and commitments, which the hello checks."""
+    return hashlib.sha256(b"align" + model_digest(manifest) + b"".join(commitments)).digest()
 
 
 def hold_block(own: Assets, state: Accepted, given: Received[AlignBlock]) -> Step[Accepted]:
@@ -126,18 +140,21 @@ def hold_block(own: Assets, state: Accepted, given: Received[AlignBlock]) -> Ste
 
 def align_block(
     own: Assets, state: Aligning, given: Received[AlignBlock]
-) -> Step[Aligning | Aligned]:
+) -> Step[Aligning | Withdrawn | Aligned]:
     """One block of a peer."""
-    session = state.session
-    effects = _received(session, given)
-    if session.withheld:
+    try:
+        session, effects = _received(own, state.session, given)
+    except CheatingError as cheated:  # not only refused: a second try would be a second guess
+        return _withdrawn(state, "proof", str(cheated))
+    if session.is_withheld:
         after, more = _withdrawn(state, *_ROWS)
         return after, (*effects, *more)
-    if session.result is None:
-        return state, effects
-    aligned, said = _aligned(own, state, _Found(session.result, session.shared_key))
+    if not session.is_found:
+        return replace(state, session=session), effects
+    found = _Found(session.positions(own.workspace), session.shared_key)
+    aligned, said = _aligned(own, state, found)
     if isinstance(aligned, Aligned):
-        return _let_go(aligned, session), (*effects, *said)
+        return _let_go(own, aligned, session), (*effects, *said)
     return aligned, (*effects, *said)
 
 
@@ -145,36 +162,36 @@ def last_blocks(own: Assets, state: R, given: Received[AlignBlock]) -> Step[R]:
     """The rows are known here, but a peer may still need blocks."""
     if state.session is None:
         raise PeerError("a block of entity resolution, which is over")
-    effects = _received(state.session, given)
-    return _let_go(state, state.session), effects
+    session, effects = _received(own, state.session, given)
+    return _let_go(own, state, session), effects
 
 
-def _let_go(state: R, session: Session) -> R:
+def _let_go(own: Assets, state: R, session: Session) -> R:
     """Keep the session only while blocks follow."""
     if session.is_finished:
+        own.workspace.forget()
         return replace(state, session=None, align_total=session.progress[1])
     return replace(state, session=session)
 
 
-def _received(session: Session, given: Received[AlignBlock]) -> tuple[Effect, ...]:
-    message = given.message
-    return _blocks(
-        session.receive(
-            given.sender,
-            message.stage,
-            message.index,
-            message.last,
-            message.tensor.data,
-            message.meta,
-        )
-    )
+def _received(
+    own: Assets, session: Session, given: Received[AlignBlock]
+) -> tuple[Session, tuple[Effect, ...]]:
+    sender, message = given.sender, given.message
+    place = (message.stage, message.index, message.last)
+    block = Block(sender, *place, message.tensor.data, message.meta)
+    after, outgoing = session.receive(own.workspace, block)
+    return after, _blocks(outgoing)
 
 
-def _withdrawn(state: W, why: Literal["rows", "budget"], reason: str) -> Step[W]:
-    return replace(state, reason=reason), (Send((COORDINATOR,), Withdraw(reason=why)),)
+def _withdrawn(
+    state: Accepted | Aligning, why: Literal["rows", "budget", "proof"], reason: str
+) -> Step[Withdrawn]:
+    after = Withdrawn(standing=state.standing, manifest=state.manifest, reason=reason)
+    return after, (Send((COORDINATOR,), Withdraw(reason=why)),)
 
 
-def _aligned(own: Assets, state: W, found: _Found) -> Step[W | Aligned]:
+def _aligned(own: Assets, state: Accepted | Aligning, found: _Found) -> Step[Withdrawn | Aligned]:
     """Order the common rows, derive the plan, reserve its cost, tell the coordinator."""
     manifest = state.manifest
     ids, rows = _ordered(own, manifest, found.positions)

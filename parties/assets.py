@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from types import MappingProxyType
 from typing import Literal
 
@@ -22,7 +23,7 @@ from hdpvfl_mq.data.preprocess import PreparedData
 from hdpvfl_mq.glm.response import Response
 from hdpvfl_mq.methods.one_round.refit import ScoreRegression
 from hdpvfl_mq.methods.run_plan import RunPlan
-from hdpvfl_mq.psi import IdProfile, NormalisedIds, order_digest
+from hdpvfl_mq.psi import IdProfile, NormalisedIds, Workspace, order_digest
 from schemas.alignment import KeptAlignment
 from schemas.config import IdRules, PartyPolicy, RunManifest
 from schemas.data import DataSettings
@@ -118,6 +119,15 @@ class Assets:
         return hashlib.blake2b(
             address, key=shared, person=b"hdpvfl sealed 1", digest_size=32
         ).digest()
+
+    @cached_property
+    def workspace(self) -> Workspace:
+        """What this party's session works with; no part of any state.
+
+        Its secret belongs to these rows: with others, a run would mask other ids by the same bytes.
+        """
+        secret = self.derived(b"entity resolution" + self.data.fingerprint)
+        return Workspace(self.ids.ids, secret, room=self.room)
 
     def derived(self, purpose: bytes) -> bytes:
         """A secret of its own for another purpose than noise."""

@@ -42,6 +42,7 @@ from parties.phases import (
     Running,
     Starting,
     Training,
+    Withdrawn,
     WithRows,
 )
 from parties.rounds import ROUNDS
@@ -77,6 +78,7 @@ def started(own: Assets, state: Starting | Running, given: Started) -> Step[Runn
     hello = Hello(
         epoch=given.epoch,
         seed_commitment=commitment(own.secret, own.salt),
+        toss_commitment=alignment.toss_commitment(own),
         dataset_fingerprint=own.derived(b"fingerprint" + own.data.fingerprint),
         numeric_profile=own.numeric_profile[:500],
         ledger=given.standing.head,
@@ -223,7 +225,9 @@ def resume(own: Assets, state: Training, given: Received[Resume]) -> Step[Traini
 def closed(own: Assets, state: Running, given: Received[RunClosed]) -> Step[Closed]:
     """The run is over for everybody."""
     message = given.message
-    manifest = state.manifest if isinstance(state, Accepted | Aligning | WithRows) else None
+    manifest = (
+        state.manifest if isinstance(state, Accepted | Aligning | Withdrawn | WithRows) else None
+    )
     after = Closed(
         standing=state.standing,
         outcome=message.outcome,
@@ -249,9 +253,10 @@ SHARED_MOVES: Moves = {
     (Running, "ledger_head"): Move(witness.noticed, _SAME),
     (Running, "ledger_witness"): Move(witness.witnessed, _SAME),
     (Joining, "run_offer"): Move(offer, (Joining, Accepted)),
-    (Accepted, "align_start"): Move(alignment.align_start, (Accepted, Aligning, Aligned)),
+    (Accepted, "align_start"): Move(alignment.align_start, (Aligning, Withdrawn, Aligned)),
     (Accepted, "align_block"): Move(alignment.hold_block, _SAME),
-    (Aligning, "align_block"): Move(alignment.align_block, (Aligning, Aligned)),
+    (Aligning, "align_block"): Move(alignment.align_block, (Aligning, Withdrawn, Aligned)),
+    (Withdrawn, "align_block"): Move(stay, _SAME),
     (WithRows, "align_block"): Move(alignment.last_blocks, _SAME),
     (Training, "round_plan"): Move(next_plan, _SAME),
     (Training, "pause"): Move(pause, _SAME),

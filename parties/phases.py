@@ -4,6 +4,8 @@ It owns what a party remembers; it makes no move. Every value in a phase is froz
 written to, mappings are read-only, and a refused move leaves the phase as it was.
 
 starting -> joining -> accepted -> aligning -> aligned -> training -> closed
+                          |           |
+                          +-> withdrawn -> closed
 """
 
 from __future__ import annotations
@@ -120,6 +122,13 @@ class Aligning(Running):
 
     manifest: RunManifest
     session: Session = field(repr=False)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Withdrawn(Running):
+    """This party has left before the common rows were fixed, and says no more to its peers."""
+
+    manifest: RunManifest
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -17,6 +17,7 @@ from schemas.methods import Absence, Descent, Guarantee, Method
 from schemas.model import LossSpec, PenaltySpec
 from schemas.privacy import Budget
 
+AlignmentMethod = Literal["ecdh", "oprf"]
 HexKey = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 Path = Annotated[str, Field(min_length=1, max_length=4096)]
 Endpoint = Annotated[str, Field(pattern=r"^tcp://[^\s/]{1,253}:[0-9]{1,5}$")]
@@ -36,7 +37,7 @@ class IdRules(Closed):
 class AlignmentSpec(Closed):
     """How common entities are found."""
 
-    method: Literal["auto", "ecdh", "oprf"] = "auto"
+    method: Literal["auto", AlignmentMethod] = "auto"
     ids: IdRules = IdRules()
     rows_min: Annotated[int, Field(ge=1, le=10**9)] = 2
     rows_max: Annotated[int, Field(ge=1, le=10**9)] = 10**9
@@ -97,6 +98,11 @@ class PartyPolicy(Closed):
     guarantees: Annotated[tuple[Guarantee, ...], Field(min_length=1, max_length=3)] = ("sound",)
     rows_min: Annotated[int, Field(ge=1, le=10**9)] = 100
     peers: Annotated[tuple[PartyId, ...], Field(max_length=MAX_PASSIVES + 1)] = ()
+    # Methods of entity resolution this party takes part in (docs/entity-resolution.md).
+    alignment_methods: Annotated[tuple[AlignmentMethod, ...], Field(min_length=1, max_length=2)] = (
+        "ecdh",
+        "oprf",
+    )
     learned_constants: bool = False  # preprocessing constants fitted on the private data
     exact_scoring: bool = False  # un-noised scores in a prediction: booked as infinitely much
 

@@ -32,6 +32,7 @@ class Hello(Closed):
     kind: Literal["hello"] = "hello"
     epoch: Epoch
     seed_commitment: Digest
+    toss_commitment: Digest  # to this party's share in the public seed of entity resolution
     dataset_fingerprint: Digest  # keyed by the secret seed: comparable by its owner only
     numeric_profile: Text
     ledger: LedgerHead
@@ -74,8 +75,8 @@ class AlignStart(Closed):
     """All have accepted: find the common entities."""
 
     kind: Literal["align_start"] = "align_start"
-    method: Literal["ecdh", "oprf", "kept"]  # kept: all have named the same, nothing is exchanged
-    # The seed commitments of all hellos, active first: together they toss the public seed.
+    is_kept: bool  # all have named the same alignment of an earlier run: nothing is exchanged
+    # The toss commitments of all hellos, the active party's first.
     commitments: Annotated[tuple[Digest, ...], Field(max_length=MAX_PASSIVES + 1)]
 
 
@@ -152,7 +153,7 @@ class Withdraw(Closed):
     """A party leaves the run; what it has spent stays spent."""
 
     kind: Literal["withdraw"] = "withdraw"
-    reason: Literal["operator", "budget", "rows", "deadline"]
+    reason: Literal["operator", "budget", "rows", "deadline", "proof"]
 
 
 class RunClosed(Closed):

@@ -6,128 +6,152 @@ other, and memory is that of two buckets.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from functools import partial
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
+from typing import Any
 
-from hdpvfl_mq.arrays.chunked import marked, marks
+import numpy as np
+
 from hdpvfl_mq.errors import PeerError
-from hdpvfl_mq.psi.blocks import Outgoing
 from hdpvfl_mq.psi.elements import fill_bucket
-from hdpvfl_mq.psi.match import PAIR_BYTES, Tally, pack_sorted, pack_verdict
-from hdpvfl_mq.psi.oprf import Asker, Query
-from hdpvfl_mq.psi.session import Block, OwnSet, Session, Terms
-from hdpvfl_mq.psi.stream import derive
+from hdpvfl_mq.psi.exchange import Block, Messages, nothing, put, without
+from hdpvfl_mq.psi.match import PAIR_BYTES, differences, pack_sorted, pack_verdict
+from hdpvfl_mq.psi.oprf import Query
+from hdpvfl_mq.psi.session import Session
+from hdpvfl_mq.psi.store import locate
+from hdpvfl_mq.psi.stream import Words, derive
+from hdpvfl_mq.psi.workspace import Workspace, pack_marks, unpack_marks
 
 _OPEN_BUCKETS = 2
+Step = tuple["ActiveSession", Messages]
 
 
 @dataclass(frozen=True, repr=False)
-class _Bucket:
+class OpenBucket:
     """A bucket that has been asked and not yet fully answered."""
 
-    query: Query
-    tally: Tally
-    waiting: set[str]
+    sums: Words  # what the answers so far add up to, for each element
+    waiting: frozenset[str]
 
 
+@dataclass(frozen=True, kw_only=True, repr=False)
 class ActiveSession(Session):
     """Learns which of its ids all passive parties have, and tells them."""
 
-    def __init__(self, terms: Terms, own: OwnSet, secret: bytes, asker: Asker) -> None:
-        super().__init__(terms, terms.active, own, secret, asker)
-        self._asker = asker
-        self._chosen: set[str] = set()
-        self._open: dict[int, _Bucket] = {}
-        self._asked = 0
-        self._is_common = marks(len(own.ids), own.room)
-        self._found: list[int] = []  # common elements of each bucket that is closed
+    agreed: Mapping[str, Any] = field(default_factory=nothing)
+    open: Mapping[int, OpenBucket] = field(default_factory=nothing)
+    asked: int = 0
 
-    def _begin(self) -> tuple[Outgoing, ...]:
+    def _begin(self, work: Workspace) -> Messages:
+        asker = self._function(work).asker()
         return tuple(
-            self._sealed(peer, "open", self._asker.opening(peer)) for peer in self.terms.passives
+            self._sealed(peer, "open", asker.opening(peer)) for peer in self.terms.passives
         )
 
-    def _on_choose(self, block: Block) -> tuple[Outgoing, ...]:
-        if block.sender in self._chosen:
+    def _on_choose(self, work: Workspace, block: Block) -> Step:
+        if block.sender in self.agreed:
             raise PeerError(f"{block.sender} chose twice, stage choose")
-        self._asker.accept_choice(block.sender, block.payload)
-        self._chosen.add(block.sender)
-        if len(self._chosen) < len(self.terms.passives):
-            return ()
+        agreed = self._function(work).asker().agree(block.sender, block.payload)
+        after = replace(self, agreed=put(self.agreed, block.sender, agreed))
+        if len(after.agreed) < len(self.terms.passives):
+            return after, ()
         for peer in self.terms.passives:
-            self._expect(peer, "answer", 0, self._answer_bytes(peer))
-        return self._ask_more()
+            after = after._expect(peer, "answer", 0, after._answer_bytes(peer))
+        return after._ask_more(work)
 
-    def _ask_more(self) -> tuple[Outgoing, ...]:
-        """Ask buckets until enough are open."""
-        outgoing: tuple[Outgoing, ...] = ()
-        while self._asked < self._buckets and len(self._open) < _OPEN_BUCKETS:
-            bucket, self._asked = self._asked, self._asked + 1
-            real = self._elements[self._members[bucket]]
-            dummies = derive(self._root, "dummies", bucket)
+    def _query(self, work: Workspace, bucket: int) -> Query:
+        """One bucket of elements, ready to be asked of every peer."""
+
+        def make() -> Query:
+            real = self._elements(work)[self._members(work)[bucket]]
+            dummies = derive(self._root(work), "dummies", bucket)
             filled = fill_bucket(real, self._capacity(self.me), dummies)
-            query = self._asker.prepare(bucket, filled)
-            tally = Tally(filled, len(self.terms.passives))
-            self._open[bucket] = _Bucket(query, tally, set(self.terms.passives))
-            for peer in self.terms.passives:
-                read = partial(query.read, peer)
-                outgoing += self._send(peer, "query", bucket, self._query_bytes, read)
-        return outgoing
+            return self._function(work).asker().prepare(bucket, filled)
 
-    def _on_answer(self, block: Block) -> tuple[Outgoing, ...]:
-        number = block.meta[0] if block.meta else -1
-        is_asked = not any(sending.bucket <= number for sending in self._sending[block.sender])
-        if number not in self._open or not is_asked:
-            raise PeerError(f"{block.sender} answered what was not asked, stage answer")
-        whole, outgoing = self._take(block)
+        return work.once(("query", bucket % _OPEN_BUCKETS), (self.seed, bucket), make)
+
+    def _ask_more(self, work: Workspace) -> Step:
+        """Ask buckets until enough are open."""
+        after: ActiveSession = self
+        outgoing: Messages = ()
+        while after.asked < after.buckets and len(after.open) < _OPEN_BUCKETS:
+            bucket, query = after.asked, after._query(work, after.asked)
+            opened = OpenBucket(np.zeros_like(query.elements), frozenset(after.terms.passives))
+            after = replace(after, asked=bucket + 1, open=put(after.open, bucket, opened))
+            for peer in after.terms.passives:
+                data = query.sent_to(peer, after.agreed[peer])
+                sending = after._sending("query", bucket, len(data), data)
+                after, more = after._send(work, peer, sending)
+                outgoing += more
+        return after, outgoing
+
+    def _on_answer(self, work: Workspace, block: Block) -> Step:
+        sender, number = block.sender, block.meta[0] if block.meta else -1
+        is_asked = not any(sending.bucket <= number for sending in self.sending[sender])
+        if number not in self.open or not is_asked:
+            raise PeerError(f"{sender} answered what was not asked, stage answer")
+        after, whole, outgoing = self._take(block, block.payload)
         if whole is None:
-            return outgoing
-        bucket = self._open[number]
-        reply_bytes = self._asker.reply_bytes(self._capacity(self.me))
-        outputs = bucket.query.outputs(block.sender, whole[:reply_bytes].tobytes())
-        self._taken(block.sender)
-        seed = derive(self.terms.public_seed, "answer store", block.sender, number)
-        bucket.tally.add(outputs, whole[reply_bytes:], self._capacity(block.sender), seed)
-        bucket.waiting.remove(block.sender)
-        if number + 1 < self._buckets:
-            self._expect(block.sender, "answer", number + 1, len(whole))
-        return () if bucket.waiting else self._close(number)
+            return after, outgoing
+        after = after._counted_in(work, sender, number, whole)
+        if number + 1 < self.buckets:
+            after = after._expect(sender, "answer", number + 1, len(whole))
+        return (after, ()) if after.open[number].waiting else after._close(work, number)
 
-    def _close(self, number: int) -> tuple[Outgoing, ...]:
+    def _counted_in(
+        self, work: Workspace, sender: str, number: int, answer: bytes
+    ) -> ActiveSession:
+        """With one passive party's answer to a bucket; the order of parties does not matter."""
+        query, bucket = self._query(work, number), self.open[number]
+        outputs = query.outputs(sender, self.agreed[sender], answer[: self._reply_bytes])
+        seed = derive(self.seed, "answer store", sender, number)
+        is_store = len(self.terms.passives) > 1
+        cells = locate(query.elements, self._capacity(sender), seed) if is_store else None
+        sums = bucket.sums ^ differences(outputs, answer[self._reply_bytes :], cells)
+        counted = OpenBucket(sums, bucket.waiting - {sender})
+        return replace(self, open=put(self.open, number, counted))
+
+    def _close(self, work: Workspace, number: int) -> Step:
         """All have answered this bucket."""
-        bucket = self._open.pop(number)
-        members = self._members[number]
-        common = members[bucket.tally.common()[: len(members)]]
-        self._is_common[common] = True
-        self._found.append(len(common))
-        return self._ask_more() if len(self._found) < self._buckets else self._finish()
+        sums = self.open[number].sums[: len(self._members(work)[number])]
+        marks = pack_marks((sums[:, 0] | sums[:, 1]) == 0)
+        after = replace(self, open=without(self.open, number), found=(*self.found, marks))
+        return after._ask_more(work) if len(after.found) < self.buckets else after._finish(work)
 
-    def _finish(self) -> tuple[Outgoing, ...]:
+    def _finish(self, work: Workspace) -> Step:
         """Tell all what is common, or only that it is withheld."""
-        count = sum(self._found)
+        count = sum(map(_marked, self.found))
         is_revealed = self.terms.rows_min <= count <= self.terms.rows_max
-        self.shared_key = derive(self._root, "shared key")
-        verdict = pack_verdict(count if is_revealed else None) + self.shared_key
+        shared_key = derive(self._root(work), "shared key")
+        verdict = pack_verdict(count if is_revealed else None) + shared_key
         outgoing = tuple(self._sealed(peer, "verdict", verdict) for peer in self.terms.passives)
+        after = replace(
+            self, shared_key=shared_key, is_found=is_revealed, is_withheld=not is_revealed
+        )
         if not is_revealed:
-            self.withheld = True
-            return outgoing
-        self.result = marked(self._is_common, self._room)
-        size = PAIR_BYTES * count
+            return after, outgoing
+        common = self._sending("common", self.buckets, PAIR_BYTES * count, None)
         for peer in self.terms.passives:
-            outgoing += self._send(peer, "common", self._buckets, size, self._read_common)
-        return outgoing
+            after, more = after._send(work, peer, common)
+            outgoing += more
+        return after, outgoing
 
-    def _read_common(self, start: int, stop: int) -> bytes:
+    def _read(self, work: Workspace, start: int, stop: int) -> bytes:
         """Part of the common elements, sorted bucket by bucket."""
-        parts, offset = [], 0
-        for bucket, found in enumerate(self._found):
-            end = offset + PAIR_BYTES * found
+        elements, parts, offset = self._elements(work), [], 0
+        for members, packed in zip(self._members(work), self.found, strict=True):
+            end = offset + PAIR_BYTES * _marked(packed)
             if start < end and offset < stop:
-                members = self._members[bucket]
-                shown = pack_sorted(self._elements[members[self._is_common[members]]])
+                shown = pack_sorted(elements[members[unpack_marks(packed, len(members))]])
                 parts.append(shown[max(0, start - offset) : stop - offset])
             offset = end
         return b"".join(parts)
 
-    moves = {"choose": _on_choose, "answer": _on_answer, "credit": Session._on_credit}  # noqa: RUF012
+    moves = MappingProxyType(
+        {"choose": _on_choose, "answer": _on_answer, "credit": Session._on_credit}
+    )
+
+
+def _marked(packed: bytes) -> int:
+    return int.from_bytes(packed, "big").bit_count()

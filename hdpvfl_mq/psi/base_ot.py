@@ -1,7 +1,11 @@
 """Base oblivious transfers. Owns Chou and Orlandi's transfer of random keys; knows no use of it.
 
-The sender ends with two keys for every transfer, the receiver with the one its bit names. Security:
-semi-honest, computational Diffie-Hellman on edwards25519 with the hash as a random oracle.
+The sender ends with two keys for every transfer, the receiver with the one its bit names.
+
+*Guarantee*: the bits are hidden perfectly from a malicious sender, and since it sends one point and
+no ciphertext, it cannot make a transfer fail depending on a bit. A malicious receiver that knows
+both keys of a transfer solves computational Diffie-Hellman on edwards25519 (the hash is a random
+oracle). The hash binds every key to its context (run and pair), its number and both points.
 """
 
 from __future__ import annotations
@@ -25,8 +29,8 @@ def _scalar(key: bytes, number: int) -> bytes:
     return crypto_core_ed25519_scalar_reduce(expand(derive(key, "base ot", number), 64))
 
 
-def _transfer_key(number: int, opening: bytes, chosen: bytes, shared: bytes) -> bytes:
-    return derive(shared, "base ot key", number, opening, chosen)
+def _transfer_key(shared: bytes, context: bytes, number: int, points: tuple[bytes, bytes]) -> bytes:
+    return derive(shared, "base ot key", context, number, *points)
 
 
 def open_transfers(key: bytes) -> bytes:
@@ -34,7 +38,9 @@ def open_transfers(key: bytes) -> bytes:
     return crypto_scalarmult_ed25519_base_noclamp(_scalar(key, 0))
 
 
-def choose(key: bytes, opening: bytes, bits: Sequence[int]) -> tuple[list[bytes], list[bytes]]:
+def choose(
+    key: bytes, context: bytes, opening: bytes, bits: Sequence[int]
+) -> tuple[list[bytes], list[bytes]]:
     """The receiver's points, and the key it obtains in every transfer.
 
     *Domain*: the opening must be a point of prime order, or the multiplication raises RuntimeError.
@@ -47,11 +53,13 @@ def choose(key: bytes, opening: bytes, bits: Sequence[int]) -> tuple[list[bytes]
             point = crypto_core_ed25519_add(point, opening)
         points.append(point)
         shared = crypto_scalarmult_ed25519_noclamp(scalar, opening)
-        keys.append(_transfer_key(number, opening, point, shared))
+        keys.append(_transfer_key(shared, context, number, (opening, point)))
     return points, keys
 
 
-def sender_keys(key: bytes, points: Sequence[bytes]) -> tuple[list[bytes], list[bytes]]:
+def sender_keys(
+    key: bytes, context: bytes, points: Sequence[bytes]
+) -> tuple[list[bytes], list[bytes]]:
     """The sender's keys for bit 0 and for bit 1 of every transfer.
 
     *Domain*: points of prime order, or the multiplication raises RuntimeError.
@@ -61,7 +69,7 @@ def sender_keys(key: bytes, points: Sequence[bytes]) -> tuple[list[bytes], list[
     zeros, ones = [], []
     for number, point in enumerate(points):
         shared = crypto_scalarmult_ed25519_noclamp(scalar, point)
-        zeros.append(_transfer_key(number, opening, point, shared))
+        zeros.append(_transfer_key(shared, context, number, (opening, point)))
         other = crypto_core_ed25519_sub(shared, squared)
-        ones.append(_transfer_key(number, opening, point, other))
+        ones.append(_transfer_key(other, context, number, (opening, point)))
     return zeros, ones

@@ -7,13 +7,7 @@ the size of the sets, and no credit arrives after the last block has left.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
-
-import numpy as np
-
-from hdpvfl_mq.arrays.chunked import Room
-from hdpvfl_mq.psi.stream import Octets
+from dataclasses import dataclass, field, replace
 
 
 @dataclass(frozen=True)
@@ -28,88 +22,77 @@ class Outgoing:
     meta: tuple[int, ...] = ()
 
 
-def read_slice(data: bytes, start: int, stop: int) -> bytes:
-    """The reader of a string that is there already; `partial` makes it a `Sending.read`."""
-    return data[start:stop]
-
-
 def block_count(size: int, block_bytes: int) -> int:
     """Blocks of a byte string; an empty one still takes one."""
     return max(1, -(-size // block_bytes))
 
 
-@dataclass
-class Sending:
-    """A byte string on its way out; blocks are made when there is room for them."""
+@dataclass(frozen=True)
+class _String:
+    """A byte string of known size between two parties."""
 
     stage: str
     bucket: int
     size: int
-    read: Callable[[int, int], bytes]
     block_bytes: int
     window: int
 
-    def __post_init__(self) -> None:
-        self._count = block_count(self.size, self.block_bytes)
-        self._next = 0
-        self._allowed = min(self.window, self._count)
+    @property
+    def count(self) -> int:
+        """Its blocks."""
+        return block_count(self.size, self.block_bytes)
+
+    def bounds(self, index: int) -> tuple[int, int]:
+        """Where a block begins and ends."""
+        start = index * self.block_bytes
+        return start, min(start + self.block_bytes, self.size)
+
+
+@dataclass(frozen=True)
+class Sending(_String):
+    """A byte string on its way out; blocks leave when there is room for them."""
+
+    data: bytes | None = field(
+        default=None, repr=False
+    )  # None: the session reads it block by block
+    next: int = 0
+    credits: int = 0
+
+    @property
+    def allowed(self) -> int:
+        """Blocks that may have left by now."""
+        return min(self.window + self.credits, self.count)
 
     @property
     def is_sent(self) -> bool:
         """Whether the last block has left."""
-        return self._next == self._count
+        return self.next == self.count
 
-    def credit(self, index: int) -> bool:
-        """Make room for one more block since this one is in; False if none is due for it."""
-        if self._allowed == self._count or index != self._allowed - self.window:
-            return False
-        self._allowed += 1
-        return True
-
-    def ready(self) -> list[tuple[int, bool, bytes]]:
-        """The blocks that may leave now: (index, last, payload)."""
-        blocks = []
-        for index in range(self._next, self._allowed):
-            start = index * self.block_bytes
-            payload = self.read(start, min(start + self.block_bytes, self.size))
-            blocks.append((index, index == self._count - 1, payload))
-        self._next = self._allowed
-        return blocks
+    def credited(self, index: int) -> Sending | None:
+        """With room for one more block since this one is in; None if no credit is due for it."""
+        if self.allowed == self.count or index != self.credits:
+            return None
+        return replace(self, credits=self.credits + 1)
 
 
-@dataclass
-class Receiving:
-    """A byte string of known size on its way in."""
+@dataclass(frozen=True)
+class Receiving(_String):
+    """A byte string on its way in."""
 
-    stage: str
-    bucket: int
-    size: int
-    block_bytes: int
-    window: int
-    room: Room = np.empty
-
-    def __post_init__(self) -> None:
-        self._count = block_count(self.size, self.block_bytes)
-        self._data: Octets = self.room((self.size,), np.uint8)
-        self._next = 0
+    parts: tuple[bytes, ...] = field(default=(), repr=False)
+    next: int = 0
 
     def fits(self, index: int, last: bool, length: int) -> bool:
         """Whether a block of this index, mark and length is exactly the next one."""
-        expected = min(self.block_bytes, self.size - index * self.block_bytes)
-        is_last = index == self._count - 1
-        return index == self._next and last == is_last and length == expected
+        start, end = self.bounds(index)
+        is_last = index == self.count - 1
+        return index == self.next and last == is_last and length == end - start
 
-    def append(self, payload: bytes) -> bool:
-        """Take a block that fits; True if the sender waits for a credit."""
-        self._put(payload)
-        self._next += 1
-        return self._next - 1 + self.window < self._count
+    def with_part(self, payload: bytes) -> Receiving:
+        """A block further."""
+        return replace(self, parts=(*self.parts, payload), next=self.next + 1)
 
-    def whole(self, last_payload: bytes) -> Octets:
-        """The string with its last block, which is not taken yet: another one may replace it."""
-        self._put(last_payload)
-        return self._data
-
-    def _put(self, payload: bytes) -> None:
-        start = self._next * self.block_bytes
-        self._data[start : start + len(payload)] = np.frombuffer(payload, dtype=np.uint8)
+    @property
+    def is_credit_due(self) -> bool:
+        """Whether the sender waits for a credit for the block that came last."""
+        return self.next - 1 + self.window < self.count

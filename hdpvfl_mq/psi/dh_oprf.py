@@ -1,8 +1,12 @@
 """The Diffie-Hellman function F(x) = hash([k] P(x), x). Owns blinding and unblinding.
 
 The asker sends [a] P(x), the answerer returns [k a] P(x), the asker multiplies by the inverse of a.
-The same blinded points go to every answerer. Security: decisional Diffie-Hellman on Curve25519,
-with the hashes as random oracles.
+The same blinded points go to every answerer, in a random order: an answerer that uses other keys in
+some places learns nothing about the order of the asker's ids.
+
+*Guarantee*: a malicious asker gets F at no more elements than it sends points (one-more gap
+Diffie-Hellman on Curve25519, the hashes as random oracles); blinded points tell an answerer nothing
+(decisional Diffie-Hellman).
 """
 
 from __future__ import annotations
@@ -10,6 +14,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from hdpvfl_mq.errors import PeerError
 from hdpvfl_mq.psi.curve import (
@@ -23,7 +28,7 @@ from hdpvfl_mq.psi.curve import (
     secret_scalar,
 )
 from hdpvfl_mq.psi.oprf import hash_rows
-from hdpvfl_mq.psi.stream import Words, derive
+from hdpvfl_mq.psi.stream import Words, derive, random_pairs
 
 _HASH_BLOCK = 16 * 2048
 
@@ -42,7 +47,9 @@ def _require_points(points: bytes, sender: str, stage: str) -> None:
         raise PeerError(f"{sender} sent points that are not on the curve, stage {stage}")
 
 
-class _DhLengths:
+class DhLengths:
+    """Points in, points out."""
+
     def query_bytes(self, count: int) -> int:
         return POINT_BYTES * count
 
@@ -55,20 +62,24 @@ class DhQuery:
     """Blinded points of one bucket, the same for every peer."""
 
     elements: Words
+    order: NDArray[np.intp]
     blinded: bytes
     inverse: bytes
     mapper: BlockMap
 
-    def read(self, peer: str, start: int, stop: int) -> bytes:
-        return self.blinded[start:stop]
+    def sent_to(self, peer: str, agreed: None) -> bytes:
+        return self.blinded
 
-    def outputs(self, peer: str, reply: bytes) -> Words:
+    def outputs(self, peer: str, agreed: None, reply: bytes) -> Words:
         _require_points(reply, peer, "answer")
-        return _outputs(multiply(self.inverse, reply, self.mapper), self.elements, self.mapper)
+        points = multiply(self.inverse, reply, self.mapper)
+        outputs = np.empty_like(self.elements)
+        outputs[self.order] = _outputs(points, self.elements[self.order], self.mapper)
+        return outputs
 
 
-@dataclass
-class DhAsker(_DhLengths):
+@dataclass(frozen=True)
+class DhAsker:
     """Blinds the active party's elements."""
 
     secret: bytes
@@ -77,30 +88,34 @@ class DhAsker(_DhLengths):
     def opening(self, peer: str) -> bytes:
         return b""
 
-    def accept_choice(self, peer: str, choice: bytes) -> None:
+    def agree(self, peer: str, choice: bytes) -> None:
         if choice:
             raise PeerError(f"{peer} sent a choice that method ecdh does not have, stage choose")
 
     def prepare(self, bucket: int, elements: Words) -> DhQuery:
         scalar, inverse = blinding_scalar(derive(self.secret, "dh blinding", bucket))
-        blinded = multiply(scalar, _points(elements, self.mapper), self.mapper)
-        return DhQuery(elements, blinded, inverse, self.mapper)
+        random = random_pairs(derive(self.secret, "dh order", bucket), len(elements))
+        order = np.argsort(random[:, 0])
+        blinded = multiply(scalar, _points(elements[order], self.mapper), self.mapper)
+        return DhQuery(elements, order, blinded, inverse, self.mapper)
 
 
-@dataclass
-class DhAnswerer(_DhLengths):
+@dataclass(frozen=True)
+class DhAnswerer:
     """Multiplies by a passive party's key."""
 
     secret: bytes
     asker: str
     mapper: BlockMap
 
-    def choice(self, opening: bytes) -> bytes:
+    def choose(self, opening: bytes) -> tuple[bytes, None]:
         if opening:
             raise PeerError(f"{self.asker} sent an opening that ecdh does not have, stage open")
-        return b""
+        return b"", None
 
-    def answer(self, bucket: int, query: bytes, count: int, elements: Words) -> tuple[bytes, Words]:
+    def answer(
+        self, agreed: None, bucket: int, query: bytes, count: int, elements: Words
+    ) -> tuple[bytes, Words]:
         _require_points(query, self.asker, "query")
         scalar = secret_scalar(derive(self.secret, "dh key", bucket))
         own = multiply(scalar, _points(elements, self.mapper), self.mapper)

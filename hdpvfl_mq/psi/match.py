@@ -10,14 +10,12 @@ have it.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 
 import numpy as np
-from numpy.typing import NDArray
 
 from hdpvfl_mq.psi.elements import find_pairs
-from hdpvfl_mq.psi.store import locate, look_up, solve, store_cells
-from hdpvfl_mq.psi.stream import Octets, Words, derive, permute_pairs
+from hdpvfl_mq.psi.store import Cells, locate, look_up, solve, store_cells
+from hdpvfl_mq.psi.stream import Words, derive, permute_pairs
 
 PAIR_BYTES = 16
 
@@ -45,32 +43,20 @@ def pack_store(values: Words, elements: Words, seed: bytes, key: bytes) -> bytes
     return solve(locate(elements, len(elements), seed), values, key).tobytes()
 
 
-@dataclass(repr=False)
-class Tally:
-    """What the active party has found out about one bucket."""
+def differences(outputs: Words, packed: bytes, cells: Cells | None) -> Words:
+    """What one passive party adds at each of the active party's elements.
 
-    elements: Words
-    passives: int
-    _sums: Words = field(init=False)
+    Over all passive parties it adds up to zero where all have the element. `cells` are those of a
+    store; None if there is one passive party, which sends its values bare.
 
-    def __post_init__(self) -> None:
-        self._sums = np.zeros_like(self.elements)
-
-    def add(self, outputs: Words, packed: Octets, capacity: int, seed: bytes) -> None:
-        """Count in one passive party; the order of parties does not matter."""
-        values: Words = packed.view("<u8").reshape(-1, 2)
-        if self.passives == 1:
-            self._sums[find_pairs(outputs, values) < 0] = 1
-        else:
-            self._sums ^= outputs ^ look_up(values, locate(self.elements, capacity, seed))
-
-    def common(self) -> NDArray[np.bool_]:
-        """Which elements all parties have, once every passive party is counted in.
-
-        *Bound*: an element is wrongly found with probability 2^-128, times the pairs compared.
-        """
-        is_zero: NDArray[np.bool_] = (self._sums[:, 0] | self._sums[:, 1]) == 0
-        return is_zero
+    *Bound*: an element is wrongly found with probability 2^-128, times the pairs compared.
+    """
+    values: Words = np.frombuffer(packed, "<u8").reshape(-1, 2)
+    if cells is not None:
+        return outputs ^ look_up(values, cells)
+    missing = np.zeros_like(outputs)
+    missing[find_pairs(outputs, values) < 0] = 1
+    return missing
 
 
 def pack_verdict(count: int | None) -> bytes:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from functools import partial
 from hashlib import blake2b
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -32,34 +32,43 @@ class Lengths(Protocol):
 class Query(Protocol):
     """One bucket of the active party's elements, ready to be asked of every peer."""
 
-    def read(self, peer: str, start: int, stop: int) -> bytes:
-        """Bytes start..stop-1 of the query to this peer."""
+    @property
+    def elements(self) -> Words:
+        """The bucket's elements and dummies."""
 
-    def outputs(self, peer: str, reply: bytes) -> Words:
+    def sent_to(self, peer: str, agreed: Any) -> bytes:
+        """The query as this peer gets it."""
+
+    def outputs(self, peer: str, agreed: Any, reply: bytes) -> Words:
         """F(x) of the elements under this peer's key; PeerError on a malformed reply."""
 
 
-class Asker(Lengths, Protocol):
+class Asker(Protocol):
     """The active party's side, one for all its peers."""
 
     def opening(self, peer: str) -> bytes:
         """What the peer needs before it can choose."""
 
-    def accept_choice(self, peer: str, choice: bytes) -> None:
-        """Take the peer's choice; PeerError if it is malformed."""
+    def agree(self, peer: str, choice: bytes) -> Any:
+        """What the peer's choice leaves this side with; PeerError if it is malformed."""
 
     def prepare(self, bucket: int, elements: Words) -> Query:
         """Work on a bucket that is done once for all peers."""
 
 
-class Answerer(Lengths, Protocol):
+class Answerer(Protocol):
     """A passive party's side, towards the active party."""
 
-    def choice(self, opening: bytes) -> bytes:
-        """Answer the asker's opening; PeerError if it is malformed."""
+    def choose(self, opening: bytes) -> tuple[bytes, Any]:
+        """The answer to the asker's opening, and what it leaves; PeerError if it is malformed."""
 
-    def answer(self, bucket: int, query: bytes, count: int, elements: Words) -> tuple[bytes, Words]:
-        """The reply to a query for `count` elements, and F(y) of the answerer's own."""
+    def answer(
+        self, agreed: Any, bucket: int, query: bytes, count: int, elements: Words
+    ) -> tuple[bytes, Words]:
+        """The reply to a query for `count` elements, and F(y) of the answerer's own.
+
+        PeerError if the query is malformed, CheatingError if its proof fails.
+        """
 
 
 def _hash_block(record_bytes: int, records: bytes) -> bytes:

@@ -16,7 +16,16 @@ import time
 from pathlib import Path
 from typing import Any
 
-from hdpvfl_mq.psi import IdProfile, Outgoing, Terms, open_session
+from hdpvfl_mq.psi import (
+    Block,
+    IdProfile,
+    Outgoing,
+    Terms,
+    Workspace,
+    commit,
+    nonce_of,
+    open_session,
+)
 
 _CONTEXT = multiprocessing.get_context("fork")
 
@@ -26,6 +35,10 @@ def party_ids(number: int, parties: int, ids: int) -> list[bytes]:
     half = ids // 2
     own = range(half + number * (ids - half), half + (number + 1) * (ids - half))
     return [b"%016d" % each for part in (range(half), own) for each in part]
+
+
+def _secret(number: int) -> bytes:
+    return bytes([number + 1]) * 32
 
 
 class _Mail:
@@ -58,15 +71,17 @@ def _party(number: int, terms: Terms, ids: int, mail: _Mail, results: Any, ready
     ready.wait()
     started, cpu_started = time.perf_counter(), time.process_time()
     me = mail.names[number]
-    session = open_session(terms, me, own_ids, secret=bytes([number + 1]) * 32)
-    mail.send(me, session.start())
+    work = Workspace(own_ids, _secret(number))
+    session = open_session(terms, me, work)
+    mail.send(me, session.start(work))
     while not session.is_finished:
-        mail.send(me, session.receive(*mail.receive(number)))
-    assert session.result is not None
+        session, outgoing = session.receive(work, Block(*mail.receive(number)))
+        mail.send(me, outgoing)
+    assert session.is_found
     usage = resource.getrusage(resource.RUSAGE_SELF)
     results.put(
         {
-            "common": len(session.result),
+            "common": len(session.positions(work)),
             "wall_s": time.perf_counter() - started,
             "cpu_s": time.process_time() - cpu_started,
             "ids_mib": memory_before / 1024,
@@ -79,7 +94,9 @@ def _party(number: int, terms: Terms, ids: int, mail: _Mail, results: Any, ready
 def measure(method: Any, *, parties: int, ids: int, **terms: int) -> dict[str, float]:
     """Run one entity resolution with every party in a process of its own."""
     names = tuple(f"party{number}" for number in range(parties))
-    agreed = Terms(method, names[0], names[1:], b"\7" * 32, IdProfile().digest(), **terms)
+    commitments = tuple(commit(nonce_of(_secret(n)), name) for n, name in enumerate(names))
+    profile = IdProfile().digest()
+    agreed = Terms(method, names[0], names[1:], b"\7" * 32, commitments, profile, **terms)
     results, ready = _CONTEXT.Queue(), _CONTEXT.Barrier(parties)
     with tempfile.TemporaryDirectory(dir="/dev/shm") as folder:
         mail = _Mail(names, Path(folder))

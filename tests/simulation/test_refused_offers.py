@@ -6,8 +6,14 @@ import pytest
 
 from hdpvfl_mq.data.tables import Table
 from hdpvfl_mq.runtime.process import EXIT_BY_OUTCOME
+from schemas.config import AlignmentSpec, IdRules
 from schemas.privacy import Budget
 from tests.federation import Federation, manifest, policy, tables
+
+
+def alignment(**changes) -> AlignmentSpec:
+    return AlignmentSpec(ids=IdRules(kind="integer"), rows_min=10, **changes)
+
 
 REFUSED = {
     "epsilon above the policy": (
@@ -35,6 +41,16 @@ REFUSED = {
         {},
         ("policy.peers does not allow telco",),
     ),
+    "a method of entity resolution the policy does not name": (
+        {"alignment_methods": ("ecdh",)},
+        {"alignment": alignment(method="oprf")},
+        ("policy.alignment_methods allows ecdh", "set it to ecdh"),
+    ),
+    "a method of entity resolution that may become one the policy does not name": (
+        {"alignment_methods": ("oprf",)},
+        {"alignment": alignment(method="auto")},
+        ("policy.alignment_methods allows oprf", "is auto"),
+    ),
     "too few rows for the policy": (
         {"rows_min": 1000},
         {},
@@ -57,6 +73,13 @@ def test_a_run_against_the_policy_is_refused_before_any_block_or_release(name):
         assert [entry.kind for _, entry in entries] == ["secret", "cap"], party
     for journal in federation.journals.values():
         assert not any(b"align_block" in stored for _, stored, _ in journal.records())
+
+
+def test_a_policy_that_names_the_method_takes_part():
+    settings = manifest(alignment=alignment(method="ecdh"))
+    federation = Federation(settings, policies={"shop": policy(alignment_methods=("ecdh",))})
+    federation.simulate()
+    assert set(federation.outcomes.values()) == {"completed"}
 
 
 def _budgets(rules: dict) -> dict:

@@ -223,7 +223,7 @@ def test_a_coordinator_cannot_make_up_a_kept_alignment():
     simulation = federation.simulate()
     node = simulation.nodes["p1"]
     state = Accepted(standing=node.state.standing, manifest=federation.manifest)
-    start = AlignStart(method="kept", commitments=(bytes(32),) * 2)
+    start = AlignStart(is_kept=True, commitments=(bytes(32),) * 2)
     with pytest.raises(PeerError, match="named none"):
         node.role.step(state, Received("coordinator", start))
 

@@ -12,8 +12,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from hdpvfl_mq.psi import IdProfile, Outgoing, Session, Terms, open_session
+from hdpvfl_mq.psi import Block, IdProfile, Outgoing, Session, Terms, Workspace, open_session
 from hdpvfl_mq.psi.stream import derive
+from hdpvfl_mq.psi.toss import commit, nonce_of, toss
 
 
 @dataclass(frozen=True)
@@ -34,17 +35,23 @@ class Federation:
             method=method,
             active=self.names[0],
             passives=tuple(self.names[1:]),
-            public_seed=derive(self.root, "public"),
+            session_id=derive(self.root, "public"),
+            commitments=tuple(commit(nonce_of(self.secret_of(n)), n) for n in self.names),
             profile_digest=terms.pop("profile", IdProfile()).digest(),
             **terms,
         )
+        self.works = {name: Workspace(ids, self.secret_of(name)) for name, ids in self.sets.items()}
         self.sessions: dict[str, Session] = {
-            name: open_session(self.terms, name, ids, secret=self.secret_of(name))
-            for name, ids in self.sets.items()
+            name: open_session(self.terms, name, work) for name, work in self.works.items()
         }
         self.delivered: list[Delivered] = []
         self.most_waiting: dict[tuple[str, str], int] = defaultdict(int)
         self._queues: dict[tuple[str, str], deque[Outgoing]] = defaultdict(deque)
+
+    @property
+    def public_seed(self) -> bytes:
+        """What all nonces toss."""
+        return toss(self.terms.session_id, [nonce_of(self.secret_of(name)) for name in self.names])
 
     def secret_of(self, name: str) -> bytes:
         return derive(self.root, "secret", name)
@@ -59,22 +66,23 @@ class Federation:
                 )
 
     def give(self, sender: str, receiver: str, message: Outgoing) -> Sequence[Outgoing]:
-        return self.sessions[receiver].receive(
-            sender, message.stage, message.index, message.last, message.payload, message.meta
-        )
+        """The message as if from this sender; if it is refused, nothing has happened."""
+        session, work = self.sessions[receiver], self.works[receiver]
+        self.sessions[receiver], outgoing = session.receive(work, received(sender, message))
+        return outgoing
 
     def step(self, pair: tuple[str, str]) -> None:
         message = self._queues[pair].popleft()
         self.before(*pair, message)
         self.delivered.append(Delivered(*pair, message))
-        self.mailbox(pair[1], self.give(*pair, message))
+        self.post(pair[1], self.give(*pair, message))
 
     def before(self, sender: str, receiver: str, message: Outgoing) -> None:
         """What a test does just before a message is delivered."""
 
     def run(self, schedule: random.Random | None = None) -> Federation:
         for name, session in self.sessions.items():
-            self.mailbox(name, session.start())
+            self.post(name, session.start(self.works[name]))
         while pairs := [pair for pair, queue in self._queues.items() if queue]:
             self.step(schedule.choice(pairs) if schedule else pairs[0])
         return self
@@ -83,8 +91,8 @@ class Federation:
         """The common ids that each party found, in its own order."""
         results = []
         for name, ids in self.sets.items():
-            positions = self.sessions[name].result
-            assert positions is not None, f"{name} has no result"
+            assert self.sessions[name].is_found, f"{name} has no result"
+            positions = self.sessions[name].positions(self.works[name])
             assert (positions[1:] > positions[:-1]).all()
             results.append([ids[position] for position in positions])
         return results
@@ -94,7 +102,7 @@ class Federation:
 
     def seen_by(self, name: str) -> list[bytes]:
         """Every payload a party received, opened with its own keys."""
-        links = self.sessions[name]._links
+        links = self.sessions[name].links
         seen = []
         for delivered in self.delivered:
             sender, message = delivered.sender, delivered.message
@@ -118,6 +126,12 @@ class Federation:
             assert session.is_finished
             assert done == total
         return self
+
+
+def received(sender: str, message: Outgoing) -> Block:
+    """What goes out of one session as it comes into another."""
+    place = (message.stage, message.index, message.last)
+    return Block(sender, *place, message.payload, message.meta)
 
 
 def numbered(numbers: Sequence[int] | range, prefix: str = "id") -> list[bytes]:

@@ -17,12 +17,14 @@ from psi_federation import Federation, numbered
 
 from hdpvfl_mq.psi.active import ActiveSession
 from hdpvfl_mq.psi.code import LENGTH, encode_rows
+from hdpvfl_mq.psi.consistency import MASK_BYTES, PROOF_BYTES
 from hdpvfl_mq.psi.curve import blinding_scalar, hash_to_curve, multiply, secret_scalar
-from hdpvfl_mq.psi.elements import hash_ids
-from hdpvfl_mq.psi.match import Tally, zero_share
+from hdpvfl_mq.psi.elements import hash_ids, padded_size
+from hdpvfl_mq.psi.match import differences, zero_share
 from hdpvfl_mq.psi.oprf import hash_rows
-from hdpvfl_mq.psi.ot_oprf import OtAnswerer, OtQuery, _as_words, _messages, _streams
-from hdpvfl_mq.psi.store import locate, look_up
+from hdpvfl_mq.psi.ot_oprf import Choice, OtQuery, _as_words, _messages, _streams
+from hdpvfl_mq.psi.passive import PassiveSession
+from hdpvfl_mq.psi.store import Cells, locate, look_up
 from hdpvfl_mq.psi.stream import Words, derive, permute_pairs
 
 METHODS = ["ecdh", "oprf"]
@@ -48,7 +50,7 @@ def _hashes(guess: bytes, salts: Sequence[bytes]) -> Iterator[bytes]:
 
 def _traces(guess: bytes, federation: Federation, name: str | None) -> Iterator[bytes]:
     """Every string that the guess could have left in what this party (None: the broker) saw."""
-    seed = federation.terms.public_seed
+    seed = federation.public_seed
     element = hash_ids([guess], seed)
     point = hash_to_curve(element.tobytes())
     yield from (guess, element.tobytes(), point)
@@ -56,12 +58,13 @@ def _traces(guess: bytes, federation: Federation, name: str | None) -> Iterator[
     if name is None:
         return
     session = federation.sessions[name]
-    keys = [link.shared_key for link in session._links.values()]
-    yield from _hashes(guess, [*keys, session._root])
+    keys = [link.shared_key for link in session.links.values()]
+    root = session._root(federation.works[name])
+    yield from _hashes(guess, [*keys, root])
     yield zero_share(element, keys, 0).tobytes()
     for key in keys:
         yield zero_share(element, [key], 0).tobytes()
-    function_key = derive(federation.secret_of(name), "oprf", seed, name)
+    function_key = derive(root, "oprf", seed)
     scalars = [
         *blinding_scalar(derive(function_key, "dh blinding", 0)),
         secret_scalar(derive(function_key, "dh key", 0)),
@@ -107,7 +110,7 @@ def test_no_view_of_two_parties_lets_a_guess_be_tested(
 
 def test_the_same_attacker_breaks_a_salted_hash() -> None:
     federation = _three_parties("ecdh")
-    salt = federation.terms.public_seed
+    salt = federation.public_seed
     strawman = b"|".join(sha256(salt + each).digest() for each in COMMON + SECRET)
     assert _advantage(lambda guess: any(t in strawman for t in _hashes(guess, [salt]))) == 1
 
@@ -118,31 +121,18 @@ def test_the_same_attacker_finds_what_it_may_know() -> None:
     assert all(map(finds, COMMON))
 
 
-class _Watching(Federation):
-    """Keeps the active party's queries, which it forgets after use."""
-
-    def __init__(self, *args: object, **terms: object) -> None:
-        super().__init__(*args, **terms)  # type: ignore[arg-type]
-        active = self.sessions["party0"]
-        assert isinstance(active, ActiveSession)
-        prepare = active._asker.prepare
-        self.queries: list[OtQuery] = []
-
-        def keep(bucket: int, elements: np.ndarray) -> object:
-            self.queries.append(prepare(bucket, elements))  # type: ignore[arg-type]
-            return self.queries[-1]
-
-        active._asker.prepare = keep  # type: ignore[method-assign,assignment]
-
-
-def _active_evaluation(federation: _Watching) -> Callable[[bytes], bytes]:
+def _active_evaluation(federation: Federation) -> Callable[[bytes], bytes]:
     """What the active party of oprf gets if it uses its rows at an id it did not ask for."""
-    (query,) = federation.queries
-    seed = derive(federation.terms.public_seed, "query store", 0)
-    table = _as_words(_streams(query.keys["party1"][0], 0, query.codewords.shape[1]))
+    active = federation.sessions["party0"]
+    assert isinstance(active, ActiveSession)
+    query = active._query(federation.works["party0"], 0)
+    assert isinstance(query, OtQuery)
+    seed = derive(federation.public_seed, "query store", 0)
+    length = MASK_BYTES + query.codewords.shape[1]
+    table = _as_words(_streams(active.agreed["party1"].zeros, 0, length))
 
     def evaluate(guess: bytes) -> bytes:
-        element = hash_ids([guess], federation.terms.public_seed)
+        element = hash_ids([guess], federation.public_seed)
         row = look_up(table, locate(element, len(query.elements), seed))
         return hash_rows(row, element, map).tobytes()
 
@@ -150,7 +140,7 @@ def _active_evaluation(federation: _Watching) -> Callable[[bytes], bytes]:
 
 
 def test_active_party_cannot_evaluate_at_ids_it_did_not_ask() -> None:
-    federation = _Watching("oprf", [COMMON + numbered(range(3000, 3100)), COMMON + SECRET])
+    federation = Federation("oprf", [COMMON + numbered(range(3000, 3100)), COMMON + SECRET])
     seen = b"|".join(federation.run().check().seen_by("party0"))
     evaluate = _active_evaluation(federation)
     assert all(evaluate(each) in seen for each in COMMON)
@@ -160,26 +150,28 @@ def test_active_party_cannot_evaluate_at_ids_it_did_not_ask() -> None:
 def _distances(federation: Federation, *, is_padded: bool) -> Callable[[bytes], int]:
     """Distance of the query, rid of the columns a passive party knows, from a guess's codeword."""
     passive = federation.sessions["party1"]
-    answerer = passive._answerer  # type: ignore[attr-defined]
-    assert isinstance(answerer, OtAnswerer)
+    assert isinstance(passive, PassiveSession)
+    secret = passive.agreed
+    assert isinstance(secret, Choice)
     queries = [each.message for each in federation.delivered if each.message.stage == "query"]
     (message,) = queries
-    link = passive._links["party0"]
+    link = passive.links["party0"]
     query = link.unseal((message.stage, message.index, message.last, message.meta), message.payload)
     assert query is not None
-    columns = np.frombuffer(query, np.uint8).reshape(LENGTH, -1)
-    columns = columns ^ _streams(answerer._keys, 0, columns.shape[1])
+    columns = np.frombuffer(query[:-PROOF_BYTES], np.uint8).reshape(LENGTH, -1)
+    columns = columns ^ _streams(secret.keys, 0, columns.shape[1])
     if not is_padded:  # as if the other key of every transfer were known, too
         active = federation.sessions["party0"]
-        zeros, ones = active._asker._keys["party1"]  # type: ignore[attr-defined]
-        other = [zeros[n] if bit else ones[n] for n, bit in enumerate(answerer._bits)]
+        assert isinstance(active, ActiveSession)
+        keys = active.agreed["party1"]
+        other = [(keys.zeros if bit else keys.ones)[n] for n, bit in enumerate(secret.bits)]
         columns ^= _streams(other, 0, columns.shape[1])
-    seed = derive(federation.terms.public_seed, "query store", 0)
+    seed = derive(federation.public_seed, "query store", 0)
     count = passive._capacity("party0")
     table = _as_words(columns)
 
     def distance(guess: bytes) -> int:
-        element = hash_ids([guess], federation.terms.public_seed)
+        element = hash_ids([guess], federation.public_seed)
         row = look_up(table, locate(element, count, seed))
         codeword = encode_rows(_messages(element, seed), b"\xff" * 64)
         return int(np.bitwise_count(row ^ codeword).sum())
@@ -202,25 +194,26 @@ def test_active_party_learns_nothing_pairwise(method: str, monkeypatch: pytest.M
     """Of ids that only one passive party shares with it, against ids that none does."""
     mine = COMMON + SECRET + ABSENT
     federation = Federation(method, [mine, COMMON + SECRET, COMMON])
-    of_party1 = derive(federation.terms.public_seed, "answer store", "party1", 0)
+    of_party1 = derive(federation.public_seed, "answer store", "party1", 0)
+    elements = hash_ids(mine, federation.public_seed)
+    wanted = locate(elements, padded_size(len(COMMON + SECRET)), of_party1).sparse
     decoded: dict[bytes, bytes] = {}
 
-    def add_and_note(tally: Tally, outputs: Words, *packed: bytes | int) -> None:
-        before = tally._sums.copy()
-        add(tally, outputs, *packed)  # type: ignore[arg-type]
-        if packed[-1] == of_party1:
-            decoded.update(zip(mine, map(np.ndarray.tobytes, before ^ tally._sums), strict=False))
+    def note(outputs: Words, packed: bytes, cells: Cells | None) -> Words:
+        found = differences(outputs, packed, cells)
+        if cells is not None and (cells.sparse[: len(mine)] == wanted).all():
+            decoded.update(zip(mine, map(np.ndarray.tobytes, found), strict=False))
+        return found
 
-    add = Tally.add
-    monkeypatch.setattr(Tally, "add", add_and_note)
+    monkeypatch.setattr("hdpvfl_mq.psi.active.differences", note)
     federation.run().check()
     ones = {guess: int.from_bytes(value, "big").bit_count() for guess, value in decoded.items()}
     assert abs(_advantage(lambda guess: ones[guess] > 64)) < 0.3
     assert abs(_advantage(lambda guess: decoded[guess][0] < 128)) < 0.3
-    pair_key = federation.sessions["party2"]._links["party1"].shared_key
+    pair_key = federation.sessions["party2"].links["party1"].shared_key
 
     def share(guess: bytes) -> bytes:
-        element = hash_ids([guess], federation.terms.public_seed)
+        element = hash_ids([guess], federation.public_seed)
         return zero_share(element, [pair_key], 0).tobytes()
 
     assert _advantage(lambda guess: decoded[guess] == share(guess)) == 1  # what collusion breaks

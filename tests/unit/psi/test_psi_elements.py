@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from functools import partial
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from hdpvfl_mq.errors import IntegrityError
-from hdpvfl_mq.psi.blocks import Receiving, Sending, read_slice
+from hdpvfl_mq.psi.blocks import Receiving, Sending
 from hdpvfl_mq.psi.elements import (
     bucket_capacity,
     bucket_count,
@@ -66,22 +66,24 @@ def test_rows_that_share_their_first_word_are_told_apart() -> None:
 @pytest.mark.parametrize("window", [1, 3, 20])
 def test_blocks_rebuild_the_string_within_the_window(size: int, window: int) -> None:
     data = bytes(range(size))
-    sending = Sending("query", 0, size, partial(read_slice, data), 10, window)
+    sending = Sending("query", 0, size, 10, window, data)
     receiving = Receiving("query", 0, size, 10, window)
-    waiting = sending.ready()
-    while waiting:
-        assert len(waiting) <= window
-        index, last, payload = waiting.pop(0)
-        assert not receiving.fits(index + 1, last, len(payload))
-        assert not receiving.fits(index, not last, len(payload))
-        assert not receiving.fits(index, last, len(payload) + 1)
-        assert receiving.fits(index, last, len(payload))
-        if last:
-            assert receiving.whole(payload).tobytes() == data
-        elif receiving.append(payload):
-            assert not sending.credit(index + 1)
-            assert sending.credit(index)
-            assert not sending.credit(index)
-            waiting += sending.ready()
-    assert sending.is_sent
-    assert not sending.credit(max(0, -(-size // 10) - window))
+    while not sending.is_sent:
+        assert sending.next < sending.allowed <= receiving.next + window
+        for index in range(sending.next, sending.allowed):
+            payload, last = data[slice(*sending.bounds(index))], index == sending.count - 1
+            assert not receiving.fits(index + 1, last, len(payload))
+            assert not receiving.fits(index, not last, len(payload))
+            assert not receiving.fits(index, last, len(payload) + 1)
+            assert receiving.fits(index, last, len(payload))
+            receiving = receiving.with_part(payload)
+            if receiving.is_credit_due:
+                assert sending.credited(index + 1) is None
+                credited = sending.credited(index)
+                assert credited is not None
+                assert credited.credited(index) is None
+                sending = replace(credited, next=index + 1)
+            else:
+                sending = replace(sending, next=index + 1)
+    assert b"".join(receiving.parts) == data
+    assert sending.credited(max(0, -(-size // 10) - window)) is None

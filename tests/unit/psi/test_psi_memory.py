@@ -7,11 +7,15 @@ from collections import deque
 from pathlib import Path
 
 import numpy as np
+from psi_federation import received
 
 from hdpvfl_mq.psi import (
     IdProfile,
     Session,
     Terms,
+    Workspace,
+    commit,
+    nonce_of,
     normalise,
     open_session,
     order_digest,
@@ -25,7 +29,8 @@ TERMS = Terms(
     method="oprf",
     active="a",
     passives=("b",),
-    public_seed=b"\7" * 32,
+    session_id=b"\7" * 32,
+    commitments=tuple(commit(nonce_of(name * 32), name.decode()) for name in (b"a", b"b")),
     profile_digest=IdProfile().digest(),
     block_bytes=1 << 17,
     window=2,
@@ -33,14 +38,19 @@ TERMS = Terms(
 )
 
 
-def resolve(sessions: dict[str, Session]) -> None:
+def resolve(works: dict[str, Workspace]) -> dict[str, Session]:
     """Deliver all messages, keeping none of them."""
-    waiting = deque((name, each) for name in sessions for each in sessions[name].start())
+    sessions = {name: open_session(TERMS, name, work) for name, work in works.items()}
+    waiting = deque(
+        (name, each) for name, session in sessions.items() for each in session.start(works[name])
+    )
     while waiting:
         sender, message = waiting.popleft()
         for receiver in message.to:
-            place = (message.stage, message.index, message.last, message.payload, message.meta)
-            waiting.extend((receiver, each) for each in sessions[receiver].receive(sender, *place))
+            block = received(sender, message)
+            sessions[receiver], more = sessions[receiver].receive(works[receiver], block)
+            waiting.extend((receiver, each) for each in more)
+    return sessions
 
 
 def traced_peak(folder: Path, count: int) -> int:
@@ -49,14 +59,13 @@ def traced_peak(folder: Path, count: int) -> int:
     columns = [dice.permutation(2 * count)[:count] for _ in range(2)]
     tracemalloc.start()
     ids = [normalise([column], IdProfile(kind="integer"), room).ids for column in columns]
-    sessions = {
-        name: open_session(TERMS, name, own, secret=name.encode() * 32, room=room)
+    works = {
+        name: Workspace(own, name.encode() * 32, room=room)
         for name, own in zip("ab", ids, strict=True)
     }
-    resolve(sessions)
-    digests = set()
-    for session, own in zip(sessions.values(), ids, strict=True):
-        common = own.chosen(session.result, room)
+    sessions, digests = resolve(works), set()
+    for session, work, own in zip(sessions.values(), works.values(), ids, strict=True):
+        common = own.chosen(session.positions(work), room)
         order = row_order(common, bytes(32), room)
         digests.add(order_digest(common.chosen(order, room), bytes(32)))
     _, peak = tracemalloc.get_traced_memory()

@@ -9,6 +9,7 @@ from hdpvfl_mq.errors import PeerError
 from hdpvfl_mq.psi import base_ot
 from hdpvfl_mq.psi.dh_oprf import DhAnswerer, DhAsker
 from hdpvfl_mq.psi.elements import find_pairs
+from hdpvfl_mq.psi.methods import LENGTHS, Method
 from hdpvfl_mq.psi.oprf import Answerer, Asker
 from hdpvfl_mq.psi.ot_oprf import OtAnswerer, OtAsker
 from hdpvfl_mq.psi.stream import derive, random_pairs
@@ -20,24 +21,22 @@ ELEMENTS = random_pairs(KEYS[0], 96)
 def _pair(method: str) -> tuple[Asker, Answerer]:
     if method == "ecdh":
         return DhAsker(KEYS[1], map), DhAnswerer(KEYS[2], "asker", map)
-    return OtAsker(KEYS[1], KEYS[3], map), OtAnswerer(KEYS[2], KEYS[3], "asker", map)
+    return OtAsker(KEYS[1], KEYS[3], map), OtAnswerer(KEYS[2], KEYS[3], "peer", "asker", map)
 
 
 @pytest.mark.parametrize("method", ["ecdh", "oprf"])
-def test_both_sides_compute_the_same_function(method: str) -> None:
+def test_both_sides_compute_the_same_function(method: Method) -> None:
     asker, answerer = _pair(method)
-    asker.accept_choice("peer", answerer.choice(asker.opening("peer")))
+    choice, secret = answerer.choose(asker.opening("peer"))
+    agreed = asker.agree("peer", choice)
     seen = []
     for bucket in range(2):
         query = asker.prepare(bucket, ELEMENTS[:64])
-        length = asker.query_bytes(64)
-        assert length == answerer.query_bytes(64)
-        cut = length // 3 + 1
-        sent = query.read("peer", 0, cut) + query.read("peer", cut, length)
-        assert len(sent) == length
-        reply, theirs = answerer.answer(bucket, sent, 64, ELEMENTS[32:])
-        assert len(reply) == asker.reply_bytes(64)
-        mine = query.outputs("peer", reply)
+        sent = query.sent_to("peer", agreed)
+        assert len(sent) == LENGTHS[method].query_bytes(64)
+        reply, theirs = answerer.answer(secret, bucket, sent, 64, ELEMENTS[32:])
+        assert len(reply) == LENGTHS[method].reply_bytes(64)
+        mine = query.outputs("peer", agreed, reply)
         assert find_pairs(mine, theirs).tolist() == [-1] * 32 + list(range(32))
         seen.append(theirs)
     assert (find_pairs(seen[0], seen[1]) == -1).all()
@@ -46,22 +45,31 @@ def test_both_sides_compute_the_same_function(method: str) -> None:
 def test_a_receiver_obtains_exactly_the_chosen_keys() -> None:
     bits = [1, 0, 0, 1, 1]
     opening = base_ot.open_transfers(KEYS[1])
-    points, chosen = base_ot.choose(KEYS[2], opening, bits)
-    both = base_ot.sender_keys(KEYS[1], points)
+    points, chosen = base_ot.choose(KEYS[2], b"run", opening, bits)
+    both = base_ot.sender_keys(KEYS[1], b"run", points)
     assert chosen == [both[bit][number] for number, bit in enumerate(bits)]
     assert not set(chosen) & {both[1 - bit][number] for number, bit in enumerate(bits)}
     assert len(set(points)) == len(points)
+    other = base_ot.sender_keys(KEYS[1], b"other run", points)
+    assert not set(chosen) & {*other[0], *other[1]}
+
+
+def test_a_repeated_point_gives_other_keys_in_every_transfer() -> None:
+    opening = base_ot.open_transfers(KEYS[1])
+    (point,), _ = base_ot.choose(KEYS[2], b"run", opening, [1])
+    zeros, ones = base_ot.sender_keys(KEYS[1], b"run", [point] * 3)
+    assert len({*zeros, *ones}) == 6
 
 
 @pytest.mark.parametrize("method", ["ecdh", "oprf"])
 def test_malformed_openings_and_choices_are_refused(method: str) -> None:
     asker, answerer = _pair(method)
     with pytest.raises(PeerError, match=r"asker .* stage open"):
-        answerer.choice(b"\x02" + bytes(31))
+        answerer.choose(b"\x02" + bytes(31))
     with pytest.raises(PeerError, match=r"peer .* stage choose"):
-        asker.accept_choice("peer", b"\x02" * 32)
+        asker.agree("peer", b"\x02" * 32)
     with pytest.raises(PeerError, match=r"peer .* stage choose"):
-        asker.accept_choice("peer", (b"\x02" + bytes(31)) * 480)
+        asker.agree("peer", (b"\x02" + bytes(31)) * 480)
 
 
 def test_points_off_the_curve_are_refused() -> None:
@@ -69,6 +77,6 @@ def test_points_off_the_curve_are_refused() -> None:
     query = asker.prepare(0, ELEMENTS[:2])
     wrong = np.zeros(64, dtype=np.uint8).tobytes()
     with pytest.raises(PeerError, match=r"asker .* stage query"):
-        answerer.answer(0, wrong, 2, ELEMENTS[:2])
+        answerer.answer(None, 0, wrong, 2, ELEMENTS[:2])
     with pytest.raises(PeerError, match=r"peer .* stage answer"):
-        query.outputs("peer", wrong)
+        query.outputs("peer", None, wrong)

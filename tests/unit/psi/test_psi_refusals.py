@@ -6,12 +6,13 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
-from psi_federation import Federation, shaped_sets
+from psi_federation import Federation, received, shaped_sets
 
 from hdpvfl_mq.errors import PeerError, SettingsError
-from hdpvfl_mq.psi import IdProfile, Outgoing, open_session
+from hdpvfl_mq.psi import IdProfile, Outgoing, Session, Workspace, open_session
 
 METHODS = ["ecdh", "oprf"]
+NOBODY = Workspace([], bytes(32))
 Change = Callable[[Outgoing], Outgoing]
 
 SEALED_CHANGES: dict[str, Change] = {
@@ -30,6 +31,7 @@ HELLO_CHANGES: dict[str, Change] = {
     "truncated": SEALED_CHANGES["truncated"],
     "extended": SEALED_CHANGES["extended"],
     "degenerate": lambda m: replace(m, payload=bytes(32) + m.payload[32:]),
+    "another nonce": lambda m: replace(m, payload=m.payload[:-32] + bytes(32)),
     "no size": lambda m: replace(m, meta=()),
     "negative": lambda m: replace(m, meta=(-64,)),
     "unpadded": lambda m: replace(m, meta=(65,)),
@@ -94,9 +96,9 @@ class _Lying(Federation):
         if message.stage != self.stage:
             return
         place = (message.stage, message.index, message.last, message.meta)
-        clear = self.sessions[receiver]._links[sender].unseal(place, message.payload)
+        clear = self.sessions[receiver].links[sender].unseal(place, message.payload)
         assert clear is not None
-        sealed = self.sessions[sender]._links[receiver].seal(place, self.lie(clear))
+        sealed = self.sessions[sender].links[receiver].seal(place, self.lie(clear))
         with pytest.raises(PeerError, match=rf"^{sender} .*stage {self.stage}$"):
             self.give(sender, receiver, replace(message, payload=sealed))
         self.lies_told += 1
@@ -133,10 +135,10 @@ def test_wrong_contents_are_refused(method: str, stage: str, lie: Callable[[byte
 def test_another_profile_is_told_at_the_first_message() -> None:
     federation = Federation("ecdh", shaped_sets("identical", 2, 5))
     terms = replace(federation.terms, profile_digest=IdProfile(casefold=True).digest())
-    other = open_session(terms, "party1", [], secret=bytes(32))
+    other = open_session(terms, "party1", NOBODY)
     with pytest.raises(PeerError, match="party0 reads ids by another profile"):
         _greet(other, "party0", federation)
-    (hello,) = other.start()
+    (hello,) = other.start(NOBODY)
     with pytest.raises(PeerError, match="party1 reads ids by another profile"):
         federation.give("party1", "party0", hello)
 
@@ -144,22 +146,22 @@ def test_another_profile_is_told_at_the_first_message() -> None:
 @pytest.mark.parametrize("other", [{"rows_min": 5}, {"bucket_ids": 99}, {"method": "oprf"}])
 def test_other_terms_are_told_at_the_first_message(other: dict[str, int]) -> None:
     federation = Federation("ecdh", shaped_sets("identical", 2, 5))
-    session = open_session(replace(federation.terms, **other), "party1", [], secret=bytes(32))
+    session = open_session(replace(federation.terms, **other), "party1", NOBODY)
     with pytest.raises(PeerError, match="party0 has other terms"):
         _greet(session, "party0", federation)
 
 
-def _greet(session: object, sender: str, federation: Federation) -> None:
-    (hello,) = federation.sessions[sender].start()
-    session.receive(sender, hello.stage, hello.index, hello.last, hello.payload, hello.meta)  # type: ignore[attr-defined]
+def _greet(session: Session, sender: str, federation: Federation) -> None:
+    (hello,) = federation.sessions[sender].start(federation.works[sender])
+    session.receive(NOBODY, received(sender, hello))
 
 
 def test_only_parties_may_open_a_session() -> None:
     federation = Federation("ecdh", [[], []])
     with pytest.raises(SettingsError, match="no party"):
-        open_session(federation.terms, "stranger", [], secret=bytes(32))
+        open_session(federation.terms, "stranger", NOBODY)
     with pytest.raises(SettingsError, match="32 bytes"):
-        open_session(federation.terms, "party0", [], secret=b"short")
+        open_session(federation.terms, "party0", Workspace([], b"short"))
 
 
 def test_parties_must_differ() -> None:

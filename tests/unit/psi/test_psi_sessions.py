@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-import pickle
 import random
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from psi_federation import Federation, numbered, shaped_sets
+from psi_federation import Federation, numbered, received, shaped_sets
 
-from hdpvfl_mq.errors import SettingsError
-from hdpvfl_mq.psi import Outgoing, choose_method, open_session, order_digest, row_order
+from hdpvfl_mq.errors import PeerError, SettingsError
+from hdpvfl_mq.psi import Outgoing, choose_method, order_digest, row_order
+from hdpvfl_mq.psi.toss import commit, nonce_of, toss
+from tests.deep import deep_digest
 
 SHAPES = ["overlapping", "disjoint", "nested", "identical"]
 METHODS = ["ecdh", "oprf"]
@@ -89,17 +91,36 @@ def test_same_inputs_give_the_same_bytes(method: str) -> None:
     assert runs[0] == runs[1]
 
 
-class _Pickling(Federation):
+class _Repeating(Federation):
+    """Makes every move twice from the same session, the second time with an empty workspace."""
+
+    repeated = 0
+
     def before(self, sender: str, receiver: str, message: Outgoing) -> None:
-        self.sessions[receiver] = pickle.loads(pickle.dumps(self.sessions[receiver]))
+        session, work, block = (
+            self.sessions[receiver],
+            self.works[receiver],
+            received(sender, message),
+        )
+        before = deep_digest(session)
+        after, outgoing = session.receive(work, block)
+        work.forget()
+        again, same = session.receive(work, block)
+        assert outgoing == same
+        assert deep_digest(after) == deep_digest(again)
+        assert deep_digest(session) == before
+        self.repeated += 1
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_a_session_can_be_stored_and_loaded_at_any_moment(method: str) -> None:
-    sets = shaped_sets("overlapping", 3, 300)
-    terms = {"bucket_ids": 128, "block_bytes": 1 << 14, "window": 2}
+def test_a_session_is_a_value_and_a_workspace_a_memo(method: str) -> None:
+    sets = shaped_sets("overlapping", 3, 150)
+    terms = {"bucket_ids": 64, "block_bytes": 1 << 14, "window": 2}
     plain = Federation(method, sets, **terms).run().check()
-    assert _Pickling(method, sets, **terms).run().check().delivered == plain.delivered
+    repeating = _Repeating(method, sets, **terms).run().check()
+    assert repeating.delivered == plain.delivered
+    assert isinstance(repeating, _Repeating)
+    assert repeating.repeated > 20
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -132,9 +153,9 @@ def test_a_number_outside_the_bounds_is_withheld(bounds: dict[str, int]) -> None
     sets = [numbered(range(60)), numbered(range(30, 90)), numbered(range(30, 90))]
     federation = Federation("ecdh", sets, **bounds).run()
     for session in federation.sessions.values():
-        assert session.withheld
+        assert session.is_withheld
         assert session.is_finished
-        assert session.result is None
+        assert not session.is_found
     stages = [delivered.message.stage for delivered in federation.delivered]
     assert "common" not in stages
     inside = Federation("ecdh", sets, rows_min=30, rows_max=30).run().check()
@@ -142,22 +163,56 @@ def test_a_number_outside_the_bounds_is_withheld(bounds: dict[str, int]) -> None
 
 
 def test_a_pool_gives_the_same_bytes() -> None:
+    sets = shaped_sets("overlapping", 2, 1200)
     with ThreadPoolExecutor(2) as pool:
-        pooled = Federation("ecdh", shaped_sets("overlapping", 2, 1200))
-        for name, ids in pooled.sets.items():
-            serial = pooled.sessions[name]
-            pooled.sessions[name] = open_session(
-                pooled.terms, name, ids, secret=pooled.secret_of(name), mapper=pool.map
-            )
-            assert pooled.sessions[name].start() == serial.start()
+        pooled = Federation("ecdh", sets)
+        for work in pooled.works.values():
+            work.mapper = pool.map
         delivered = pooled.run().check().delivered
-    assert delivered == Federation("ecdh", shaped_sets("overlapping", 2, 1200)).run().delivered
+    assert delivered == Federation("ecdh", sets).run().delivered
 
 
 def test_method_follows_the_largest_set() -> None:
     assert choose_method([10, 1_999]) == "ecdh"
     assert choose_method([10, 2_000]) == "oprf"
     assert choose_method([]) == "ecdh"
+
+
+@pytest.mark.parametrize(("size", "method"), [(300, "ecdh"), (2_100, "oprf")])
+def test_auto_is_decided_by_every_party_from_the_sizes_of_the_hellos(
+    size: int, method: str
+) -> None:
+    federation = Federation("auto", [numbered(range(20)), numbered(range(size))]).run().check()
+    assert {session.method for session in federation.sessions.values()} == {method}
+
+
+class _Grinding(Federation):
+    """The last to greet knows all other nonces and would rather have another one itself."""
+
+    tried = 0
+
+    def before(self, sender: str, receiver: str, message: Outgoing) -> None:
+        if sender == self.names[-1] and message.stage == "hello":
+            for other in (bytes(32), nonce_of(self.secret_of(self.names[0]))):
+                ground = replace(message, payload=message.payload[:-32] + other)
+                with pytest.raises(PeerError, match="another nonce than it committed to"):
+                    self.give(sender, receiver, ground)
+                self.tried += 1
+
+
+def test_the_last_to_speak_cannot_choose_the_public_seed() -> None:
+    federation = _Grinding("ecdh", shaped_sets("overlapping", 3, 50)).run().check()
+    assert isinstance(federation, _Grinding)
+    assert federation.tried == 4
+    assert {session.seed for session in federation.sessions.values()} == {federation.public_seed}
+
+
+def test_the_public_seed_depends_on_every_nonce() -> None:
+    known = {
+        toss(bytes(32), [bytes([first]), bytes([second])]) for first in (0, 1) for second in (0, 1)
+    }
+    assert len(known) == 4
+    assert commit(bytes(32), "a") != commit(bytes(32), "b")
 
 
 @pytest.mark.parametrize("wrong", [{"block_bytes": 1000}, {"window": 0}, {"bucket_ids": 0}])

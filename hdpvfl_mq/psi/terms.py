@@ -1,0 +1,63 @@
+"""What the parties agree on before they resolve entities. Owns its bounds and its check."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from hdpvfl_mq.errors import SettingsError
+from hdpvfl_mq.psi.elements import MAX_IDS
+from hdpvfl_mq.psi.match import PAIR_BYTES
+from hdpvfl_mq.psi.methods import Method
+from hdpvfl_mq.psi.stream import derive
+
+MIN_BLOCK_BYTES = 1 << 14  # the 480 points of a choice fit into one block
+
+
+@dataclass(frozen=True)
+class Terms:
+    """What all parties agree on before they start; the hello checks that they do."""
+
+    method: Literal["auto", Method]  # auto: all choose alike from the sizes of the hellos
+    active: str
+    passives: tuple[str, ...]
+    session_id: bytes  # 32 bytes, other ones for every run
+    commitments: tuple[bytes, ...]  # to every party's nonce (toss.py), the active party's first
+    profile_digest: bytes
+    rows_min: int = 0
+    rows_max: int = MAX_IDS
+    block_bytes: int = 1 << 22
+    window: int = 8
+    bucket_ids: int | None = None  # None takes what suits the method
+
+    def __post_init__(self) -> None:
+        if not self.passives or len({self.active, *self.passives}) != len(self.passives) + 1:
+            raise SettingsError(
+                "entity resolution needs one or more passive parties, all different"
+            )
+        if len(self.commitments) != len(self.parties):
+            raise SettingsError("entity resolution needs a commitment of every party")
+        too_few = self.bucket_ids is not None and self.bucket_ids < 1
+        if self.block_bytes < MIN_BLOCK_BYTES or self.window < 1 or too_few:
+            raise SettingsError(
+                f"block_bytes must be at least {MIN_BLOCK_BYTES}, window and bucket_ids positive"
+            )
+        if self.block_bytes % PAIR_BYTES:  # a block holds whole elements
+            raise SettingsError(f"block_bytes must be a multiple of {PAIR_BYTES}")
+
+    @property
+    def parties(self) -> tuple[str, ...]:
+        """All of them, the active party first."""
+        return (self.active, *self.passives)
+
+    def commitment_of(self, party: str) -> bytes:
+        """What a party has committed to."""
+        return self.commitments[self.parties.index(party)]
+
+    def checks(self) -> tuple[bytes, bytes]:
+        """Hashes of the id profile and of all the rest; neither is secret."""
+        rest = repr(replace(self, profile_digest=b"")).encode()
+        return (
+            derive(self.profile_digest, "id profile"),
+            derive(self.session_id, "psi terms 2", rest),
+        )

@@ -1,0 +1,79 @@
+"""What a party works with in entity resolution. Owns its ids, its secret and arrays made of them.
+
+A session holds what was said and what is open; everything that has an entry for each id is made
+here from the ids and remembered. It is a memo: emptied at any time, it makes the same again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Sequence
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hdpvfl_mq.arrays.chunked import Groups, Positions, Room, marked, marks
+from hdpvfl_mq.psi.curve import BlockMap
+from hdpvfl_mq.psi.elements import hash_ids, split_buckets
+from hdpvfl_mq.psi.stream import Words
+
+_T = TypeVar("_T")
+
+
+class Workspace:
+    """One party's distinct normalised ids, and a secret that no other party knows or run uses.
+
+    `mapper` may spread blocks of bytes over a pool (it takes picklable functions of bytes and keeps
+    their order); `room` gives the arrays that have an entry for each id.
+    """
+
+    def __init__(
+        self,
+        ids: Sequence[bytes],
+        secret: bytes,
+        *,
+        mapper: BlockMap = map,
+        room: Room = np.empty,
+    ) -> None:
+        self.ids, self.secret, self.mapper, self.room = ids, secret, mapper, room
+        self._made: dict[Hashable, tuple[Hashable, Any]] = {}
+
+    def elements(self, seed: bytes) -> Words:
+        """The ids as elements under a public seed."""
+        return self.once("elements", seed, lambda: hash_ids(self.ids, seed, self.room))
+
+    def members(self, seed: bytes, buckets: int) -> Groups:
+        """Positions of the ids in each bucket."""
+        elements = self.elements(seed)
+        return self.once(
+            "members", (seed, buckets), lambda: split_buckets(elements, buckets, self.room)
+        )
+
+    def positions(self, members: Groups, found: Sequence[bytes]) -> Positions:
+        """Where the ids are whose bits are set among the members of each bucket, ascending."""
+        is_common = marks(len(self.ids), self.room)
+        for own, packed in zip(members, found, strict=True):
+            is_common[own[unpack_marks(packed, len(own))]] = True
+        return marked(is_common, self.room)
+
+    def once(self, name: Hashable, of: Hashable, make: Callable[[], _T]) -> _T:
+        """What `make` gives, made once as long as nothing else is asked for under this name."""
+        held = self._made.get(name)
+        if held is None or held[0] != of:
+            held = self._made[name] = (of, make())
+        made: _T = held[1]
+        return made
+
+    def forget(self) -> None:
+        """Let go of all arrays."""
+        self._made.clear()
+
+
+def pack_marks(mask: NDArray[np.bool_]) -> bytes:
+    """A mark for each member of a bucket, eight in a byte."""
+    return np.packbits(mask).tobytes()
+
+
+def unpack_marks(packed: bytes, count: int) -> NDArray[np.bool_]:
+    """The marks of so many members."""
+    return np.unpackbits(np.frombuffer(packed, np.uint8), count=count).astype(bool)

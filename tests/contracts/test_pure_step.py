@@ -1,0 +1,84 @@
+"""`step` is pure: the same input into the same state, twice, gives the same, and changes nothing.
+
+Every input of whole simulated runs goes twice into the state it met; what a role remembers outside
+its state (the workspace of entity resolution) is emptied in between, so it can only be a memo.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import pytest
+
+from hdpvfl_mq.arrays.chunked import Room
+from hdpvfl_mq.errors import PeerError
+from hdpvfl_mq.machine import Input, Step
+from hdpvfl_mq.node.node import Node
+from parties.party import Party
+from parties.phases import Aligning
+from parties.process.mapped_arrays import DiskRoom
+from schemas.config import AlignmentSpec, IdRules
+from tests.deep import arrays_in, deep_digest
+from tests.federation import Federation, manifest, tables
+
+
+@dataclass
+class TwiceFederation(Federation):
+    """Every step of every role is made twice."""
+
+    room: Room = np.empty
+    steps: list[str] = field(default_factory=list)
+
+    def node(self, party: str) -> Node:
+        node = super().node(party)
+        if isinstance(node.role, Party):
+            node.role.own = replace(node.role.own, room=self.room)
+        step = node.role.step
+
+        def twice(state: Any, given: Input) -> Step[Any]:
+            before = deep_digest(state)
+            first = self._outcome(step, state, given)
+            if isinstance(node.role, Party):
+                node.role.own.workspace.forget()
+            second = self._outcome(step, state, given)
+            assert deep_digest(state) == before, f"{given!r} has changed the state it met"
+            assert deep_digest(first) == deep_digest(second), f"{given!r} is not repeatable"
+            self.steps.append(type(state).__name__)
+            after, effects = step(state, given)
+            if isinstance(after, Aligning):
+                mapped = [each for each in arrays_in(after.session) if _is_mapped(each)]
+                assert not mapped, "the state of entity resolution holds files"
+            return after, effects
+
+        node.role.step = twice  # type: ignore[method-assign]
+        return node
+
+    @staticmethod
+    def _outcome(step: Any, state: Any, given: Input) -> Any:
+        try:
+            after, effects = step(state, given)
+        except PeerError as refused:
+            return str(refused)
+        return after, effects
+
+
+def _is_mapped(array: Any) -> bool:
+    while array is not None and not isinstance(array, np.memmap):
+        array = getattr(array, "base", None)
+    return array is not None
+
+
+@pytest.mark.parametrize("method", ["ecdh", "oprf"])
+def test_every_input_of_a_run_is_repeatable_and_changes_no_state(
+    method: Literal["ecdh", "oprf"], tmp_path: Path
+) -> None:
+    alignment = AlignmentSpec(ids=IdRules(kind="integer"), rows_min=10, method=method)
+    federation = TwiceFederation(manifest(alignment=alignment, epochs=1), tables(44))
+    federation.room = DiskRoom(tmp_path)
+    federation.simulate()
+    assert set(federation.outcomes.values()) == {"completed"}
+    assert {"Joining", "Accepted", "Aligning", "Aligned", "Training"} <= set(federation.steps)
+    assert federation.steps.count("Aligning") >= 12
