@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import get_args
 
 from pydantic import BaseModel
 
@@ -14,7 +15,7 @@ from tests.samples import KINDS
 PAGE = Path(__file__).parents[2] / "docs" / "threat-model.md"
 TITLE = "## Everything that leaves a party"
 ENTRIES = models_in(privacy.Cosignature).union(
-    *(models_in(kind) for kind in privacy.LedgerEntry.__origin__.__args__)
+    *(models_in(kind) for kind in get_args(get_args(privacy.LedgerEntry)[0]))
 )
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import time
 import tracemalloc
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +15,8 @@ from hdpvfl_mq.runtime.keys import load_keys
 from hdpvfl_mq.runtime.profile import pin_threads
 from hdpvfl_mq.runtime.settings import load
 from parties import alignment
-from parties.process.build import load_possession, make_role
+from parties.phases import Accepted, Aligned
+from parties.process.build import load_possession
 from schemas.config import BrokerSettings, PartySettings, RunManifest
 from schemas.data import DataSettings
 from schemas.ids import COORDINATOR
@@ -92,13 +92,15 @@ def traced_peak(real: Processes, party: str, rows: int) -> int:
     broker = load(BrokerSettings, real.demo.settings(COORDINATOR))
     manifest, keys = load(RunManifest, Path(broker.manifest)), load_keys(Path(settings.keys))
     tracemalloc.start()
-    role = make_role(load_possession(settings, keys))
+    own = load_possession(settings, keys)
     standing = LedgerStanding(head=LedgerHead(sequence=0, digest=bytes(32)), mu2_units_free=0)
-    state = replace(role.initial(), manifest=manifest, standing=standing)
-    state, effects = alignment._aligned(role, state, np.arange(rows), bytes(32))
+    state = Accepted(manifest=manifest, standing=standing)
+    found = alignment._Found(np.arange(rows), bytes(32))
+    after, effects = alignment._aligned(own, state, found)
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
-    assert state.trained.setup.plan.rows == rows
+    assert isinstance(after, Aligned)
+    assert after.setup.plan.rows == rows
     assert effects
     return peak
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from hdpvfl_mq.app.demo.prepare import evaluate
+from hdpvfl_mq.app.demo import evaluate
 from tests.integration.processes import hdpvfl
 
 

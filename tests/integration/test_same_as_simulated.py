@@ -65,7 +65,7 @@ class Simulated:
         weights, entries = {}, {}
         for party in self.real.demo.parties:
             node = simulation.nodes[party]
-            weights[party] = node.role.final_weights(node.state).tolist()
+            weights[party] = node.state.trained.rounds.final_weights.tolist()
             self.accounts[party].close()  # as the process does when its run is over
             entries[party] = list(self.accounts[party]._ledger.entries())
         return weights, entries

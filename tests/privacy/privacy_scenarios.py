@@ -15,8 +15,9 @@ from privacy_neighbours import Loss, Setting, active_releases, passive_releases
 
 from hdpvfl_mq.arrays.unreleased import Unreleased
 from hdpvfl_mq.errors import RefusedError
+from hdpvfl_mq.glm.families import family
 from hdpvfl_mq.methods.descent.bound import ActiveBounds, PassiveBounds, PublicSchedule
-from hdpvfl_mq.methods.descent.published import logistic_own_release
+from hdpvfl_mq.methods.descent.plan import plan_sound
 from hdpvfl_mq.methods.descent.sensitivity import profile
 from hdpvfl_mq.privacy import mechanism as mechanism_module
 from hdpvfl_mq.privacy.accountant import Spent
@@ -26,8 +27,11 @@ from hdpvfl_mq.privacy.ledger_secret import LedgerSecret
 from hdpvfl_mq.privacy.ledger_store import Ledger
 from hdpvfl_mq.privacy.mechanism import Mechanism
 from hdpvfl_mq.privacy.noise import ladder, round_ratio, stream_key
-from hdpvfl_mq.privacy.plan import NoisePlan, plan_sound
+from hdpvfl_mq.privacy.plan import NoisePlan
+from schemas.model import LossSpec
 from schemas.privacy import Budget, ReleaseBooked, RunReserved
+
+LOGISTIC = family(LossSpec(name="logistic"))
 
 BUDGET = Budget(epsilon=10.0, delta=0.01)
 KEY = bytes(range(32))
@@ -185,7 +189,7 @@ def grid_at_beta(bug: bool, runs: int) -> Evidence:
         residual_bound=1.0,
         smoothness=0.25,
         rho=1.0,
-        own_release=logistic_own_release(0.1),
+        own_release=LOGISTIC.release_bound(0.1),
     )
     charged = 0.25 * grid if bug else grid
     total = profile(bounds, setting.schedule, grid=charged).total

@@ -42,7 +42,9 @@ from hdpvfl_mq.glm.block import ColumnBlock
 from hdpvfl_mq.glm.families import Family
 from hdpvfl_mq.glm.response import Response
 from hdpvfl_mq.methods.one_round.bound import OneRelease
-from hdpvfl_mq.methods.one_round.fit import OneRound, fit_active, fit_passive
+from hdpvfl_mq.methods.one_round.fit import fit_active, fit_passive
+from hdpvfl_mq.methods.one_round.rule import active_terms
+from schemas.methods import OneRound
 
 ROUNDING = 1 + 1e-9
 
@@ -272,7 +274,7 @@ def test_the_product_fits_what_was_attacked(loss: Family) -> None:
         rule = OneRound(
             active_strength_rows=active.strength * active.rows, feature_reach=active.reach
         )
-        terms = rule.active(active.rows, loss, intercept=True)
+        terms = active_terms(rule, active.rows, loss, intercept=True)
         block = ColumnBlock(with_intercept(pair["X"])[0], intercept=True)
         pair["y"] = np.round(pair["y"]) if loss.task == "count" else pair["y"]
         response = Response(loss, pair["y"][0])

@@ -21,9 +21,12 @@ from privacy_neighbours import (
     unit_rows,
 )
 
+from hdpvfl_mq.glm.families import family
 from hdpvfl_mq.methods.descent.bound import ActiveBounds, PublicSchedule
-from hdpvfl_mq.methods.descent.published import logistic_own_release
 from hdpvfl_mq.methods.descent.sensitivity import profile
+from schemas.model import LossSpec
+
+LOGISTIC = family(LossSpec(name="logistic"))
 
 PENALTIES = ("l2", "l1", "elastic_net", "none")
 Genome = dict[str, Array]
@@ -234,15 +237,15 @@ def test_the_logistic_own_release_is_reached_and_never_exceeded() -> None:
     first = active_releases(X, y, received, setting, loss)
     second = active_releases(other, label, received, setting, loss)
     moves = [abs(float(a[0, 0] - b[0, 0])) for a, b in zip(first, second, strict=True)]
-    assert moves[-1] == pytest.approx(logistic_own_release(1.0))
-    assert max(moves) <= logistic_own_release(1.0)
+    assert moves[-1] == pytest.approx(LOGISTIC.release_bound(1.0))
+    assert max(moves) <= LOGISTIC.release_bound(1.0)
 
 
 def test_random_logistic_runs_stay_within_the_smaller_own_release() -> None:
     rng = np.random.default_rng(5)
     for _ in range(10):
         setting = settings(rng, "l2", 0.25)
-        own = logistic_own_release(setting.radius)
+        own = LOGISTIC.release_bound(setting.radius)
         share = active_share(setting, LOSSES["logistic"], 0.0, own=own)
         climb(rng, born(rng, 50, setting, LOSSES["logistic"], 2), LOSSES["logistic"], share, 30)
 

@@ -14,7 +14,9 @@ from hdpvfl_mq.glm.block import ColumnBlock
 from hdpvfl_mq.glm.families import FAMILIES, Family, family
 from hdpvfl_mq.glm.response import Response
 from hdpvfl_mq.glm.solver import Objective, accelerated, newton, quadratic_over_ball
-from hdpvfl_mq.methods.one_round.fit import OneRound, fit_active, fit_passive
+from hdpvfl_mq.methods.one_round.fit import fit_active, fit_passive
+from hdpvfl_mq.methods.one_round.rule import active_terms, all_terms, recommended
+from schemas.methods import OneRound
 from schemas.model import LossName, LossSpec
 
 NAMES = [name for name in FAMILIES if name != "gamma_canonical"]
@@ -120,8 +122,8 @@ def test_the_passive_fit_is_within_its_public_error() -> None:
     line = rng.normal(size=(rows, 1)) @ np.ones((1, 8)) + 1e-5 * rng.normal(size=(rows, 8))
     block = ColumnBlock.align(line, np.arange(rows))
     rule, loss = OneRound(), family(LossSpec(name="logistic"))
-    active = rule.active(rows, loss, intercept=True)
-    terms = rule.terms(rows, loss, 1, active, noise_std=0.05)
+    active = active_terms(rule, rows, loss, intercept=True)
+    terms = all_terms(rule, rows, loss, 1, active, noise_std=0.05)
     z = np.clip(rng.normal(size=rows), -terms.received_clip, terms.received_clip)
     w = fit_passive(
         block, z, curvature=terms.curvature, strength=terms.passive_strength, weight_norm=1e9
@@ -161,8 +163,8 @@ def test_parts_and_narrow_columns_change_nothing(monkeypatch: pytest.MonkeyPatch
 
 def terms_of(rows: int, passives: int, noise_std: float, rule: OneRound) -> object:
     loss = family(LossSpec(name="logistic"))
-    active = rule.active(rows, loss, intercept=True)
-    return rule.terms(rows, loss, passives, active, noise_std=noise_std)
+    active = active_terms(rule, rows, loss, intercept=True)
+    return all_terms(rule, rows, loss, passives, active, noise_std=noise_std)
 
 
 def test_the_terms_by_hand() -> None:
@@ -185,13 +187,13 @@ def test_the_terms_by_hand() -> None:
 
 def test_without_an_intercept_features_reach_as_far() -> None:
     loss = family(LossSpec(name="logistic"))
-    assert OneRound().active(10, loss, intercept=False).feature_norm == 0.5
+    assert active_terms(OneRound(), 10, loss, intercept=False).feature_norm == 0.5
 
 
 @pytest.mark.parametrize("rows", [2, 500, 30_000, 10**6, 10**9])
 def test_the_solvers_error_leaves_room_for_roundings(rows: int) -> None:
     loss = family(LossSpec(name="logistic"))
-    active = OneRound().active(rows, loss, intercept=True)
+    active = active_terms(OneRound(), rows, loss, intercept=True)
     roundings = (4096 + rows / 4096) * 2.0**-52
     assert active.error * active.strength >= 4 * roundings
     if rows <= 10**6:
@@ -201,12 +203,12 @@ def test_the_solvers_error_leaves_room_for_roundings(rows: int) -> None:
 def test_the_canonical_gamma_is_refused() -> None:
     loss = family(LossSpec(name="gamma_canonical"))
     with pytest.raises(SettingsError, match="use gamma"):
-        OneRound().active(100, loss, intercept=True)
+        active_terms(OneRound(), 100, loss, intercept=True)
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_there_are_settings_for_every_loss(name: LossName) -> None:
     loss: Family = family(LossSpec(name=name))
-    rule = OneRound.recommended(loss)
+    rule = recommended(loss)
     assert 0.0 < rule.curvature <= loss.smoothness
     assert (rule == OneRound()) == (name in ("logistic", "bernoulli"))

@@ -29,7 +29,7 @@ def alignment(key: int = 1, parties=("bank", "shop"), ids_digest=IDS) -> KeptAli
 
 def keep(folder, kept: KeptAlignment, at: int = 0):
     before = set(folder.glob("*.alignment"))
-    AlignmentStore(folder, "test-run").see(kept, is_agreed=True)
+    AlignmentStore(folder, "test-run").keep(kept)
     (path,) = set(folder.glob("*.alignment")) - before
     os.utime(path, (at, at))
     return path
@@ -42,12 +42,11 @@ def test_it_comes_back_for_the_same_ids_and_rules_only(tmp_path):
     assert usable(tmp_path, "run-3", IDS, b"o" * 32) == ()
 
 
-def test_nothing_is_kept_before_all_agree(tmp_path):
-    keeper = AlignmentStore(tmp_path, "test-run")
-    keeper.see(None, is_agreed=True)
-    keeper.see(alignment(), is_agreed=False)
+def test_an_alignment_too_large_to_keep_leaves_nothing(tmp_path):
+    alignments = AlignmentStore(tmp_path, "test-run")
+    alignments.keep(None)
     assert not list(tmp_path.glob("*"))
-    keeper.see(alignment(), is_agreed=True)
+    alignments.keep(alignment())
     assert len(list(tmp_path.glob("*.alignment"))) == 1
     assert found(tmp_path, "test-run") == alignment()
     assert found(tmp_path, "another-run") is None

@@ -9,11 +9,13 @@ import pytest
 
 from hdpvfl_mq.errors import RefusedError, SettingsError
 from hdpvfl_mq.methods.descent.bound import ActiveBounds, PassiveBounds, PublicSchedule
+from hdpvfl_mq.methods.descent.plan import plan_sound
 from hdpvfl_mq.methods.descent.sensitivity import profile
+from hdpvfl_mq.methods.prediction.plan import plan_scores
 from hdpvfl_mq.privacy.accountant import Spent, affordable
 from hdpvfl_mq.privacy.calibration import mu_of
 from hdpvfl_mq.privacy.noise import ladder
-from hdpvfl_mq.privacy.plan import plan_none, plan_prediction, plan_silent, plan_sound
+from hdpvfl_mq.privacy.plan import plan_none, plan_silent
 from schemas.privacy import MU2_UNIT, Budget
 
 SCHEDULE = PublicSchedule((40, 41), 3, 1.0)
@@ -87,7 +89,7 @@ def test_no_guarantee_means_infinite() -> None:
 
 def test_a_prediction_is_priced_for_the_own_row_and_every_other_score() -> None:
     budget = Budget(epsilon=1.0, delta=0.01)
-    plan = plan_prediction(50, distance=0.5, radius=2.0, budget=budget)
+    plan = plan_scores(50, distance=0.5, radius=2.0, budget=budget)
     assert affordable(budget, plan.spent.mu2_units, plan.spent.tau_units)
     (paid,) = plan.mu2_cumulative
     assert paid * MU2_UNIT * plan.noise_std**2 == pytest.approx(49 * 0.5**2 + 16, rel=1e-2)

@@ -7,18 +7,21 @@ import math
 import pytest
 
 from hdpvfl_mq.errors import SettingsError
+from hdpvfl_mq.glm.families import family
 from hdpvfl_mq.methods.descent.bound import ActiveBounds, PublicSchedule
+from hdpvfl_mq.methods.descent.plan import plan_paper
 from hdpvfl_mq.methods.descent.published import (
-    logistic_own_release,
     paper_active_bounds,
     paper_passive_bounds,
-    prediction_square,
     published_active,
     published_passive,
 )
 from hdpvfl_mq.methods.descent.sensitivity import profile
-from hdpvfl_mq.privacy.plan import plan_paper
+from hdpvfl_mq.methods.prediction.bound import prediction_square
+from schemas.model import LossSpec
 from schemas.privacy import Budget
+
+LOGISTIC = family(LossSpec(name="logistic"))
 
 BREAST = PublicSchedule((455,), 10, 1.0)
 
@@ -111,7 +114,7 @@ def test_an_infinite_paper_plan_still_has_the_published_noise() -> None:
 def test_logistic_own_release_is_reached_and_never_exceeded() -> None:
     k = 1.0
     sigmoid = lambda x: 1 / (1 + math.exp(-x))  # noqa: E731
-    bound = logistic_own_release(k)
+    bound = LOGISTIC.release_bound(k)
     assert bound == pytest.approx(2 * sigmoid(k))
     worst = max(
         sigmoid(r + u) + sigmoid(-r - v)

@@ -81,7 +81,6 @@ def test_a_round_that_may_be_skipped_contracts_nothing() -> None:
     plain = profile(passive(rho=1.0), schedule, grid=0.0)
     assert skipping.total == plain.total
     assert profile(passive(rho=0.1), schedule, grid=0.0).total < plain.total
-    assert skipping.average_distance(3) == skipping.distance
 
 
 def test_a_warm_start_carries_its_distance() -> None:
@@ -101,12 +100,6 @@ def test_step_sizes_and_factors_may_vary_by_round() -> None:
     assert result.distance == pytest.approx(0.5 * 0.2 + 0.1, **CLOSE)
     with pytest.raises(SettingsError, match="2 rounds"):
         profile(passive(rho=(1.0,)), schedule, grid=0.0)
-
-
-def test_average_distance_is_the_largest_mean_over_rows() -> None:
-    result = profile(passive(), PublicSchedule((10,), 4, 1.0), grid=0.0)
-    assert result.average_distance(2) == pytest.approx((0.6 + 0.8) / 2, **CLOSE)
-    assert result.average_distance(3) == pytest.approx(result.distance, **CLOSE)
 
 
 @pytest.mark.parametrize("bounds", [passive(), active(), active(local_steps=4), passive(rho=0.7)])
