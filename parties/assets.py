@@ -124,9 +124,10 @@ class Assets:
     def workspace(self) -> Workspace:
         """What this party's session works with; no part of any state.
 
-        Its secret belongs to these rows: with others, a run would mask other ids by the same bytes.
+        Its secret belongs to these ids: with others, a run would mask other ids by the same bytes.
+        No other cell enters it, so nothing that is said before a release depends on one.
         """
-        secret = self.derived(b"entity resolution" + self.data.fingerprint)
+        secret = self.derived(b"entity resolution" + ids_digest(self.ids))
         return Workspace(self.ids.ids, secret, room=self.room)
 
     def derived(self, purpose: bytes) -> bytes:

@@ -149,10 +149,11 @@ def test_garbage_before_the_start_does_not_keep_a_party_from_starting():
     assert any("telco" in reason for reason in reasons)
 
 
-def test_other_rows_never_meet_the_keys_of_these():
-    """The secret of a session follows from the run's secret and the rows together."""
+def test_other_ids_never_meet_the_keys_of_these():
+    """The secret of a session follows from the run's secret and the ids together."""
     own = federation_of(1).node("p1").role.own
-    other = replace(own, data=replace(own.data, fingerprint=bytes(32)))
+    fewer = own.ids.ids.chosen(np.arange(len(own.ids.ids) - 1), np.empty)
+    other = replace(own, ids=replace(own.ids, ids=fewer))
     assert own.secret == other.secret
     assert own.workspace.secret != other.workspace.secret
     assert toss_commitment(own) != toss_commitment(other)
