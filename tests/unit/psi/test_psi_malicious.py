@@ -191,7 +191,8 @@ def _proof_setting() -> tuple[Octets, Octets, Octets, Octets]:
 
     rows, messages = random("rows", LENGTH), random("messages", 80)
     bits = random("bits", LENGTH, 1)[:, 0] & 1
-    return rows, messages, bits, rows ^ bits[:, np.newaxis] * encode_columns(messages)
+    answered: Octets = (rows ^ bits[:, np.newaxis] * encode_columns(messages)).astype(np.uint8)
+    return rows, messages, bits.astype(np.uint8), answered
 
 
 def test_a_proof_holds_for_its_challenge_and_query_alone() -> None:
