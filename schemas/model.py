@@ -24,6 +24,8 @@ LossName = Literal[
     "normal",
     "bernoulli",
 ]
+# What labels are: two classes, any number, counts from 0, or numbers above 0.
+LabelKind = Literal["binary", "real", "count", "positive"]
 PenaltyName = Literal["none", "l2", "l1", "elastic_net"]
 
 _LabelBound = Annotated[float, Field(ge=-1e18, le=1e18)]
@@ -31,8 +33,6 @@ _Dispersion = Annotated[float, Field(ge=1e-6, le=1e6)]
 _Theta = Annotated[float, Field(ge=1e-9, le=1e9)]
 _WeightMax = Annotated[float, Field(gt=0.0, le=1e6)]
 _OffsetMax = Annotated[float, Field(ge=0.0, le=100.0)]
-
-DISPERSED: tuple[LossName, ...] = ("normal", "gamma", "gamma_canonical")
 
 
 class LossSpec(Closed):
@@ -62,8 +62,6 @@ class LossSpec(Closed):
             raise ValueError("label_low must lie below label_high")
         if self.theta_min >= self.theta_max:
             raise ValueError("theta_min must lie below theta_max")
-        if self.dispersion != 1.0 and self.name not in DISPERSED:
-            raise ValueError(f"{self.name} has no dispersion; leave it at 1")
         return self
 
 

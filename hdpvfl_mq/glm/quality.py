@@ -15,7 +15,7 @@ from hdpvfl_mq.glm.families.base import Family
 def quality(family: Family, theta: FloatVector, y: FloatVector) -> dict[str, float]:
     """`accuracy` and `auc` for two classes, `d2` for other labels; y as in the data."""
     labels = family.encode(y)
-    if family.task == "binary":
+    if family.label_kind == "binary":
         upper = labels > 0.0
         return {
             "accuracy": float(np.mean((family.mean(theta) > 0.5) == upper)),

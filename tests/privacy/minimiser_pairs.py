@@ -147,7 +147,7 @@ def unit_rows(X: Array) -> Array:
 
 
 def draw_labels(rng: np.random.Generator, loss: Family, shape: tuple[int, ...]) -> Array:
-    if loss.task == "binary":
+    if loss.label_kind == "binary":
         return rng.choice([loss.label_low, loss.label_high], shape)
     return rng.uniform(loss.label_low, loss.label_high, shape)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import ClassVar, Literal
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,9 +17,7 @@ from numpy.typing import NDArray
 from hdpvfl_mq.arrays.chunked import chunks
 from hdpvfl_mq.arrays.unreleased import FloatVector
 from hdpvfl_mq.errors import DataError, SettingsError
-from schemas.model import LossName, LossSpec
-
-Task = Literal["binary", "real", "count", "positive"]
+from schemas.model import LabelKind, LossName, LossSpec
 
 # exp(600) times any declared label over any declared dispersion is still a finite double.
 EXPONENT_LIMIT = 600.0
@@ -52,13 +50,18 @@ class Family(ABC):
     """
 
     name: ClassVar[LossName]
-    task: ClassVar[Task]
+    label_kind: ClassVar[LabelKind]
     default_range: ClassVar[tuple[float, float]]
     theta_range: tuple[float, float] = (-SCORE_LIMIT, SCORE_LIMIT)
     # Where training starts; everywhere but for the canonical Gamma a score of zero is legal.
     start_theta: float = 0.0
+    # Whether mean(theta) is the logistic sigmoid of theta.
+    is_logit: ClassVar[bool] = False
+    has_dispersion: ClassVar[bool] = False
 
     def __init__(self, spec: LossSpec) -> None:
+        if spec.dispersion != 1.0 and not self.has_dispersion:
+            raise SettingsError(f"{self.name} has no dispersion: leave it at 1")
         self.spec = spec
         low, high = self.default_range
         self.label_low = low if spec.label_low is None else spec.label_low
@@ -93,6 +96,38 @@ class Family(ABC):
     @abstractmethod
     def link(self, mean: FloatVector) -> FloatVector:
         """The score whose `mean` this is, inside the range of scores."""
+
+    @abstractmethod
+    def typical_slope(self) -> float:
+        """A public guess at the slope of the residual around a fit, for one row of weight 1.
+
+        It decides how well the one-round method learns, never how private it is.
+        """
+
+    @abstractmethod
+    def steepest(self) -> float:
+        """How steep the loss gets on the way to its optimum, the sample weights included.
+
+        A public guess for step sizes without privacy; `smoothness` is the bound.
+        """
+
+    @abstractmethod
+    def published_terms(self) -> tuple[float, float]:
+        """beta_y and k_y: what Lemma 3 of the paper takes for the labels (docs/privacy.md)."""
+
+    @abstractmethod
+    def reference(self) -> Any:
+        """scikit-learn's model of this loss, not yet fitted: what a run is compared with."""
+
+    @property
+    def label_bound(self) -> float:
+        """The largest absolute value a label may have."""
+        return max(abs(self.label_low), abs(self.label_high))
+
+    @property
+    def is_zero_legal(self) -> bool:
+        """Whether a score of zero lies in the range of scores, so that weights may be zero."""
+        return self.theta_range[0] <= 0.0 <= self.theta_range[1]
 
     def clamp(self, theta: FloatVector) -> FloatVector:
         """Bring every score into the range where the formulas are finite, NaN included.
@@ -148,7 +183,7 @@ class Family(ABC):
         return np.clip(y, self.label_low, self.label_high)
 
     def _outside(self, y: FloatVector) -> NDArray[np.bool_]:
-        match self.task:
+        match self.label_kind:
             case "binary":
                 return ~np.isin(y, (-1.0, 0.0, 1.0))
             case "count":

@@ -6,6 +6,8 @@ labels, since every score is legal under a log link.
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from hdpvfl_mq.arrays.unreleased import FloatVector
@@ -23,9 +25,10 @@ class Gamma(Family):
     """
 
     name = "gamma"
-    task = "positive"
+    label_kind = "positive"
     default_range = (0.01, 10.0)
     theta_range = (-EXPONENT_LIMIT, EXPONENT_LIMIT)
+    has_dispersion = True
 
     def __init__(self, spec: LossSpec) -> None:
         super().__init__(spec)
@@ -54,3 +57,21 @@ class Gamma(Family):
     def link(self, mean: FloatVector) -> FloatVector:
         """log(mean), inside the range of scores."""
         return self.clamp(np.log(np.maximum(mean, np.finfo(np.float64).tiny)))
+
+    def typical_slope(self) -> float:
+        """y exp(-theta) is 1 on average at a fit."""
+        return 1.0 / self.spec.dispersion
+
+    def steepest(self) -> float:
+        """Over all rows 1 / phi at a fit; the bound is far too careful."""
+        return self.spec.weight_max / self.spec.dispersion
+
+    def published_terms(self) -> tuple[float, float]:
+        """Not in the paper: a slope of one, and the declared range."""
+        return 1.0, self.label_bound
+
+    def reference(self) -> Any:
+        """Gamma regression with a log link."""
+        from sklearn.linear_model import GammaRegressor  # noqa: PLC0415 - a second of start-up
+
+        return GammaRegressor(alpha=1e-4, max_iter=1000)

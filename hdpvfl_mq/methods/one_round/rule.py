@@ -51,22 +51,14 @@ def recommended(loss: Family) -> OneRound:
     """Settings that learn for a loss, from what its manifest declares.
 
     Only logistic gains from a short reach of the features, and only log-odds are as large as
-    its weight variance says. The slope of Poisson is the mean label, which nobody may read
-    off: a third of the clip is a guess, and one that is too small overshoots.
+    its weight variance says.
     """
-    if loss.name in ("logistic", "bernoulli"):
-        return OneRound()
-    phi = loss.spec.dispersion
-    curvature = {
-        "least_squares": 2.0,
-        "normal": 1.0 / phi,
-        "gamma": 1.0 / phi,
-        "poisson": loss.clip / 3.0,
-    }.get(loss.name, 1.0)
+    if loss.is_logit:
+        return OneRound(curvature=loss.typical_slope())
     return OneRound(
         active_strength_rows=10.0 * loss.smoothness,
         feature_reach=8.0,
-        curvature=curvature,
+        curvature=loss.typical_slope(),
         weight_variance=0.1,
     )
 
@@ -77,9 +69,9 @@ def active_terms(method: OneRound, rows: int, loss: Family, *, intercept: bool) 
     With an intercept a row is (x, 1) / sqrt(2), so features of norm sqrt(2) K move theta by
     at most K.
     """
-    if loss.name == "gamma_canonical":
+    if not loss.is_zero_legal:
         raise SettingsError(
-            "gamma_canonical has no legal score at zero weights: use gamma, or descent"
+            f"{loss.name} has no legal score at zero weights: use gamma, or descent"
         )
     strength = method.active_strength_rows / rows
     return ActiveTerms(

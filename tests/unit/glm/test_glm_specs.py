@@ -17,7 +17,6 @@ from schemas.model import LossSpec, PenaltySpec
         {"label_low": 2.0, "label_high": 1.0},
         {"label_high": float("nan")},
         {"name": "gamma_canonical", "theta_min": 2.0, "theta_max": 1.0},
-        {"name": "poisson", "dispersion": 2.0},
         {"name": "gamma", "dispersion": 0.0},
         {"weight_max": 0.0},
         {"offset_max": -1.0},
