@@ -85,7 +85,7 @@ class Federation(Rehearsal):
 
     def __post_init__(self) -> None:
         active = self.manifest.active_party
-        parties = (active, *self.manifest.passive_parties)
+        parties = self.manifest.parties
         data = {
             p: prepare(
                 self.tables[p],

@@ -26,10 +26,9 @@ from hdpvfl_mq.methods.descent.bound import ActiveBounds, PublicSchedule
 from hdpvfl_mq.methods.descent.sensitivity import profile
 from schemas.model import LossSpec
 
-LOGISTIC = family(LossSpec(name="logistic"))
-
 PENALTIES = ("l2", "l1", "elastic_net", "none")
 Genome = dict[str, Array]
+LOGISTIC = family(LossSpec(name="logistic"))
 
 
 def born(rng: np.random.Generator, runs: int, setting: Setting, loss: Loss, columns: int) -> Genome:

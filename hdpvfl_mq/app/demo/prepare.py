@@ -50,7 +50,7 @@ class Demo:
     @property
     def parties(self) -> tuple[str, ...]:
         """Active first."""
-        return (self.manifest.active_party, *self.manifest.passive_parties)
+        return self.manifest.parties
 
     @property
     def summary(self) -> Path:
@@ -156,7 +156,6 @@ def _broker_settings(demo: Demo, keys: dict[str, Keys], state: Path, port: int) 
         keys=str(demo.folder / "keys" / COORDINATOR),
         manifest=str(demo.settings("manifest")),
         runs=str(demo.folder.parent),
-        state=str(state),
         members=tuple(
             Member(
                 party=party,
