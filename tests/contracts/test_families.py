@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hdpvfl_mq.errors import DataError, SettingsError
-from hdpvfl_mq.glm.families import FAMILIES, Family, family
+from hdpvfl_mq.glm.families import FAMILIES, Family, family, unclipped
 from schemas.model import LossName, LossSpec
 
 SPECS = [
@@ -226,6 +226,38 @@ def test_an_offset_widens_the_release_bound() -> None:
     y = np.array([1.0, -1.0])
     swing = np.abs(np.diff(loss.residual(np.array([-5.0, 5.0]), y)))[0]
     assert family(LossSpec(name="logistic")).release_bound(0.0) < swing <= loss.release_bound(0.0)
+
+
+@every_loss
+def test_numbers_stay_within_the_magnitude(spec: LossSpec) -> None:
+    loss = family(spec)
+    theta = np.concatenate([interesting_scores(loss), loss.clamp(np.geomspace(1e-9, 1e9, 200))])
+    theta = np.concatenate([theta, loss.clamp(-theta)])
+    for y in labels(loss):
+        moves = np.abs(theta) * loss.curvature(theta, np.full_like(theta, y))
+        assert moves.max() * spec.weight_max <= loss.swing <= loss.magnitude
+    assert loss.magnitude >= loss.residual_bound
+
+
+WIDEST = [unclipped(LossSpec(name=name, offset_max=100.0)) for name in FAMILIES]
+NARROW = [LossSpec(**{**dict(spec), "residual_clip": 1e-6}) for spec in WIDEST]
+
+
+@pytest.mark.parametrize("spec", [*SPECS, *WIDEST, *NARROW], ids=name_of)
+def test_roundings_stay_within_their_bound(spec: LossSpec) -> None:
+    """Two runs whose scores are almost equal, an adversary who puts theta where it hurts."""
+    loss, dice = family(spec), np.random.default_rng(8)
+    y = np.repeat(labels(loss), 2000)
+    own = dice.uniform(-1.0, 1.0, size=y.size) * 10.0 ** dice.uniform(-9, 1, size=y.size)
+    other = own * (1.0 + dice.choice([0.0, 1e-15, 1e-12, 1e-9], size=y.size))
+    aim = loss.link(y) if loss.label_kind != "binary" else np.zeros(y.size)
+    offset = dice.uniform(-1.0, 1.0, size=y.size) * spec.offset_max
+    for far in (0.0, 1e-9, 1e-3, 1.0, 30.0, 1e6):
+        received = aim - offset + far * dice.normal(size=y.size)
+        first = loss.residual(own + received + offset, y)
+        second = loss.residual(other + received + offset, y)
+        allowed = loss.smoothness * np.abs(own - other) + loss.rounding(0.0)
+        assert (spec.weight_max * np.abs(first - second) <= allowed).all()
 
 
 @every_loss

@@ -49,6 +49,7 @@ class ActiveSetting:
             own_release=self.loss.release_bound(self.reach),
             intercept=True,
             error=error,
+            rounding=0.0,
         )
 
 

@@ -122,6 +122,7 @@ class Setting:
             residual_bound=loss.bound,
             smoothness=loss.smoothness,
             rho=self.rho(loss.smoothness),
+            rounding=0.0,  # of numbers near one, as here: covered by the least slack
             local_steps=self.local_steps,
         )
 

@@ -113,6 +113,7 @@ def active_share(setting: Setting, loss: Loss, grid: float, own: float | None = 
             residual_bound=loss.bound,
             smoothness=loss.smoothness,
             rho=bounds.rho,
+            rounding=0.0,
             local_steps=bounds.local_steps,
             own_release=own,
         )

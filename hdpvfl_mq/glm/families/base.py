@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from hdpvfl_mq.arrays.chunked import chunks
 from hdpvfl_mq.arrays.unreleased import FloatVector
 from hdpvfl_mq.errors import DataError, SettingsError
+from hdpvfl_mq.glm.block import SCORE_ROUNDING
 from schemas.model import LabelKind, LossName, LossSpec
 
 # exp(600) times any declared label over any declared dispersion is still a finite double.
@@ -68,9 +69,13 @@ class Family(ABC):
         self.label_high = high if spec.label_high is None else spec.label_high
         if self.label_low >= self.label_high:
             raise SettingsError(f"{self.name}: label_low must lie below label_high")
+        if self.label_kind == "positive" and self.label_low <= 0.0:
+            raise SettingsError(f"{self.name}: label_low must be positive")
         self.clip = self._clip_bound()
         self.residual_bound = self.clip * spec.weight_max
         self.smoothness = self._curvature_bound() * spec.weight_max
+        self.magnitude = self._largest_number() * spec.weight_max
+        self.swing = self._largest_swing() * spec.weight_max
 
     @abstractmethod
     def _clip_bound(self) -> float:
@@ -79,6 +84,18 @@ class Family(ABC):
     @abstractmethod
     def _curvature_bound(self) -> float:
         """Beta for one row of weight 1: the Lipschitz constant of the clipped residual."""
+
+    @abstractmethod
+    def _largest_number(self) -> float:
+        """How large numbers get where the clipped residual still moves, for one row of weight 1.
+
+        *Bound*: on abs(theta) times the slope of the residual, and on every number its formula
+        passes through. Roundings are relative to them.
+        """
+
+    def _largest_swing(self) -> float:
+        """A smaller bound on abs(theta) times the slope, where the family knows one."""
+        return self._largest_number()
 
     @abstractmethod
     def _loss(self, theta: FloatVector, y: FloatVector) -> FloatVector: ...
@@ -118,6 +135,18 @@ class Family(ABC):
     @abstractmethod
     def reference(self) -> Any:
         """scikit-learn's model of this loss, not yet fitted: what a run is compared with."""
+
+    def rounding(self, score_norm: float) -> float:
+        """How far roundings can part the residuals of one row in two runs of equal scores.
+
+        *Bound*: the own score, of weights of this norm, is off by half of SCORE_ROUNDING times the
+        norm. Adding what was received and the offset rounds twice, each time by 2^-53 of a number
+        of at most abs(theta) + offset_max; what was received is the same in both runs. The residual
+        moves by its slope times that, and the slope times abs(theta) is at most the swing. Its
+        formula has at most 12 roundings of numbers of at most the magnitude.
+        """
+        reach = self.magnitude + self.smoothness * self.spec.offset_max
+        return SCORE_ROUNDING * self.smoothness * score_norm + 2.0**-48 * reach
 
     @property
     def label_bound(self) -> float:

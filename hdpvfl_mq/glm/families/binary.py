@@ -35,6 +35,12 @@ class Logit(Family):
     def _curvature_bound(self) -> float:
         return 0.25
 
+    def _largest_number(self) -> float:
+        return 1.0
+
+    def _largest_swing(self) -> float:
+        return 0.25  # theta / (2 + exp(theta) + exp(-theta)) is at most 0.224
+
     def _slope(self, theta: FloatVector, y: FloatVector) -> FloatVector:
         del y
         return sigmoid(theta) * sigmoid(-theta)
@@ -122,6 +128,9 @@ class SquaredHinge(Family):
 
     def _curvature_bound(self) -> float:
         return 2.0
+
+    def _largest_number(self) -> float:
+        return self.clip + 4.0  # abs(theta) is at most 1 + L / 2 there
 
     def _loss(self, theta: FloatVector, y: FloatVector) -> FloatVector:
         return np.maximum(0.0, 1.0 - y * theta) ** 2

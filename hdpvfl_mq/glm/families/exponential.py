@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 
 from hdpvfl_mq.arrays.unreleased import FloatVector
-from hdpvfl_mq.errors import SettingsError
 from hdpvfl_mq.glm.families.base import EXPONENT_LIMIT, Family
 from hdpvfl_mq.glm.families.binary import Logit, sigmoid
 from hdpvfl_mq.glm.families.real import Difference
@@ -66,6 +65,9 @@ class Normal(ExponentialDispersion, Difference):
     def _curvature_bound(self) -> float:
         return 1.0 / self.scale
 
+    def _largest_number(self) -> float:
+        return self.label_bound / self.scale + self.clip  # theta is within phi L of the label there
+
     def cumulant(self, theta: FloatVector) -> FloatVector:
         return theta**2 / 2.0
 
@@ -116,6 +118,10 @@ class Poisson(ExponentialDispersion):
     def _curvature_bound(self) -> float:
         return self.clip + self.label_high
 
+    def _largest_number(self) -> float:
+        mean = self.clip + self.label_high
+        return mean * max(1.0, math.log(mean))  # and theta is at most the logarithm of that mean
+
     def cumulant(self, theta: FloatVector) -> FloatVector:
         return np.exp(theta)
 
@@ -163,8 +169,6 @@ class GammaCanonical(ExponentialDispersion):
 
     def __init__(self, spec: LossSpec) -> None:
         super().__init__(spec)
-        if self.label_low <= 0.0:
-            raise SettingsError(f"{self.name}: label_low must be positive")
         self.theta_range = (-spec.theta_max, -spec.theta_min)
         middle = math.sqrt(self.label_low * self.label_high)
         self.start_theta = float(self.link(np.array([middle]))[0])
@@ -175,6 +179,9 @@ class GammaCanonical(ExponentialDispersion):
     def _curvature_bound(self) -> float:
         reach = self.scale * self.clip + self.label_high
         return min(1.0 / self.spec.theta_min**2, reach**2) / self.scale
+
+    def _largest_number(self) -> float:
+        return self.clip + 2.0 * self.label_high / self.scale  # the mean is at most phi L + k_y
 
     def cumulant(self, theta: FloatVector) -> FloatVector:
         return -np.log(-theta)

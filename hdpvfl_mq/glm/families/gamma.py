@@ -6,14 +6,13 @@ labels, since every score is legal under a log link.
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
 
 from hdpvfl_mq.arrays.unreleased import FloatVector
-from hdpvfl_mq.errors import SettingsError
 from hdpvfl_mq.glm.families.base import EXPONENT_LIMIT, Family
-from schemas.model import LossSpec
 
 
 class Gamma(Family):
@@ -30,17 +29,18 @@ class Gamma(Family):
     theta_range = (-EXPONENT_LIMIT, EXPONENT_LIMIT)
     has_dispersion = True
 
-    def __init__(self, spec: LossSpec) -> None:
-        super().__init__(spec)
-        if self.label_low <= 0.0:
-            raise SettingsError(f"{self.name}: label_low must be positive")
-
     def _clip_bound(self) -> float:
         return self.spec.residual_clip or 2.0 / self.spec.dispersion
 
     def _curvature_bound(self) -> float:
         phi = self.spec.dispersion
         return (phi * self.clip + 1.0) / phi
+
+    def _largest_number(self) -> float:
+        """With v = y exp(-theta) at most phi L + 1, abs(theta) v is at most v (log y + log v)."""
+        v = self.spec.dispersion * self.clip + 1.0
+        logs = max(abs(math.log(self.label_low)), abs(math.log(self.label_high))) + math.log(v)
+        return (1.0 + v * (1.0 + logs)) / self.spec.dispersion
 
     def _loss(self, theta: FloatVector, y: FloatVector) -> FloatVector:
         return (theta + y * np.exp(-theta)) / self.spec.dispersion

@@ -54,6 +54,9 @@ class LeastSquares(Difference):
     def _curvature_bound(self) -> float:
         return 2.0
 
+    def _largest_number(self) -> float:
+        return 2.0 * self.label_bound + self.clip  # theta is within L / 2 of the label there
+
     def _loss(self, theta: FloatVector, y: FloatVector) -> FloatVector:
         return (theta - y) ** 2
 
@@ -87,6 +90,9 @@ class Huber(Difference):
 
     def _curvature_bound(self) -> float:
         return 1.0
+
+    def _largest_number(self) -> float:
+        return self.label_bound + self.clip  # theta is within L of the label there
 
     def _loss(self, theta: FloatVector, y: FloatVector) -> FloatVector:
         c = self.spec.huber_c

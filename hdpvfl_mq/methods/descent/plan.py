@@ -147,6 +147,7 @@ def _sound(
         residual_bound=loss.residual_bound,
         smoothness=loss.smoothness,
         rho=_rho(manifest, public.eta, loss.smoothness, free=manifest.intercept),
+        rounding=loss.rounding(side.weight_norm),
         local_steps=side.local_steps,
         own_release=loss.release_bound(side.weight_norm),
     )
@@ -180,6 +181,7 @@ def _paper(
             smoothness=loss.smoothness,
             radius=side.weight_norm,
             residual_bound=loss.residual_bound,
+            rounding=loss.rounding(side.weight_norm),
             local_steps=side.local_steps,
         ),
         public,

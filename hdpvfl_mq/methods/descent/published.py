@@ -51,6 +51,7 @@ def paper_active_bounds(
     smoothness: float,
     radius: float,
     residual_bound: float | None,
+    rounding: float,
     local_steps: int = 1,
 ) -> ActiveBounds:
     """Bounds of a paper-mode active party: the recursion where it holds, else infinite cost.
@@ -64,5 +65,6 @@ def paper_active_bounds(
         residual_bound=bound,
         smoothness=smoothness,
         rho=1.0 if rho is None else rho,
+        rounding=rounding,
         local_steps=local_steps,
     )

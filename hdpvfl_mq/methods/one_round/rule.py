@@ -20,11 +20,15 @@ _ERROR_SHARE = 2.0**-13
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ActiveTerms:
-    """What the active party's fit depends on: lambda_A, k_f, and the solver's public error."""
+    """What the active party's fit depends on: lambda_A, k_f, and the solver's public error.
+
+    `rounding` bounds how far roundings can part the residuals of one row in two runs.
+    """
 
     strength: float
     feature_norm: float
     error: float
+    rounding: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,6 +78,9 @@ def active_terms(method: OneRound, rows: int, loss: Family, *, intercept: bool) 
             f"{loss.name} has no legal score at zero weights: use gamma, or descent"
         )
     strength = method.active_strength_rows / rows
+    # The intercept lies in no ball; its part of a score is at most theta and the features' part.
+    score_norm = 2.0 * method.feature_reach + loss.spec.offset_max
+    rounding = loss.rounding(score_norm + loss.swing / loss.smoothness)
     return ActiveTerms(
         strength=strength,
         feature_norm=method.feature_reach * (math.sqrt(2.0) if intercept else 1.0),
@@ -82,7 +89,9 @@ def active_terms(method: OneRound, rows: int, loss: Family, *, intercept: bool) 
             strength,
             reach=loss.residual_bound / loss.smoothness,
             pull=loss.residual_bound,
+            rounding=rounding,
         ),
+        rounding=rounding,
     )
 
 
@@ -126,11 +135,14 @@ def all_terms(
     )
 
 
-def _weight_error(rows: int, strength: float, *, reach: float, pull: float) -> float:
+def _weight_error(
+    rows: int, strength: float, *, reach: float, pull: float, rounding: float = 0.0
+) -> float:
     """How far a solver may stay from the minimiser.
 
     *Bound*: at least four times what the roundings of a sum over all rows can do to a certificate
-    over the strength; where that allows, a share of `reach` that costs nothing.
+    over the strength, and twice what those of the residuals in it can (`rounding` is for two runs);
+    where that allows, a share of `reach` that costs nothing.
     """
-    rounding = pull * (PART_ROWS + rows / PART_ROWS + 64.0) * 2.0**-52
-    return max(_ERROR_SHARE * reach / math.sqrt(rows), 4.0 * rounding / strength)
+    total = 4.0 * pull * (PART_ROWS + rows / PART_ROWS + 64.0) * 2.0**-52 + rounding
+    return max(_ERROR_SHARE * reach / math.sqrt(rows), total / strength)

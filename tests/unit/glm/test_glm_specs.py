@@ -16,6 +16,8 @@ from schemas.model import LossSpec, PenaltySpec
         {"residual_clip": float("inf")},
         {"label_low": 2.0, "label_high": 1.0},
         {"label_high": float("nan")},
+        {"label_high": 1e17},
+        {"label_low": -1.1e9},
         {"name": "gamma_canonical", "theta_min": 2.0, "theta_max": 1.0},
         {"name": "gamma", "dispersion": 0.0},
         {"weight_max": 0.0},

@@ -54,7 +54,9 @@ def test_the_true_cost_of_a_passive_paper_run() -> None:
 
 def test_an_active_paper_run_is_infinite_where_the_argument_fails() -> None:
     def cost(rho: float | None, bound: float | None) -> float:
-        bounds = paper_active_bounds(rho, smoothness=0.25, radius=1.0, residual_bound=bound)
+        bounds = paper_active_bounds(
+            rho, smoothness=0.25, radius=1.0, residual_bound=bound, rounding=0.0
+        )
         return profile(bounds, PublicSchedule((5,), 2, 0.1), grid=0.0).total
 
     assert cost(1.0, 1.0) == pytest.approx(math.sqrt(8), rel=1e-3)
@@ -65,7 +67,12 @@ def test_an_active_paper_run_is_infinite_where_the_argument_fails() -> None:
 def test_a_paper_run_with_local_steps_books_them() -> None:
     def total(local_steps: int) -> float:
         bounds = paper_active_bounds(
-            0.95, smoothness=0.25, radius=1.0, residual_bound=1.0, local_steps=local_steps
+            0.95,
+            smoothness=0.25,
+            radius=1.0,
+            residual_bound=1.0,
+            rounding=0.0,
+            local_steps=local_steps,
         )
         return profile(bounds, PublicSchedule((5,), 3, 1.0), grid=0.0).total
 
@@ -73,7 +80,7 @@ def test_a_paper_run_with_local_steps_books_them() -> None:
 
 
 def test_an_infinite_paper_plan_still_has_the_published_noise() -> None:
-    bounds = paper_active_bounds(1.0, smoothness=2.0, radius=1.0, residual_bound=None)
+    bounds = paper_active_bounds(1.0, smoothness=2.0, radius=1.0, residual_bound=None, rounding=0.0)
     schedule = PublicSchedule((5,), 2, 0.1)
     plan = plan_paper(
         bounds, schedule, Budget(epsilon=1.0, delta=0.01), value_bound=math.inf, published=3.0
