@@ -46,6 +46,7 @@ class SplitDataset:
         real = has_label and kind == "real"
         return DataSettings(
             label_column="y" if has_label else None,
+            label_kind=kind if has_label else None,
             label_classes=self.card.classes or None if has_label else None,
             label_positive=self.positive if has_label else None,
             label_centre=self.card.middle if real else 0.0,

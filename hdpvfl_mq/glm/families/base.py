@@ -1,22 +1,18 @@
 """What every loss must answer: domain, link, residual, and the two constants noise depends on.
 
-It owns the clamp before and the clip after the residual, the label domains and the wording of
-label errors; it knows no formula of a particular loss and nothing of noise. Row numbers in errors
-count from 1 in the order the labels were given.
+It owns the clamp before and the clip after the residual and the range labels are clipped to; it
+knows no formula of a particular loss and nothing of noise.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
-from hdpvfl_mq.arrays.chunked import chunks
 from hdpvfl_mq.arrays.unreleased import FloatVector
-from hdpvfl_mq.errors import DataError, SettingsError
+from hdpvfl_mq.errors import SettingsError
 from hdpvfl_mq.glm.block import SCORE_ROUNDING
 from schemas.model import LabelKind, LossName, LossSpec
 
@@ -24,23 +20,6 @@ from schemas.model import LabelKind, LossName, LossSpec
 EXPONENT_LIMIT = 600.0
 # The square of this is a finite double.
 SCORE_LIMIT = 1e150
-_ROWS_SHOWN = 5
-
-
-def refuse_rows(
-    values: FloatVector, is_bad: Callable[[FloatVector], NDArray[np.bool_]], reason: str
-) -> None:
-    """Raise a DataError that names the first rows whose value is bad and counts the others."""
-    count, first = 0, list[int]()
-    for part in chunks(len(values)):  # the values may be mapped, and then a mask must not be
-        rows = np.flatnonzero(is_bad(values[part])) + 1 + part.start
-        first += rows[: _ROWS_SHOWN - len(first)].tolist()
-        count += rows.size
-    if count == 0:
-        return
-    shown = ", ".join(map(str, first))
-    more = f" and {count - _ROWS_SHOWN} more" if count > _ROWS_SHOWN else ""
-    raise DataError(f"{reason}: row {shown}{more}")
 
 
 class Family(ABC):
@@ -196,28 +175,14 @@ class Family(ABC):
         del k
         return 2.0 * self.residual_bound
 
-    def check_labels(self, y: FloatVector) -> None:
-        """Raise a DataError naming the rows whose label is outside the domain."""
-        refuse_rows(y, lambda part: ~np.isfinite(part), "label is missing or not finite")
-        refuse_rows(y, self._outside, f"label is outside the domain of {self.name}")
-
     def encode(self, y: FloatVector) -> FloatVector:
-        """Check labels, then put them as the formulas take them."""
-        labels = np.asarray(y, dtype=np.float64)
-        self.check_labels(labels)
-        return self.coded(labels)
+        """Labels as the formulas take them."""
+        return self.coded(np.asarray(y, dtype=np.float64))
 
     def coded(self, y: FloatVector) -> FloatVector:
-        """Labels inside the domain, brought to the declared range."""
-        return np.clip(y, self.label_low, self.label_high)
+        """Every number brought to the declared range, NaN included: no label is ever refused here.
 
-    def _outside(self, y: FloatVector) -> NDArray[np.bool_]:
-        match self.label_kind:
-            case "binary":
-                return ~np.isin(y, (-1.0, 0.0, 1.0))
-            case "count":
-                return np.asarray((y < 0.0) | (y != np.floor(y)))
-            case "positive":
-                return np.asarray(y <= 0.0)
-            case "real":
-                return np.zeros(y.shape, dtype=np.bool_)
+        A refusal at this point would tell whoever chose the loss something about a row. Labels
+        are checked against the kind their own party declares, when its data are prepared.
+        """
+        return np.fmin(np.fmax(y, self.label_low), self.label_high)
