@@ -14,6 +14,8 @@ from schemas.model import LossSpec, PenaltySpec
 from schemas.privacy import Budget
 
 NORM_UNBOUNDED = 1e6
+# Epochs without privacy: at most so many, and at most so many times what a known slope needs.
+EPOCHS_MAX, STRETCH_MAX = 2000, 4.0
 Parties = tuple[str, tuple[str, ...]]  # the active party and the passive ones
 
 
@@ -91,14 +93,20 @@ def _paper(budget: Budget) -> dict[str, object]:
 
 
 def _none(loss: LossSpec, passives: int) -> dict[str, object]:
-    """Full-batch gradient descent; joint rows have a squared norm of at most 1 + passives."""
-    eta = 1.9 / (family(loss).steepest() * (1 + passives))
+    """Full-batch gradient descent; joint rows have a squared norm of at most 1 + passives.
+
+    Where a step must be short, because there are many parties or a slope may be steep, there are
+    more of them.
+    """
+    usual, steepest = family(loss).path_slopes()
+    eta = 1.9 / (steepest * (1 + passives))
+    epochs = 100 * (1 + passives) * min(STRETCH_MAX, steepest / usual)
     return {
         "guarantee": "none",
         "loss": unclipped(loss),
         "penalty": PenaltySpec(name="l2", strength=1e-4),
         "method": Descent(
-            epochs=200,
+            epochs=min(EPOCHS_MAX, round(epochs)),
             batch_rows=10**9,
             active=ActiveSide(step_size=eta, weight_norm=NORM_UNBOUNDED),
             passive=PassiveSide(step_size=eta, weight_norm=NORM_UNBOUNDED),

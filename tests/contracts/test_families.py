@@ -253,7 +253,8 @@ def test_guesses_are_slopes_the_loss_can_have(spec: LossSpec) -> None:
     loss = family(spec)
     if loss.is_zero_legal:  # the one-round method takes no other
         assert 0.0 < loss.typical_slope() <= loss.smoothness / spec.weight_max
-    assert loss.steepest() > 0.0
+    usual, steepest = loss.path_slopes()
+    assert 0.0 < usual <= steepest <= loss.smoothness
     assert all(0.0 < term <= 1e9 for term in loss.published_terms())
 
 
@@ -292,10 +293,14 @@ def test_constants_of_the_published_table() -> None:
     assert family(LossSpec(name="logistic")).release_bound(1.0) == pytest.approx(1.4621, abs=1e-4)
 
 
-def test_canonical_gamma_starts_where_it_is_legal() -> None:
-    loss = family(LossSpec(name="gamma_canonical"))
-    assert loss.theta_range[0] <= loss.start_theta <= loss.theta_range[1] < 0.0
-    assert all(family(s).start_theta == 0.0 for s in SPECS if s.name != "gamma_canonical")
+@every_loss
+def test_descent_starts_where_it_is_legal(spec: LossSpec) -> None:
+    loss = family(spec)
+    assert loss.theta_range[0] <= loss.start_theta <= loss.theta_range[1]
+    if loss.label_kind == "positive":
+        assert loss.mean(np.array([loss.start_theta])) == pytest.approx(loss.label_middle)
+    else:
+        assert loss.start_theta == 0.0
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from typing import get_args
 
 from hdpvfl_mq.glm.families import binary, exponential, gamma, real  # noqa: F401 - their classes
 from hdpvfl_mq.glm.families.base import Family
-from schemas.model import LabelKind, LossName, LossSpec
+from schemas.model import LABEL_MAX, LossName, LossSpec
 
 
 def _named(*kinds: type[Family]) -> Iterator[type[Family]]:
@@ -28,16 +28,6 @@ FAMILIES: Mapping[LossName, type[Family]] = MappingProxyType(
     {name: _BY_NAME[name] for name in get_args(LossName)}
 )
 
-# Wide enough for any label; their geometric middle, where gamma_canonical starts, is 1.
-_WIDEST: Mapping[LabelKind, dict[str, float]] = MappingProxyType(
-    {
-        "binary": {},
-        "real": {"label_low": -1e9, "label_high": 1e9},
-        "count": {"label_high": 1e9},
-        "positive": {"label_low": 1e-9, "label_high": 1e9},
-    }
-)
-
 __all__ = ["FAMILIES", "Family", "family", "unclipped"]
 
 
@@ -47,6 +37,18 @@ def family(spec: LossSpec) -> Family:
 
 
 def unclipped(spec: LossSpec) -> LossSpec:
-    """The same loss with labels and residuals as they are: for runs and figures without noise."""
-    widest = _WIDEST[FAMILIES[spec.name].label_kind]
+    """The same loss with labels and residuals as they are: for runs and figures without noise.
+
+    The range of positive labels is widened so that its middle, where descent starts, is the calm
+    label, or below it where that would cut off declared ones.
+    """
+    loss, widest = family(spec), dict[str, float]()
+    match loss.label_kind:
+        case "real":
+            widest = {"label_low": -LABEL_MAX, "label_high": LABEL_MAX}
+        case "count":
+            widest = {"label_high": LABEL_MAX}
+        case "positive":
+            low = min(loss.label_low, loss.calm_label**2 / LABEL_MAX)
+            widest = {"label_low": low, "label_high": LABEL_MAX}
     return LossSpec(**{**dict(spec), "residual_clip": 1e9, **widest})

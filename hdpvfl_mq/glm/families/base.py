@@ -6,6 +6,7 @@ knows no formula of a particular loss and nothing of noise.
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from typing import Any, ClassVar
 
@@ -33,7 +34,7 @@ class Family(ABC):
     label_kind: ClassVar[LabelKind]
     default_range: ClassVar[tuple[float, float]]
     theta_range: tuple[float, float] = (-SCORE_LIMIT, SCORE_LIMIT)
-    # Where training starts; everywhere but for the canonical Gamma a score of zero is legal.
+    # Where descent starts: for positive labels at the middle of their declared range, else at 0.
     start_theta: float = 0.0
     # Whether mean(theta) is the logistic sigmoid of theta.
     is_logit: ClassVar[bool] = False
@@ -101,10 +102,11 @@ class Family(ABC):
         """
 
     @abstractmethod
-    def steepest(self) -> float:
-        """How steep the loss gets on the way to its optimum, the sample weights included.
+    def path_slopes(self) -> tuple[float, float]:
+        """The slopes of the residual from start to optimum, over all rows: (usual, steepest).
 
-        A public guess for step sizes without privacy; `smoothness` is the bound.
+        Public guesses for descent without privacy, sample weights included. The steepest decides
+        how long a step may be, and the usual how many steps it then takes.
         """
 
     @abstractmethod
@@ -131,6 +133,16 @@ class Family(ABC):
     def label_bound(self) -> float:
         """The largest absolute value a label may have."""
         return max(abs(self.label_low), abs(self.label_high))
+
+    @property
+    def label_middle(self) -> float:
+        """The geometric middle of the range of positive labels: where descent starts."""
+        return math.sqrt(self.label_low * self.label_high)
+
+    @property
+    def calm_label(self) -> float:
+        """The positive label to start from when residuals are not clipped and steps are long."""
+        return self.label_middle
 
     @property
     def is_zero_legal(self) -> bool:

@@ -68,9 +68,9 @@ class Logit(Family):
         """Half of the steepest: most rows are not undecided."""
         return 0.125
 
-    def steepest(self) -> float:
+    def path_slopes(self) -> tuple[float, float]:
         """The bound, which is reached."""
-        return self.smoothness
+        return self.smoothness, self.smoothness
 
     def published_terms(self) -> tuple[float, float]:
         """As in the paper."""
@@ -152,9 +152,9 @@ class SquaredHinge(Family):
         """About half of the rows lie within their margin."""
         return 1.0
 
-    def steepest(self) -> float:
+    def path_slopes(self) -> tuple[float, float]:
         """The bound, which is reached."""
-        return self.smoothness
+        return self.smoothness, self.smoothness
 
     def published_terms(self) -> tuple[float, float]:
         """As in the paper."""

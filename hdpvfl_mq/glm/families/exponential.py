@@ -139,9 +139,13 @@ class Poisson(ExponentialDispersion):
         """The mean label, which nobody may read off: a third of the clip. Too small overshoots."""
         return self.clip / 3.0
 
-    def steepest(self) -> float:
-        """Over all rows the mean label: one above a third of the largest declared is rare."""
-        return max(1.0, self.label_high / 3.0) * self.spec.weight_max
+    def path_slopes(self) -> tuple[float, float]:
+        """Over all rows the mean label, and 1 at the start; a third of the largest label is rare.
+
+        A step that is too long makes exp(theta) overflow, one that is too short only takes longer.
+        """
+        steepest = max(1.0, self.label_high / 3.0)
+        return self.spec.weight_max, steepest * self.spec.weight_max
 
     def published_terms(self) -> tuple[float, float]:
         """Not in the paper: the derivative by y, and the declared range."""
@@ -170,8 +174,7 @@ class GammaCanonical(ExponentialDispersion):
     def __init__(self, spec: LossSpec) -> None:
         super().__init__(spec)
         self.theta_range = (-spec.theta_max, -spec.theta_min)
-        middle = math.sqrt(self.label_low * self.label_high)
-        self.start_theta = float(self.link(np.array([middle]))[0])
+        self.start_theta = float(self.link(np.array([self.label_middle]))[0])
 
     def _clip_bound(self) -> float:
         return self.spec.residual_clip or self.label_high / self.scale
@@ -200,9 +203,10 @@ class GammaCanonical(ExponentialDispersion):
         """The square of a mean label of 1; the one-round method does not take this loss."""
         return 1.0
 
-    def steepest(self) -> float:
+    def path_slopes(self) -> tuple[float, float]:
         """Over all rows the mean square of the labels, of means up to a third of the largest."""
-        return (self.label_high / 3.0) ** 2 * self.spec.weight_max / self.scale
+        usual = self.spec.weight_max / self.scale
+        return usual, (self.label_high / 3.0) ** 2 * usual
 
     def published_terms(self) -> tuple[float, float]:
         """Not in the paper: a slope of one, and the declared range."""

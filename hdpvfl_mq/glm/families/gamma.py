@@ -13,6 +13,7 @@ import numpy as np
 
 from hdpvfl_mq.arrays.unreleased import FloatVector
 from hdpvfl_mq.glm.families.base import EXPONENT_LIMIT, Family
+from schemas.model import LossSpec
 
 
 class Gamma(Family):
@@ -28,6 +29,10 @@ class Gamma(Family):
     default_range = (0.01, 10.0)
     theta_range = (-EXPONENT_LIMIT, EXPONENT_LIMIT)
     has_dispersion = True
+
+    def __init__(self, spec: LossSpec) -> None:
+        super().__init__(spec)
+        self.start_theta = math.log(self.label_middle)
 
     def _clip_bound(self) -> float:
         return self.spec.residual_clip or 2.0 / self.spec.dispersion
@@ -62,9 +67,15 @@ class Gamma(Family):
         """y exp(-theta) is 1 on average at a fit."""
         return 1.0 / self.spec.dispersion
 
-    def steepest(self) -> float:
-        """Over all rows 1 / phi at a fit; the bound is far too careful."""
-        return self.spec.weight_max / self.spec.dispersion
+    def path_slopes(self) -> tuple[float, float]:
+        """Over all rows 1 / phi at a fit, and more only below it; the bound is far too careful."""
+        slope = self.spec.weight_max / self.spec.dispersion
+        return slope, slope
+
+    @property
+    def calm_label(self) -> float:
+        """The largest: from there the slope y / mean is at most 1, from below it is steep."""
+        return self.label_high
 
     def published_terms(self) -> tuple[float, float]:
         """Not in the paper: a slope of one, and the declared range."""

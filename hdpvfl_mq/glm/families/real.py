@@ -29,9 +29,9 @@ class Difference(Family):
         """The identity."""
         return mean
 
-    def steepest(self) -> float:
+    def path_slopes(self) -> tuple[float, float]:
         """The bound, which is reached."""
-        return self.smoothness
+        return self.smoothness, self.smoothness
 
     def reference(self) -> Any:
         """Ridge regression."""
