@@ -146,7 +146,8 @@ class ElasticNet(Penalty):
 
 
 _BY_NAME = {member.name: member for member in Penalty.__subclasses__()}
-# A name without a class stops here, at import.
+# A name without a class, or a class without a name, stops here.
+assert set(_BY_NAME) == set(get_args(PenaltyName)), "PenaltyName and the classes differ"
 PENALTIES: Mapping[PenaltyName, type[Penalty]] = MappingProxyType(
     {name: _BY_NAME[name] for name in get_args(PenaltyName)}
 )

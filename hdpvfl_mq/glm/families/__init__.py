@@ -23,7 +23,8 @@ def _named(*kinds: type[Family]) -> Iterator[type[Family]]:
 
 
 _BY_NAME = {member.name: member for member in _named(*Family.__subclasses__())}
-# A name without a class stops here, at import.
+# A name without a class, or a class without a name, stops here.
+assert set(_BY_NAME) == set(get_args(LossName)), "LossName and the classes differ"
 FAMILIES: Mapping[LossName, type[Family]] = MappingProxyType(
     {name: _BY_NAME[name] for name in get_args(LossName)}
 )
