@@ -15,7 +15,7 @@ from nacl.signing import VerifyKey
 
 from hdpvfl_mq.errors import PeerError
 from hdpvfl_mq.wire.codec import Frames, decode_header
-from hdpvfl_mq.wire.signing import envelope_digest, verify
+from hdpvfl_mq.wire.signing import frames_digest, verify
 from schemas.envelope import Header
 from schemas.ids import COORDINATOR, PartyId, RunId
 
@@ -73,7 +73,7 @@ class Router:
 
     def _bind(self, header: Header, connection: bytes, frames: Frames) -> None:
         key = self._members[header.sender]
-        verify(key, envelope_digest(frames[0], frames[2], frames[3:]), frames[1])
+        verify(key, frames_digest(frames), frames[1])
         if header.epoch < self._epochs.get(header.sender, 0):
             # An undelivered hello of an earlier life may come again on the newest connection.
             if self._bound.get(header.sender) != connection:

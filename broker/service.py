@@ -52,7 +52,7 @@ class Service:
 
     def __init__(self, settings: BrokerSettings, manifest: RunManifest, keys: Keys) -> None:
         members = {m.party: m for m in settings.members}
-        expected = {manifest.active_party, *manifest.passive_parties}
+        expected = set(manifest.parties)
         if set(members) != expected:
             raise SettingsError(
                 f"members: the manifest needs exactly {', '.join(sorted(expected))}; "

@@ -11,9 +11,9 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import Any, TypeVar
 
-from hdpvfl_mq.errors import DataError, PeerError, RefusedError, SettingsError
+from hdpvfl_mq.errors import PeerError, RefusedError, SettingsError
 from hdpvfl_mq.glm.families import family
-from hdpvfl_mq.glm.response import check_sides
+from hdpvfl_mq.glm.response import check_declared
 from hdpvfl_mq.machine import (
     Finish,
     Move,
@@ -115,20 +115,25 @@ def offer(own: Assets, state: Joining, given: Received[RunOffer]) -> Step[Joinin
 
 
 def _misfit(own: Assets, manifest: RunManifest) -> tuple[str, str] | None:
-    """Whether own data and the mathematics fit the manifest: (public rule, own detail)."""
+    """Whether own settings and the mathematics fit the manifest: (public rule, own detail).
+
+    It looks at no row: labels were checked against their declared kind before anything was sent.
+    """
     try:
         plan_run(manifest, max(1, len(own.ids.ids)))
     except (RefusedError, SettingsError) as refused:
         return f"the privacy argument refuses these settings: {refused}", ""
-    data, settings = own.data, own.data.settings
-    if data.y is None:
+    settings = own.data.settings
+    if settings.label_column is None:
         return None
     try:
-        check_sides(family(manifest.loss), data.y, weights=data.weights, offset=data.offset)
-    except (DataError, SettingsError) as wrong:
-        columns = (settings.label_column, settings.weight_column, settings.offset_column)
-        names = ", ".join(f"column {name!r}" for name in columns if name)
-        return "its labels do not fit the loss (its own console says more)", f"{names}: {wrong}"
+        check_declared(
+            family(manifest.loss),
+            label_kind=settings.declared_kind,
+            has_offset=settings.offset_column is not None,
+        )
+    except SettingsError as wrong:
+        return str(wrong), ""
     return None
 
 

@@ -160,5 +160,4 @@ class BrokerSettings(Closed):
     keys: Path
     manifest: Path
     runs: Path = "runs"
-    state: Path = "state"
     members: Annotated[tuple[Member, ...], Field(min_length=2, max_length=MAX_PASSIVES + 1)]

@@ -12,6 +12,7 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, model_validator
 
 from schemas.base import Closed, Positive
+from schemas.model import LabelKind
 
 MAX_COLUMNS = 100_000
 MAX_CATEGORIES = 10_000
@@ -64,7 +65,9 @@ class DataSettings(Closed):
 
     `file` is None where the table is handed over in memory; its suffix tells the format.
     `columns` None takes every column that has no other role. `rules` are exceptions from
-    `default`. `label_classes` lists the classes of a text label, the first becomes 0;
+    `default`. `label_kind` is what labels are: a row whose label is of another kind is refused
+    before anything is sent, and a run whose loss takes another kind is refused by the kind, never
+    by the labels. `label_classes` lists the classes of a text label, the first becomes 0;
     `label_positive` is the class that counts as 1 in this run, all others then count as 0. Classes
     are declared, never read off the data. `on_disk` keeps the rows in files instead of memory.
     `learned` marks constants that an earlier preparation fitted to private rows.
@@ -74,6 +77,7 @@ class DataSettings(Closed):
     id_columns: Annotated[tuple[ColumnName, ...], Field(min_length=1, max_length=16)] = ("id",)
     empty_ids: Literal["error", "keep"] = "error"  # keep leaves them to the id rules
     label_column: ColumnName | None = None
+    label_kind: LabelKind | None = None  # None: see `declared_kind`
     label_classes: _Categories | None = None
     label_positive: _Category | None = None
     label_centre: _Number | _Learn = 0.0
@@ -99,4 +103,19 @@ class DataSettings(Closed):
             raise ValueError("a label of classes takes no centre or scale")
         if self.label_positive and self.label_positive not in (self.label_classes or ()):
             raise ValueError("label_positive must be one of label_classes")
+        if self.label_classes and self.label_kind == "positive":
+            raise ValueError("label_kind: the first of label_classes becomes 0, no positive label")
+        many = len(self.label_classes or ()) > 2 and self.label_positive is None
+        if many and self.label_kind == "binary":
+            raise ValueError("label_kind: of more than two classes, label_positive must name one")
         return self
+
+    @property
+    def declared_kind(self) -> LabelKind:
+        """`label_kind`, or what follows from the other fields: two classes unless they say more."""
+        if self.label_kind is not None:
+            return self.label_kind
+        if self.label_classes:
+            is_two = self.label_positive is not None or len(self.label_classes) == 2
+            return "binary" if is_two else "count"
+        return "binary" if (self.label_centre, self.label_scale) == (0.0, 1.0) else "real"

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
 from schemas.base import Closed, NonNegative, Positive
 
@@ -24,15 +24,27 @@ LossName = Literal[
     "normal",
     "bernoulli",
 ]
+# What labels are: two classes, any number, counts from 0, or numbers above 0.
+LabelKind = Literal["binary", "real", "count", "positive"]
 PenaltyName = Literal["none", "l2", "l1", "elastic_net"]
 
-_LabelBound = Annotated[float, Field(ge=-1e18, le=1e18)]
+# Roundings are relative to labels, and one row may not hide behind those of another.
+LABEL_MAX = 1e9
+
+
+def _bounded(label: float) -> float:
+    if abs(label) > LABEL_MAX:
+        raise ValueError(
+            f"must lie within +-{LABEL_MAX:g}: divide the labels by data.label_scale first"
+        )
+    return label
+
+
+_LabelBound = Annotated[float, AfterValidator(_bounded)]
 _Dispersion = Annotated[float, Field(ge=1e-6, le=1e6)]
 _Theta = Annotated[float, Field(ge=1e-9, le=1e9)]
 _WeightMax = Annotated[float, Field(gt=0.0, le=1e6)]
 _OffsetMax = Annotated[float, Field(ge=0.0, le=100.0)]
-
-DISPERSED: tuple[LossName, ...] = ("normal", "gamma", "gamma_canonical")
 
 
 class LossSpec(Closed):
@@ -62,8 +74,6 @@ class LossSpec(Closed):
             raise ValueError("label_low must lie below label_high")
         if self.theta_min >= self.theta_max:
             raise ValueError("theta_min must lie below theta_max")
-        if self.dispersion != 1.0 and self.name not in DISPERSED:
-            raise ValueError(f"{self.name} has no dispersion; leave it at 1")
         return self
 
 

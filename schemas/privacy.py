@@ -21,7 +21,6 @@ from schemas.ids import DatasetId, PartyId, ReleaseId, Round, RunId
 from schemas.tensor import Tensor
 
 MU2_UNIT = 2.0**-40
-TAU_UNIT = 2.0**-140
 MU2_UNIT_BITS = 40
 TAU_UNIT_BITS = 140
 

@@ -16,7 +16,6 @@ from schemas.base import Closed
 
 # Little-endian by name, so that the same bytes mean the same numbers on every host.
 Dtype = Literal["|i1", "<i2", "<i4", "<i8", "|u1", "<f8"]
-DTYPES: tuple[Dtype, ...] = ("|i1", "<i2", "<i4", "<i8", "|u1", "<f8")
 MAX_TENSOR_BYTES = 256 * 2**20
 _Extent = Annotated[int, Field(ge=0, le=2**40)]
 

@@ -21,7 +21,7 @@ from hdpvfl_mq.journal.store import TABLES
 from hdpvfl_mq.machine import Effect, Input, Received, Reserve, Send
 from hdpvfl_mq.node.node import NO_LEDGER, Node
 from hdpvfl_mq.wire.codec import Frames, decode_header, encode_header
-from hdpvfl_mq.wire.signing import envelope_digest, sign
+from hdpvfl_mq.wire.signing import frames_digest, sign
 from schemas.messages import Message
 from schemas.records import GENESIS, JOURNAL_FORMAT, EnvelopeReceived, EnvelopeSent, StepRecord
 from tests.federation import Federation
@@ -102,7 +102,7 @@ def restated(frames: Frames, head: bytes, tree: Tree, key: SigningKey) -> Frames
 
 
 def resigned(frames: Frames, key: SigningKey) -> Frames:
-    signature = sign(key, envelope_digest(frames[0], frames[2], frames[3:]))
+    signature = sign(key, frames_digest(frames))
     return (frames[0], signature, *frames[2:])
 
 

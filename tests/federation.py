@@ -9,6 +9,7 @@ import numpy as np
 from hdpvfl_mq.app.demo.rehearsal import Rehearsal
 from hdpvfl_mq.data.preprocess import prepare
 from hdpvfl_mq.data.tables import Table
+from hdpvfl_mq.glm.families import FAMILIES
 from hdpvfl_mq.node.node import Node
 from schemas.config import AlignmentSpec, IdRules, PartyPolicy, RunManifest
 from schemas.data import DataSettings
@@ -85,7 +86,7 @@ class Federation(Rehearsal):
 
     def __post_init__(self) -> None:
         active = self.manifest.active_party
-        parties = (active, *self.manifest.passive_parties)
+        parties = self.manifest.parties
         data = {
             p: prepare(
                 self.tables[p],
@@ -99,7 +100,10 @@ class Federation(Rehearsal):
 
     def settings(self, party: str) -> DataSettings:
         """How a party's table is read."""
-        return DataSettings(label_column="y" if party == self.manifest.active_party else None)
+        if party != self.manifest.active_party:
+            return DataSettings()
+        kind = FAMILIES[self.manifest.loss.name].label_kind
+        return DataSettings(label_column="y", label_kind=kind)
 
 
 @dataclass

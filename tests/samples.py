@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 import numpy as np
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
+from schemas import ids
 from schemas import messages as m
 from schemas.config import RunManifest
 from schemas.privacy import Release, SpendEvent
@@ -33,7 +34,7 @@ KINDS: dict[str, type[BaseModel]] = {
 def release(values=None, *, kind: str = "share", party: str = "shop", round_: int = 0) -> Release:
     """A release as a peer could send it."""
     values = np.array([3, -200, 5], dtype=np.int16) if values is None else values
-    release_id = f"test-run/{party}/{kind}/{round_}"
+    release_id = ids.release_id("test-run", party, kind, round_)
     event = SpendEvent(
         release_id=release_id,
         round=round_,

@@ -17,7 +17,7 @@ from hdpvfl_mq.privacy.accountant import Spent, affordable, fold
 from hdpvfl_mq.privacy.ledger import GENESIS, Books, Entry, apply, decode, extend
 from hdpvfl_mq.privacy.mechanism import largest_value, receive
 from hdpvfl_mq.privacy.plan import NoisePlan
-from schemas.ids import PartyId
+from schemas.ids import PartyId, release_id
 from schemas.messages import Hello, LedgerNotice
 from schemas.privacy import LedgerHead, Release, ReleaseBooked, RunReserved
 from schemas.records import LedgerRead, Reserve, Started
@@ -129,13 +129,13 @@ def _heads_in_ledger(evidence: Evidence, party: PartyId, heads: list[LedgerHead]
 
 
 def _entries(stored: tuple[StoredEntry, ...], party: PartyId) -> Iterator[tuple[int, Entry]]:
-    for sequence, _, release_id, body, _ in stored:
+    for sequence, _, named, body, _ in stored:
         try:
             entry = decode(body)
         except HdpvflError as broken:
             raise CheckFailed(f"ledger of {party}", f"entry {sequence}: {broken}") from None
         filed = entry.event.release_id if isinstance(entry, ReleaseBooked) else None
-        if filed != release_id:
+        if filed != named:
             raise CheckFailed(f"ledger of {party}", f"entry {sequence} is filed under another id")
         yield sequence, entry
 
@@ -146,7 +146,7 @@ def release_ids_unique(evidence: Evidence) -> None:
     for envelope, message in evidence.releases():
         release = message.release
         kind = "share" if message.kind == "score_share" else "residual"
-        named = f"{evidence.run}/{envelope.header.sender}/{kind}/{message.round}"
+        named = release_id(evidence.run, envelope.header.sender, kind, message.round)
         if release.release_id != named:
             raise CheckFailed(envelope.place, f"{release.release_id} is not {named}")
         if payloads.setdefault(named, release.tensor.data) != release.tensor.data:

@@ -15,7 +15,7 @@ from hdpvfl_mq.journal import chain
 from hdpvfl_mq.methods import plan_run
 from hdpvfl_mq.methods.run_plan import RunPlan
 from hdpvfl_mq.wire.codec import Frames, decode_body, decode_header
-from hdpvfl_mq.wire.signing import envelope_digest
+from hdpvfl_mq.wire.signing import frames_digest
 from schemas.config import RunManifest
 from schemas.envelope import Delivery, Header
 from schemas.ids import PartyId
@@ -60,7 +60,7 @@ class Envelope:
     @cached_property
     def digest(self) -> bytes:
         """What is signed, and what names this envelope."""
-        return envelope_digest(self.frames[0], self.frames[2], self.frames[3:])
+        return frames_digest(self.frames)
 
     def delivery(self, party: PartyId) -> Delivery | None:
         """The part of the header that is addressed to a party."""

@@ -18,10 +18,9 @@ from hdpvfl_mq.data.splits import overlapping
 from hdpvfl_mq.data.tables import Table
 from hdpvfl_mq.errors import SettingsError
 from schemas.data import ColumnRule, DataSettings, NamedColumn
-from schemas.model import LossName
+from schemas.model import LabelKind
 
 OVERLAP = "_overlap"
-_REAL: tuple[LossName, ...] = ("least_squares", "huber", "normal")
 
 
 @dataclass(frozen=True)
@@ -37,16 +36,17 @@ class SplitDataset:
     passive: Table
     positive: str | None = None
 
-    def settings(self, table: Table, loss: LossName) -> DataSettings:
-        """Settings for the active table or any part of the passive one.
+    def settings(self, table: Table, kind: LabelKind) -> DataSettings:
+        """Settings for the active table or any part of the passive one, for labels of a kind.
 
         Centres, scales and categories are learned, so figures are conditional on them; the
         constants of the label are public.
         """
         has_label = "y" in table.names
-        real = has_label and loss in _REAL
+        real = has_label and kind == "real"
         return DataSettings(
             label_column="y" if has_label else None,
+            label_kind=kind if has_label else None,
             label_classes=self.card.classes or None if has_label else None,
             label_positive=self.positive if has_label else None,
             label_centre=self.card.middle if real else 0.0,

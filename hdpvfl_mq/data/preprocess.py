@@ -6,7 +6,7 @@ scales no rows (that follows alignment). Everything stays inside the party.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -18,6 +18,7 @@ from hdpvfl_mq.data.constants import Role, Source, resolve
 from hdpvfl_mq.data.fingerprint import Fingerprint, Sides
 from hdpvfl_mq.data.tables import Column, Table
 from schemas.data import DataSettings, NamedColumn
+from schemas.model import LabelKind
 
 Matrix = NDArray[np.float64] | NDArray[np.float32]
 # Is given the id columns of one chunk after the other.
@@ -145,9 +146,24 @@ def _sides(chunk: Table, settings: DataSettings) -> Sides:
             for name in settings.id_columns
         ),
         y=_label(chunk, settings),
-        weights=None if weight is None else complete_numbers(chunk, weight),
+        weights=None if weight is None else _weights(chunk, weight),
         offset=None if offset is None else complete_numbers(chunk, offset),
     )
+
+
+def _weights(chunk: Table, name: str) -> NDArray[np.float64]:
+    weights = complete_numbers(chunk, name)
+    refuse(chunk, name, weights < 0.0, "the sample weight is negative")
+    return weights
+
+
+# What labels of a kind are not, and what they must be.
+_OUTSIDE: Mapping[LabelKind, tuple[Callable[[NDArray[np.float64]], NDArray[np.bool_]], str]] = {
+    "binary": (lambda y: ~np.isin(y, (-1.0, 0.0, 1.0)), "must be 0 or 1 (or -1 and 1)"),
+    "count": (lambda y: (y < 0.0) | (y != np.floor(y)), "must be a whole number, not below 0"),
+    "positive": (lambda y: y <= 0.0, "must lie above 0"),
+    "real": (lambda y: np.zeros(y.shape, dtype=np.bool_), ""),
+}
 
 
 def _label(chunk: Table, settings: DataSettings) -> NDArray[np.float64] | None:
@@ -158,7 +174,10 @@ def _label(chunk: Table, settings: DataSettings) -> NDArray[np.float64] | None:
         centre, scale = settings.label_centre, settings.label_scale
         assert centre != "learn"
         assert scale != "learn"
-        return _standardised(chunk, name, complete_numbers(chunk, name), (centre, scale))
+        y = _standardised(chunk, name, complete_numbers(chunk, name), (centre, scale))
+        outside, words = _OUTSIDE[settings.declared_kind]
+        refuse(chunk, name, outside(y), f"the label {words}, or declare another data.label_kind")
+        return y
     cells = categories(chunk, name)
     index = {label: float(position) for position, label in enumerate(classes)}
     codes = np.array([index.get(cell, np.nan) for cell in cells.tolist()])

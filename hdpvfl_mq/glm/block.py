@@ -21,6 +21,11 @@ from hdpvfl_mq.glm.reorder import Matrix, ordered_rows
 
 # Numbers multiplied at a time: 8 MiB of float64.
 CHUNK_NUMBERS = 2**20
+# Columns summed in one product: a score is then off by 4096 + columns / 4096 roundings at most.
+_PART_COLUMNS = 4096
+# How far roundings can part the scores of one row in two runs, by the norm of the weights.
+# *Bound*: twice 2^-53 for each of the roundings above, with up to 10^6 columns.
+SCORE_ROUNDING = 2.0**-39
 # Rounding to float32 may lengthen a row by 2**-24 of itself; this keeps it within the unit ball.
 _FLOAT32_SHRINK = 1.0 - 2.0**-23
 
@@ -102,7 +107,7 @@ class ColumnBlock:
         """X w on the rows of a batch."""
         scores = np.empty(rows.stop - rows.start)
         for part in _chunks(rows, self.columns):
-            scores[part.start - rows.start : part.stop - rows.start] = self._wide(part) @ w
+            scores[part.start - rows.start : part.stop - rows.start] = _product(self._wide(part), w)
         return Unreleased(scores)
 
     def gradient(self, rows: slice, residual: Unreleased | FloatVector) -> FloatVector:
@@ -132,6 +137,14 @@ class ColumnBlock:
 
     def __reduce__(self) -> Any:
         raise TypeError("a party's columns cannot leave it")
+
+
+def _product(X: NDArray[np.float64], w: FloatVector) -> FloatVector:
+    """X w, part by part, so that a score has few roundings however many columns there are."""
+    total: FloatVector = X[:, :_PART_COLUMNS] @ w[:_PART_COLUMNS]
+    for start in range(_PART_COLUMNS, len(w), _PART_COLUMNS):
+        total += X[:, start : start + _PART_COLUMNS] @ w[start : start + _PART_COLUMNS]
+    return total
 
 
 def _taken(X: Matrix, order: NDArray[np.int64]) -> Iterator[tuple[slice, Matrix]]:

@@ -1,20 +1,25 @@
-"""Penalties as one step each, and the norm ball the weights stay in.
+"""Penalties as one step each, how far a step parts weights, and the ball the weights stay in.
 
-It owns the four proximal steps and their values; it knows nothing of losses, rows or parties.
+It owns the four proximal steps, their values, their contraction factors (rho) and the refusal of
+step sizes where the argument fails; it knows nothing of losses, rows or parties.
 """
 
 from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from types import MappingProxyType
-from typing import ClassVar
+from typing import ClassVar, get_args
 
 import numpy as np
 
 from hdpvfl_mq.arrays.unreleased import FloatVector
+from hdpvfl_mq.errors import RefusedError, SettingsError
 from schemas.model import PenaltyName, PenaltySpec
+
+# Covers the roundings of eta * (lambda + beta) and of the difference to one.
+_ROUNDING = 2.0**-50
 
 
 class Penalty(ABC):
@@ -31,6 +36,28 @@ class Penalty(ABC):
 
     @abstractmethod
     def _value(self, w: FloatVector) -> float: ...
+
+    @abstractmethod
+    def _factor(self, eta: float, beta: float | None) -> float:
+        """Rho of one step in exact arithmetic; `beta` is None where g does not depend on w."""
+
+    def contraction(
+        self, etas: Iterable[float], *, beta: float | None = None, has_free: bool = False
+    ) -> float:
+        """The largest rho of executed steps of these sizes, rounded up; at most 1.
+
+        *Bound.* Two weight vectors part by at most rho times their distance. `beta` is None for a
+        passive party, whose gradient does not depend on w. The active party's is the gradient of a
+        convex, beta-smooth function. A coordinate that is not penalised is shrunk by nothing:
+        rho = 1.
+        *Guarantee.* Refused where eta (beta + lambda) > 2: the step may then expand.
+        """
+        largest = 0.0
+        for eta in set(etas):
+            _refuse_long_step(eta, (beta or 0.0) + self.strength)
+            factor = 1.0 if has_free else self._factor(eta, beta) + _ROUNDING
+            largest = max(largest, factor)
+        return min(1.0, largest)
 
     def step(
         self, w: FloatVector, g: FloatVector, eta: float, free: tuple[int, ...] = ()
@@ -51,6 +78,9 @@ class NoPenalty(Penalty):
 
     name = "none"
 
+    def _factor(self, eta: float, beta: float | None) -> float:
+        return 1.0
+
     def _step(self, w: FloatVector, g: FloatVector, eta: float) -> FloatVector:
         return w - eta * g
 
@@ -62,10 +92,16 @@ class NoPenalty(Penalty):
 class L2(Penalty):
     """R = lambda / 2 |w|^2: w - eta (g + lambda w).
 
-    *Bound*: at equal g a step scales distances by abs(1 - eta lambda).
+    *Bound*: at equal g a step scales distances by abs(1 - eta lambda). With the gradient of a
+    convex, beta-smooth function the step's Jacobian has its eigenvalues between
+    1 - eta (lambda + beta) and 1 - eta lambda.
     """
 
     name = "l2"
+
+    def _factor(self, eta: float, beta: float | None) -> float:
+        slow = abs(1.0 - eta * self.strength)
+        return slow if beta is None else max(slow, abs(1.0 - eta * (beta + self.strength)))
 
     def _step(self, w: FloatVector, g: FloatVector, eta: float) -> FloatVector:
         return w - eta * (g + self.strength * w)
@@ -79,6 +115,9 @@ class L1(Penalty):
 
     name = "l1"
 
+    def _factor(self, eta: float, beta: float | None) -> float:
+        return 1.0
+
     def _step(self, w: FloatVector, g: FloatVector, eta: float) -> FloatVector:
         return soft_threshold(w - eta * g, eta * self.strength)
 
@@ -89,10 +128,14 @@ class L1(Penalty):
 class ElasticNet(Penalty):
     """R = lambda (|w|_1 + alpha / 2 |w|^2): soft(w - eta g, eta lambda) / (1 + eta lambda alpha).
 
-    *Bound*: at equal g a step scales distances by at most 1 / (1 + eta lambda alpha).
+    *Bound*: the soft threshold does not expand, so a step scales distances by at most
+    1 / (1 + eta lambda alpha).
     """
 
     name = "elastic_net"
+
+    def _factor(self, eta: float, beta: float | None) -> float:
+        return 1.0 / (1.0 + eta * self.strength * self.mixing)
 
     def _step(self, w: FloatVector, g: FloatVector, eta: float) -> FloatVector:
         shrink = 1.0 + eta * self.strength * self.mixing
@@ -102,13 +145,27 @@ class ElasticNet(Penalty):
         return self.strength * (float(np.abs(w).sum()) + self.mixing / 2.0 * float(w @ w))
 
 
-_MEMBERS: tuple[type[Penalty], ...] = (NoPenalty, L2, L1, ElasticNet)
-PENALTIES: Mapping[PenaltyName, type[Penalty]] = MappingProxyType({m.name: m for m in _MEMBERS})
+_BY_NAME = {member.name: member for member in Penalty.__subclasses__()}
+# A name without a class, or a class without a name, stops here.
+assert set(_BY_NAME) == set(get_args(PenaltyName)), "PenaltyName and the classes differ"
+PENALTIES: Mapping[PenaltyName, type[Penalty]] = MappingProxyType(
+    {name: _BY_NAME[name] for name in get_args(PenaltyName)}
+)
 
 
 def penalty(spec: PenaltySpec) -> Penalty:
     """The penalty a run declares."""
     return PENALTIES[spec.name](spec)
+
+
+def _refuse_long_step(eta: float, curvature: float) -> None:
+    if not (0.0 < eta < math.inf and 0.0 <= curvature < math.inf):
+        raise SettingsError("eta must be positive; lambda and beta finite and not negative")
+    if eta * curvature * (1.0 - _ROUNDING) > 2.0:
+        raise RefusedError(
+            f"step size {eta:g} is too large: eta * (beta + lambda) must not exceed 2, "
+            f"so eta <= {2.0 / curvature:.6g}"
+        )
 
 
 def soft_threshold(w: FloatVector, threshold: float) -> FloatVector:

@@ -5,7 +5,7 @@ It owns what a row brings besides its columns; it knows no columns, no files and
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 
 import numpy as np
@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 from hdpvfl_mq.arrays.chunked import Room, chunks
 from hdpvfl_mq.arrays.unreleased import FloatVector, Unreleased
 from hdpvfl_mq.errors import DataError, SettingsError
-from hdpvfl_mq.glm.families.base import Family, refuse_rows
+from hdpvfl_mq.glm.families.base import Family
+from schemas.model import LabelKind
 
 
 class Response:
@@ -35,16 +36,21 @@ class Response:
         room: Room = np.empty,
     ) -> None:
         """`order` names the rows to take, all as they are if it is None; `room` is for copies."""
-        check_sides(family, y, weights=weights, offset=offset)
+        if any(part is not None and len(part) != len(y) for part in (weights, offset)):
+            raise DataError("labels, sample weights and offsets differ in number")
+        if offset is not None and family.spec.offset_max == 0.0:
+            raise SettingsError("an offset needs a declared offset_max in the loss")
         weight_max, offset_max = family.spec.weight_max, family.spec.offset_max
         self.family = family
         copied = partial(_copied, order=order, room=room)
         self._y = copied(y, family.coded)
         self._weights = self._offset = None
         if weights is not None:
-            self._weights = copied(weights, lambda part: np.minimum(part, weight_max))
+            self._weights = copied(weights, lambda part: np.fmin(np.fmax(part, 0.0), weight_max))
         if offset is not None:
-            self._offset = copied(offset, lambda part: np.clip(part, -offset_max, offset_max))
+            self._offset = copied(
+                offset, lambda part: np.fmin(np.fmax(part, -offset_max), offset_max)
+            )
 
     @property
     def rows(self) -> int:
@@ -86,29 +92,28 @@ class Response:
         return f"<Response of {self.rows} rows, {self.family.name}>"
 
 
-def check_sides(
-    family: Family,
-    y: FloatVector,
-    *,
-    weights: FloatVector | None = None,
-    offset: FloatVector | None = None,
-) -> None:
-    """Refuse labels, weights or offsets that the loss cannot take, by row."""
-    family.check_labels(y)
-    if weights is not None:
-        if len(weights) != len(y):
-            raise DataError("sample weights and labels differ in number")
-        refuse_rows(
-            weights,
-            lambda part: ~np.isfinite(part) | (part < 0.0),
-            "sample weight is negative or not finite",
+# Losses that take labels of a kind, by the kind of label that they are for.
+_TAKEN_BY: Mapping[LabelKind, tuple[LabelKind, ...]] = {
+    "binary": ("binary", "count", "real"),
+    "count": ("count", "real"),
+    "positive": ("positive", "real"),
+    "real": ("real",),
+}
+
+
+def check_declared(family: Family, *, label_kind: LabelKind, has_offset: bool) -> None:
+    """Refuse a loss that labels of the declared kind, or offsets, do not go with.
+
+    *Guarantee.* It sees no row: what it says depends on settings alone, so an offer of one loss
+    after the other tells nothing about the labels.
+    """
+    if family.label_kind not in _TAKEN_BY[label_kind]:
+        raise SettingsError(
+            f"data.label_kind is {label_kind}, {family.name} takes {family.label_kind} labels: "
+            "change the loss, or declare what the labels are"
         )
-    if offset is not None:
-        if family.spec.offset_max == 0.0:
-            raise SettingsError("an offset needs a declared offset_max in the loss")
-        if len(offset) != len(y):
-            raise DataError("offsets and labels differ in number")
-        refuse_rows(offset, lambda part: ~np.isfinite(part), "offset is not finite")
+    if has_offset and family.spec.offset_max == 0.0:
+        raise SettingsError("an offset needs a declared offset_max in the loss")
 
 
 def _copied(

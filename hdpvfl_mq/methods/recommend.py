@@ -14,6 +14,8 @@ from schemas.model import LossSpec, PenaltySpec
 from schemas.privacy import Budget
 
 NORM_UNBOUNDED = 1e6
+# Epochs without privacy: at most so many, and at most so many times what a known slope needs.
+EPOCHS_MAX, STRETCH_MAX = 2000, 4.0
 Parties = tuple[str, tuple[str, ...]]  # the active party and the passive ones
 
 
@@ -36,7 +38,7 @@ def recommend(
         return _manifest(run, parties, loss, _paper(budget))
     if guarantee == "none":
         return _manifest(run, parties, loss, _none(loss, len(parties[1])))
-    if loss.name == "gamma_canonical":  # has no legal score at zero weights
+    if not family(loss).is_zero_legal:
         return sound_descent(run, parties, budget, loss)
     return _manifest(run, parties, loss, _one_round(loss, budget))
 
@@ -91,30 +93,22 @@ def _paper(budget: Budget) -> dict[str, object]:
 
 
 def _none(loss: LossSpec, passives: int) -> dict[str, object]:
-    """Full-batch gradient descent; joint rows have a squared norm of at most 1 + passives."""
-    eta = 1.9 / (_steepest(loss) * (1 + passives))
+    """Full-batch gradient descent; joint rows have a squared norm of at most 1 + passives.
+
+    Where a step must be short, because there are many parties or a slope may be steep, there are
+    more of them.
+    """
+    usual, steepest = family(loss).path_slopes()
+    eta = 1.9 / (steepest * (1 + passives))
+    epochs = 100 * (1 + passives) * min(STRETCH_MAX, steepest / usual)
     return {
         "guarantee": "none",
         "loss": unclipped(loss),
         "penalty": PenaltySpec(name="l2", strength=1e-4),
         "method": Descent(
-            epochs=200,
+            epochs=min(EPOCHS_MAX, round(epochs)),
             batch_rows=10**9,
             active=ActiveSide(step_size=eta, weight_norm=NORM_UNBOUNDED),
             passive=PassiveSide(step_size=eta, weight_norm=NORM_UNBOUNDED),
         ),
     }
-
-
-def _steepest(loss: LossSpec) -> float:
-    """How steep a loss gets on the way to its optimum, where its bound is far too careful.
-
-    Taken over all rows it is 1 for Gamma with a log link, the mean label for Poisson, its square
-    for the canonical Gamma; a mean label above a third of the largest declared one is rare.
-    """
-    bound = family(loss)
-    mean = bound.label_high / 3.0
-    steep = {"gamma": 1.0, "poisson": max(1.0, mean), "gamma_canonical": mean**2}
-    if loss.name not in steep:
-        return bound.smoothness
-    return steep[loss.name] * loss.weight_max / loss.dispersion

@@ -13,7 +13,7 @@ from hdpvfl_mq.errors import PeerError
 from hdpvfl_mq.node.ports import Contact, Identity
 from hdpvfl_mq.wire.codec import Frames, decode_header, encode_body, encode_header
 from hdpvfl_mq.wire.sequence import Inbox, Outbox
-from hdpvfl_mq.wire.signing import envelope_digest, sign, verify
+from hdpvfl_mq.wire.signing import envelope_digest, frames_digest, sign, verify
 from schemas.envelope import NO_PARENT, PROTOCOL_VERSION, Delivery, Header
 from schemas.ids import PartyId
 from schemas.messages import ROUTES, Ack, Message
@@ -142,7 +142,7 @@ class Mailbox:
         may_send, may_receive = ROUTES.get(header.kind, (frozenset(), frozenset()))
         if contact.role not in may_send or me.role not in may_receive:
             raise PeerError(f"a {contact.role} party may not send {header.kind} here")
-        verify(contact.verify_key, envelope_digest(frames[0], frames[2], frames[3:]), frames[1])
+        verify(contact.verify_key, frames_digest(frames), frames[1])
         self._outbox[header.sender].acknowledge(mine.ack)
         if mine.sequence == 0:
             if header.kind != "ack":
@@ -170,7 +170,7 @@ class Mailbox:
         return header, self._saw(header, frames)
 
     def _saw(self, header: Header, frames: Frames) -> bytes:
-        digest = envelope_digest(frames[0], frames[2], frames[3:])
+        digest = frames_digest(frames)
         self._seen[header.sender] = digest
         return digest
 

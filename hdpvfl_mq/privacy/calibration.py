@@ -38,11 +38,6 @@ def exact_delta(epsilon: float, mu: Any) -> Any:
         return above - gmpy2.exp(gmpy2.mpfr(epsilon)) * below
 
 
-def delta_of(epsilon: float, mu: float) -> float:
-    """Give the smallest delta at which a mu-GDP run is (epsilon, delta)-DP, rounded up."""
-    return min(1.0, math.nextafter(float(exact_delta(epsilon, mu)), math.inf))
-
-
 @lru_cache(maxsize=256)
 def mu_of(epsilon: float, delta: float) -> float:
     """Give the largest mu that is (epsilon, delta)-DP, rounded down."""

@@ -17,6 +17,7 @@ from hdpvfl_mq.arrays.unreleased import FloatVector, Unreleased
 from hdpvfl_mq.errors import PeerError, RefusedError, SettingsError
 from hdpvfl_mq.privacy.noise import SEED_BYTES, ladder, stream_key, stream_words
 from hdpvfl_mq.privacy.plan import NoisePlan
+from schemas import ids
 from schemas.privacy import Release, SpendEvent
 from schemas.tensor import Tensor
 
@@ -64,7 +65,7 @@ class Mechanism:
                 f"round {round} after round {last_round} is not in a plan of "
                 f"{self._plan.rounds} rounds"
             )
-        release_id = f"{self._run}/{self._party}/{kind}/{round}"
+        release_id = ids.release_id(self._run, self._party, kind, round)
         if self._plan.guarantee == "none":
             exact = values.expose()
             tensor = Tensor.of(exact if seal is None else _sealed(exact, seal))

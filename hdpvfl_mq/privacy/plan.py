@@ -22,7 +22,7 @@ from schemas.privacy import MU2_UNIT_BITS, TAU_UNIT_BITS, Budget
 
 FloatArray = NDArray[np.float64]
 Guarantee = Literal["sound", "paper", "none"]
-# Charged per coordinate for the floating-point arithmetic between weights and quantiser.
+# The least that is charged per coordinate for floating-point arithmetic; see `float_slack`.
 FLOAT_SLACK = 2.0**-30
 FINEST_EXPONENT, COARSEST_EXPONENT = -30, 20
 # Integers on the wire stay below 2^62; a plan whose values could reach it is refused.
@@ -76,6 +76,14 @@ class NoisePlan:
     def epsilon(self, delta: float) -> float:
         """Epsilon of the whole run at delta, rounded up; the claim of a paper run is not this."""
         return epsilon_shown(self.spent, delta)
+
+
+def float_slack(rounding: float) -> float:
+    """What is charged per coordinate for the arithmetic between weights and quantiser.
+
+    `rounding` bounds how far roundings can part a value in two runs whose exact values are equal.
+    """
+    return max(FLOAT_SLACK, rounding)
 
 
 def plan_none(rounds: int) -> NoisePlan:

@@ -14,6 +14,7 @@ from nacl.signing import SigningKey
 from zmq.utils import z85
 
 from hdpvfl_mq.errors import OperatorError
+from hdpvfl_mq.runtime.files import create_private
 
 _KEY_BYTES = 32
 
@@ -41,17 +42,7 @@ def write_secret(path: Path, secret: bytes) -> None:
 
     The file appears whole or not at all: a process killed while writing leaves no half secret.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
-    aside = path.with_name(f"{path.name}.{os.getpid()}.new")
-    handle = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    try:
-        with os.fdopen(handle, "w") as file:
-            file.write(secret.hex() + "\n")
-            file.flush()
-            os.fsync(file.fileno())
-        os.link(aside, path)  # fails where the file exists, unlike a rename
-    finally:
-        aside.unlink()
+    create_private(path, secret.hex() + "\n")
 
 
 def read_secret(path: Path, size: int) -> bytes:

@@ -10,6 +10,7 @@ import tomllib
 from pathlib import Path
 from typing import Any, TypeVar
 
+import tomli_w
 from pydantic import BaseModel, ValidationError
 
 from hdpvfl_mq.errors import SettingsError
@@ -56,30 +57,7 @@ def explain(wrong: ValidationError) -> str:
 
 def dump(model: BaseModel) -> str:
     """A settings file that `load` reads back."""
-    return "\n".join(_table(json.loads(model.model_dump_json(exclude_none=True)), "")) + "\n"
-
-
-def _table(values: dict[str, Any], prefix: str) -> list[str]:
-    lines = [f"{k} = {_value(v)}" for k, v in values.items() if not _nested(v)]
-    for key, value in values.items():
-        name = f"{prefix}{key}"
-        if isinstance(value, dict):
-            lines += ["", f"[{name}]", *_table(value, f"{name}.")]
-        elif _nested(value):
-            for item in value:
-                lines += ["", f"[[{name}]]", *_table(item, f"{name}.")]
-    return lines
-
-
-def _nested(value: Any) -> bool:
-    return isinstance(value, dict) or (
-        isinstance(value, list) and bool(value) and isinstance(value[0], dict)
-    )
-
-
-def _value(value: Any) -> str:
-    # JSON's strings, numbers, booleans and flat lists are TOML's too, but for one character.
-    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+    return tomli_w.dumps(json.loads(model.model_dump_json(exclude_none=True)))
 
 
 def fields_of(model: BaseModel) -> dict[str, Any]:

@@ -8,7 +8,6 @@ journal is folded from its first record.
 from __future__ import annotations
 
 import hashlib
-import os
 import time
 from contextlib import suppress
 from pathlib import Path
@@ -18,6 +17,7 @@ from pydantic import ValidationError
 
 from hdpvfl_mq.errors import PeerError
 from hdpvfl_mq.node.node import Node
+from hdpvfl_mq.runtime.files import aside_of, write_private
 from hdpvfl_mq.wire.canonical import pack, unpack
 from hdpvfl_mq.wire.signing import sign, verify
 from schemas.snapshot import NodeSnapshot
@@ -35,13 +35,12 @@ class Snapshots:
 
     def __init__(self, path: Path, key: SigningKey) -> None:
         self._path, self._key = path, key
-        self._aside = path.with_name(path.name + ".new")
         self._next_s = time.process_time() + EVERY_CPU_S
 
     def see(self, node: Node) -> None:
         """Look at a node after a commit: put its memory away if much was computed since."""
         if node.outcome is not None:
-            for path in (self._path, self._aside):
+            for path in (self._path, aside_of(self._path)):
                 path.unlink(missing_ok=True)
             return
         began_s = time.process_time()
@@ -70,11 +69,7 @@ class Snapshots:
         if len(body) > _MAX_BYTES:
             return
         self._path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        with os.fdopen(
-            os.open(self._aside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb"
-        ) as file:
-            file.write(sign(self._key, _digest(body)) + body)
-        self._aside.replace(self._path)
+        write_private(self._path, sign(self._key, _digest(body)) + body)
 
 
 def _digest(body: bytes) -> bytes:

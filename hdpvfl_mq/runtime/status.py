@@ -7,10 +7,11 @@ reader never sees half of it.
 from __future__ import annotations
 
 import json
-import os
 import time
 from pathlib import Path
 from typing import Any
+
+from hdpvfl_mq.runtime.files import write_private
 
 EVERY_S = 0.2
 
@@ -29,7 +30,7 @@ class Status:
     def write(self, fields: dict[str, Any]) -> None:
         """Replace the file."""
         self._written_at = time.monotonic()
-        write_atomically(self._path, json.dumps(fields))
+        write_private(self._path, json.dumps(fields))
 
 
 class Stopwatch:
@@ -46,15 +47,6 @@ class Stopwatch:
         if running or self._ran:
             self.elapsed_s += now - self._seen_at
         self._seen_at, self._ran = now, running
-
-
-def write_atomically(path: Path, text: str) -> None:
-    """Replace a file's content in one step, readable by its owner only."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    aside = path.with_suffix(path.suffix + ".new")
-    with os.fdopen(os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
-        file.write(text)
-    aside.replace(path)
 
 
 def read(path: Path) -> dict[str, Any]:

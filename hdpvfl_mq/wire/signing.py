@@ -26,6 +26,11 @@ def envelope_digest(header: bytes, body: bytes, arrays: Sequence[bytes]) -> byte
     return state.digest()
 
 
+def frames_digest(frames: Sequence[bytes]) -> bytes:
+    """What the signature of an envelope's frames signs: all of them but itself."""
+    return envelope_digest(frames[0], frames[2], frames[3:])
+
+
 def sign(key: SigningKey, digest: bytes) -> bytes:
     """Signature of 64 bytes over a digest."""
     return key.sign(digest).signature

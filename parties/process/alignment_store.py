@@ -9,13 +9,13 @@ cannot be folded without it.
 from __future__ import annotations
 
 import hashlib
-import os
 from pathlib import Path
 from typing import Any
 
 from pydantic import ValidationError
 
 from hdpvfl_mq.errors import IntegrityError, OperatorError, PeerError
+from hdpvfl_mq.runtime.files import write_private
 from hdpvfl_mq.wire.canonical import pack, unpack
 from schemas.alignment import KeptAlignment
 from schemas.ids import PartyId, RunId
@@ -100,11 +100,5 @@ def _upgraded(fields: Any) -> Any:
 
 
 def _write(path: Path, content: bytes) -> None:
-    """Whole or not at all, for its owner only."""
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    aside = path.with_name(path.name + ".new")
-    with os.fdopen(os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-    aside.replace(path)
+    write_private(path, content, durable=True)

@@ -22,7 +22,7 @@ from hdpvfl_mq.errors import OperatorError, SettingsError
 from hdpvfl_mq.glm.families import family
 from hdpvfl_mq.methods.one_round.refit import ScoreRegression
 from hdpvfl_mq.methods.prediction.plan import prediction_of
-from hdpvfl_mq.runtime.status import write_atomically
+from hdpvfl_mq.runtime.files import write_private
 from parties.assets import Assets, TrainedModel
 from parties.phases import Closed
 from parties.rounds.one_round import OneRoundActive
@@ -58,7 +58,7 @@ def write_model(path: Path, own: Assets, state: Closed) -> None:
         "data": json.loads(own.data.settings.model_dump_json()),
         "manifest": json.loads(trained.manifest.model_dump_json()),
     }
-    write_atomically(path, json.dumps(model, indent=1))
+    write_private(path, json.dumps(model, indent=1))
 
 
 def read_model(path: Path, settings: PartySettings) -> TrainedModel:
@@ -148,4 +148,4 @@ def write_predictions(path: Path, own: Assets, state: Closed) -> None:
             if place is not None:
                 lines.writerow([*ids, repr(float(theta[place])), repr(float(values[place]))])
             row += 1
-    write_atomically(path, text.getvalue())
+    write_private(path, text.getvalue())

@@ -99,7 +99,7 @@ def split_tables(data: SplitDataset, seed: int) -> Split:
 
 def _settings(data: SplitDataset, table: Table) -> DataSettings:
     """The product's settings; a category that the training rows lack is all zeros in the test."""
-    settings = data.settings(table, "logistic")
+    settings = data.settings(table, "binary")
     rules = tuple(type(r)(**{**dict(r), "unknown": "zero"}) for r in settings.rules)
     return DataSettings(**{**dict(settings), "rules": rules})
 

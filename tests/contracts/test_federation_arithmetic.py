@@ -17,17 +17,7 @@ from schemas.methods import ActiveSide, PassiveSide
 from schemas.model import LossSpec, PenaltySpec
 from tests.federation import Federation, manifest, tables
 
-LOSSES = {
-    "logistic": "binary",
-    "bernoulli": "binary",
-    "squared_hinge": "binary",
-    "least_squares": "real",
-    "normal": "real",
-    "huber": "real",
-    "poisson": "count",
-    "gamma": "positive",
-    "gamma_canonical": "positive",
-}
+LOSSES = {name: FAMILIES[name].label_kind for name in FAMILIES}
 PENALTIES = ("none", "l2", "l1", "elastic_net")
 EPOCHS = 6
 

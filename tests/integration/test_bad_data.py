@@ -14,11 +14,11 @@ from hdpvfl_mq.app.commands.up import UpOptions, prepare_demo
 from hdpvfl_mq.app.demo.prepare import free_port, write_demo
 from hdpvfl_mq.audit.reader import read_transcript
 from hdpvfl_mq.data.tables import Table
+from hdpvfl_mq.errors import DataError
 from hdpvfl_mq.runtime.settings import dump, load
 from parties.__main__ import main
 from schemas.config import IdRules, PartySettings
 from schemas.data import DataSettings
-from schemas.ids import COORDINATOR
 from schemas.model import LossSpec
 from tests.federation import Federation, manifest, tables
 from tests.integration.processes import fields_of, processes
@@ -83,6 +83,10 @@ EITHER = {
 LABEL = {
     "nan label": (cell(7, "y", "nan"), "column 'y', row 7: the cell is empty"),
     "infinite label": (cell(7, "y", "inf"), "column 'y', row 7: the cell is not finite"),
+    "label of another kind": (
+        cell(7, "y", "424242"),
+        "column 'y', row 7: the label must be 0 or 1",
+    ),
     "text label": (cell(7, "y", "s3cret"), "column 'y', row 7: the cell is not a number"),
 }
 CASES = [
@@ -149,30 +153,6 @@ def sent_kinds(folder: Path, party: str) -> set[str]:
     return {envelope.message.kind for envelope in transcript.sent()}
 
 
-def test_a_label_outside_the_domain_is_refused_by_its_party_and_told_to_all(tmp_path):
-    with processes(tmp_path, passives=1) as real:
-        train = real.demo.rows("active", "train")
-        spoil(train, train, cell(7, "y", "424242"))
-        real.start()
-        codes = {name: child.wait(120) for name, child in real.children.items()}
-        said = {name: real.said(name) for name in real.names}
-        assert {codes[p] for p in real.demo.parties} == {3}, said
-        assert re.search(r"active: .*column 'y': label is outside .*: row 7", said["active"])
-        assert "active: its labels do not fit the loss" in said["passive-1"]
-        assert "row 7" not in said["passive-1"] + said[COORDINATOR]
-        for text in said.values():
-            assert "424242" not in text
-        for party in real.demo.parties:
-            assert sent_kinds(real.demo.folder, party) <= {
-                "hello",
-                "run_accept",
-                "run_refuse",
-                "ledger_head",
-                "ledger_witness",
-            }
-            assert real.entries(party)[2:] == []  # secret and cap were fixed, nothing spent
-
-
 class Weighted(Federation):
     """The active party's table has a column of sample weights and one of offsets."""
 
@@ -191,22 +171,19 @@ class Weighted(Federation):
         return DataSettings(label_column="y", **names)
 
 
-@pytest.mark.parametrize(
-    ("columns", "expected"),
-    [
-        ({"weight": lambda n: [1.0] * 4 + [-87654.321] + [1.0] * (n - 5)}, "negative.*: row 5"),
-        ({"offset": lambda n: [0.5] * n}, "offset needs a declared offset_max"),
-    ],
-)
-def test_weights_and_offsets_are_checked_before_the_run(columns, expected):
-    federation = Weighted(LossSpec(name="logistic"), **columns)
+def test_a_negative_weight_stops_its_party_before_it_speaks():
+    weights = {"weight": lambda n: [1.0] * 4 + [-87654.321] + [1.0] * (n - 5)}
+    with pytest.raises(DataError, match="column 'weight', row 5: the sample weight is") as stopped:
+        Weighted(LossSpec(name="logistic"), **weights)
+    shows_no_value(str(stopped.value))
+
+
+def test_an_offset_that_the_loss_does_not_take_is_refused_when_it_is_offered():
+    federation = Weighted(LossSpec(name="logistic"), offset=lambda n: [0.5] * n)
     simulation = federation.simulate()
     assert set(federation.outcomes.values()) == {"refused"}
-    (name,) = columns
-    own = simulation.nodes["bank"].state.reason
-    assert re.search(rf"column 'y', column '{name}': .*{expected}", own)
-    shows_no_value(own)
-    assert "its own console says more" in simulation.nodes["shop"].state.reason
+    for party in federation.parties:
+        assert "offset needs a declared offset_max" in simulation.nodes[party].state.reason
     assert federation.spent() == {p: federation.spent()[p][:2] for p in federation.parties}
 
 

@@ -128,7 +128,7 @@ def test_the_runs_of_classes_differ_in_name_and_label_only(tmp_path):
     for name, one in demos.items():
         same = {**one.manifest.model_dump(), "run": "three"}
         assert same == demo.manifest.model_dump()
-        settings = one.dataset.settings(one.dataset.active, "logistic")
+        settings = one.dataset.settings(one.dataset.active, "binary")
         assert (settings.label_positive, settings.label_classes) == (name, tuple(demos))
 
 

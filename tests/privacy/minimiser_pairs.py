@@ -49,6 +49,7 @@ class ActiveSetting:
             own_release=self.loss.release_bound(self.reach),
             intercept=True,
             error=error,
+            rounding=0.0,
         )
 
 
@@ -147,7 +148,7 @@ def unit_rows(X: Array) -> Array:
 
 
 def draw_labels(rng: np.random.Generator, loss: Family, shape: tuple[int, ...]) -> Array:
-    if loss.task == "binary":
+    if loss.label_kind == "binary":
         return rng.choice([loss.label_low, loss.label_high], shape)
     return rng.uniform(loss.label_low, loss.label_high, shape)
 

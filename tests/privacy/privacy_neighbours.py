@@ -12,9 +12,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from hdpvfl_mq.glm.penalties import penalty
 from hdpvfl_mq.methods.descent.bound import ActiveBounds, Bounds, PassiveBounds, PublicSchedule
 from hdpvfl_mq.methods.descent.sensitivity import profile
-from hdpvfl_mq.privacy.contraction import Penalty, contraction
+from schemas.model import PenaltyName, PenaltySpec
 
 Array = np.ndarray
 Residual = Callable[[Array, Array], Array]
@@ -86,7 +87,7 @@ class Setting:
     """Public numbers of a run; `free` coordinates (the last ones) are not penalised."""
 
     schedule: PublicSchedule
-    penalty: Penalty
+    penalty: PenaltyName
     lam: float
     alpha: float
     radius: float
@@ -109,14 +110,8 @@ class Setting:
         return slice(start, start + self.schedule.batch_rows[index])
 
     def rho(self, beta: float | None) -> float:
-        return contraction(
-            self.penalty,
-            self.eta,
-            lam=self.lam,
-            alpha=self.alpha,
-            beta=beta,
-            has_unpenalised=self.free > 0,
-        )
+        spec = PenaltySpec(name=self.penalty, strength=self.lam, mixing=self.alpha)
+        return penalty(spec).contraction((self.eta,), beta=beta, has_free=self.free > 0)
 
     def passive(self) -> PassiveBounds:
         return PassiveBounds(radius=self.radius, clip_received=self.clip, rho=self.rho(None))
@@ -127,6 +122,7 @@ class Setting:
             residual_bound=loss.bound,
             smoothness=loss.smoothness,
             rho=self.rho(loss.smoothness),
+            rounding=0.0,  # of numbers near one, as here: covered by the least slack
             local_steps=self.local_steps,
         )
 

@@ -187,6 +187,7 @@ def grid_at_beta(bug: bool, runs: int) -> Evidence:
         residual_bound=1.0,
         smoothness=0.25,
         rho=1.0,
+        rounding=0.0,
         own_release=family(LossSpec(name="logistic")).release_bound(0.1),
     )
     charged = 0.25 * grid if bug else grid

@@ -16,10 +16,11 @@ from hdpvfl_mq.methods.descent.bound import PublicSchedule
 from hdpvfl_mq.methods.descent.plan import plan_sound
 from hdpvfl_mq.methods.descent.published import published_active, published_passive
 from hdpvfl_mq.methods.descent.sensitivity import profile
-from hdpvfl_mq.privacy.calibration import delta_of, noise_std_analytic, noise_std_classical
+from hdpvfl_mq.privacy.calibration import noise_std_analytic, noise_std_classical
 from hdpvfl_mq.privacy.ledger_secret import LedgerSecret
 from hdpvfl_mq.privacy.ledger_store import Ledger
 from schemas.privacy import Budget, RunReserved
+from tests.curve import delta_of
 
 
 @pytest.mark.parametrize(

@@ -276,7 +276,7 @@ def test_the_product_fits_what_was_attacked(loss: Family) -> None:
         )
         terms = active_terms(rule, active.rows, loss, intercept=True)
         block = ColumnBlock(with_intercept(pair["X"])[0], intercept=True)
-        pair["y"] = np.round(pair["y"]) if loss.task == "count" else pair["y"]
+        pair["y"] = np.round(pair["y"]) if loss.label_kind == "count" else pair["y"]
         response = Response(loss, pair["y"][0])
         w = fit_active(
             block,

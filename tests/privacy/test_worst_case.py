@@ -26,10 +26,9 @@ from hdpvfl_mq.methods.descent.bound import ActiveBounds, PublicSchedule
 from hdpvfl_mq.methods.descent.sensitivity import profile
 from schemas.model import LossSpec
 
-LOGISTIC = family(LossSpec(name="logistic"))
-
 PENALTIES = ("l2", "l1", "elastic_net", "none")
 Genome = dict[str, Array]
+LOGISTIC = family(LossSpec(name="logistic"))
 
 
 def born(rng: np.random.Generator, runs: int, setting: Setting, loss: Loss, columns: int) -> Genome:
@@ -114,6 +113,7 @@ def active_share(setting: Setting, loss: Loss, grid: float, own: float | None = 
             residual_bound=loss.bound,
             smoothness=loss.smoothness,
             rho=bounds.rho,
+            rounding=0.0,
             local_steps=bounds.local_steps,
             own_release=own,
         )

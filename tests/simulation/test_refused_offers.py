@@ -1,14 +1,30 @@
-"""A policy or the labels forbid a run that is offered: refused before any block or release."""
+"""A policy or the settings forbid a run that is offered: refused before any block or release."""
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+import numpy as np
 import pytest
 
 from hdpvfl_mq.data.tables import Table
+from hdpvfl_mq.errors import DataError
+from hdpvfl_mq.glm.families import FAMILIES
+from hdpvfl_mq.machine import Effect, Received
 from hdpvfl_mq.runtime.process import EXIT_BY_OUTCOME
-from schemas.config import AlignmentSpec, IdRules
-from schemas.privacy import Budget
+from parties.assets import Assets
+from parties.party import Party
+from schemas.config import AlignmentSpec, IdRules, RunManifest
+from schemas.data import DataSettings
+from schemas.ids import COORDINATOR
+from schemas.messages import RunAccept, RunOffer, RunRefuse
+from schemas.methods import ActiveSide, Descent, PassiveSide
+from schemas.model import LossSpec
+from schemas.privacy import Budget, LedgerHead
+from schemas.records import LedgerStanding, Started
 from tests.federation import Federation, manifest, policy, tables
+
+NO_HEAD = LedgerHead(sequence=0, digest=bytes(32))
 
 
 def alignment(**changes) -> AlignmentSpec:
@@ -86,15 +102,61 @@ def _budgets(rules: dict) -> dict:
     return {k: Budget(**v) if k == "lifetime" else v for k, v in rules.items()}
 
 
-def test_labels_outside_the_loss_are_refused_without_showing_them():
+LABELS = {
+    "binary": ([0.0, 1.0], [1.0, 1.0], [-1.0, 1.0]),
+    "count": ([0.0, 1.0], [0.0, 17.0], [3.0, 1e9]),
+    "positive": ([0.5, 1.0], [1.0, 2.0], [1e-9, 1e9]),
+    "real": ([0.0, 1.0], [0.5, 2.0], [-7.0, 3.5]),
+}
+
+
+def offered(loss: LossSpec) -> RunManifest:
+    """Steps that are short enough for every loss."""
+    active = ActiveSide(step_size=1e-3, weight_norm=5.0)
+    passive = PassiveSide(step_size=1e-3, weight_norm=2.0, received_clip=1.0)
+    return manifest(loss=loss, method=Descent(active=active, passive=passive))
+
+
+def answer(bank: Assets, loss: LossSpec) -> tuple[Effect, ...]:
+    """What the active party says to the offer of a loss."""
+    role, standing = Party(bank), LedgerStanding(head=NO_HEAD, mu2_units_free=2**50)
+    state, _ = role.step(role.initial(), Started(epoch=1, standing=standing))
+    _, effects = role.step(state, Received(COORDINATOR, RunOffer(manifest=offered(loss))))
+    return effects
+
+
+@pytest.mark.parametrize("kind", LABELS)
+def test_offers_of_one_loss_after_the_other_tell_nothing_about_the_labels(kind):
+    """Bug: a refusal said whether the labels fit the loss that the coordinator chose."""
+    own = Federation().possession("bank")
+    settings = DataSettings(label_column="y", label_kind=kind)
+    answers = []
+    for values in LABELS[kind]:
+        y = np.resize(np.array(values), own.data.rows)
+        bank = replace(own, data=replace(own.data, y=y, settings=settings))
+        answers.append([answer(bank, LossSpec(name=name)) for name in FAMILIES])
+    assert answers[0] == answers[1] == answers[2]
+    kinds = {type(effects[-1].message) for effects in answers[0]}
+    assert kinds == {RunAccept, RunRefuse}
+
+
+def test_a_loss_for_labels_of_another_kind_is_refused_by_the_declared_one():
+    federation = Federation(offered(LossSpec(name="poisson")))
+    data = federation.data["bank"]
+    settings = DataSettings(label_column="y", label_kind="real")
+    federation.data = {**federation.data, "bank": replace(data, settings=settings)}
+    simulation = federation.simulate()
+    assert set(federation.outcomes.values()) == {"refused"}
+    for node in simulation.nodes.values():
+        assert "data.label_kind is real, poisson takes count labels" in node.state.reason
+
+
+def test_a_label_of_another_kind_than_declared_stops_its_party_before_it_speaks():
     parts = tables()
     bank = parts["bank"]
     y = bank["y"].copy()
     y[3] = 31337.0
     parts["bank"] = Table.of({**{n: bank[n] for n in bank.names}, "y": y})
-    federation = Federation(tables=parts)
-    simulation = federation.simulate()
-    assert set(federation.outcomes.values()) == {"refused"}
-    for party, node in simulation.nodes.items():
-        assert "31337" not in node.state.reason
-        assert "label" in node.state.reason, party
+    with pytest.raises(DataError, match="column 'y', row 4: the label must be 0 or 1") as stopped:
+        Federation(tables=parts)
+    assert "31337" not in str(stopped.value)

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from hdpvfl_mq.data.tables import Table
+from hdpvfl_mq.glm.families import FAMILIES
 from hdpvfl_mq.methods import plan_run
 from hdpvfl_mq.methods.recommend import recommend
 from schemas.data import DataSettings
@@ -23,7 +24,9 @@ class Exposed(Federation):
     def settings(self, party: str) -> DataSettings:
         if party != "bank":
             return DataSettings()
-        return DataSettings(label_column="y", weight_column="weight", offset_column="log_years")
+        columns = {"weight_column": "weight", "offset_column": "log_years"}
+        kind = FAMILIES[self.manifest.loss.name].label_kind
+        return DataSettings(label_column="y", label_kind=kind, **columns)
 
 
 def policies(rows: int = 150) -> dict[str, Table]:

@@ -26,8 +26,8 @@ from hdpvfl_mq.errors import SettingsError
 from hdpvfl_mq.glm.families import family, unclipped
 from hdpvfl_mq.glm.quality import quality
 from hdpvfl_mq.methods.prediction.plan import prediction_of
+from hdpvfl_mq.runtime.files import write_private
 from hdpvfl_mq.runtime.settings import check, dump, fields_of, load
-from hdpvfl_mq.runtime.status import write_atomically
 from schemas.base import Closed
 from schemas.config import AlignmentSpec, BrokerSettings, PartyPolicy, PartySettings, RunManifest
 from schemas.data import DataSettings
@@ -71,7 +71,7 @@ def start(options: PredictOptions, console: Console) -> dict[str, Any]:
     result = _result(demo, trained, statuses, time.monotonic() - began)
     if options.rows is None:
         result["test"] = _quality(trained, Path(result["predictions"]))
-    write_atomically(demo.summary, json.dumps(result, indent=2) + "\n")
+    write_private(demo.summary, json.dumps(result, indent=2) + "\n")
     shown.scores(console, result)
     return result
 

@@ -13,7 +13,7 @@ from hdpvfl_mq.app.report.facts import gather_facts
 from hdpvfl_mq.app.report.page import render
 from hdpvfl_mq.audit.audit import audit
 from hdpvfl_mq.errors import OperatorError, SettingsError
-from hdpvfl_mq.runtime.status import write_atomically
+from hdpvfl_mq.runtime.files import write_private
 from parties.phases import ActiveRounds, training_of
 from schemas.ids import COORDINATOR, PartyId
 
@@ -30,7 +30,7 @@ def report(options: AuditOptions, parties: tuple[PartyId, ...]) -> int:
     for party in wanted:
         losses = own_losses(options, party) if evidence.keys[party].role == "active" else ()
         path = options.folder / party / "report.html"
-        write_atomically(path, render(gather_facts(evidence, party, verdicts, losses)))
+        write_private(path, render(gather_facts(evidence, party, verdicts, losses)))
         written[party] = str(path)
     if options.as_json:
         print(json.dumps(written))

@@ -138,7 +138,7 @@ def _loss(options: UpOptions, card: Card) -> LossSpec:
     if options.loss not in get_args(LossName):
         raise SettingsError(f"loss = {options.loss!r}: choose {', '.join(get_args(LossName))}")
     name: LossName = options.loss  # type: ignore[assignment]
-    if FAMILIES[name].task != FAMILIES[default.name].task:
+    if FAMILIES[name].label_kind != FAMILIES[default.name].label_kind:
         if card.classes:
             raise SettingsError(f"loss = {name!r} is not for classes: choose logistic")
         return LossSpec(name=name)

@@ -96,18 +96,7 @@ def _plain(model: dict[str, Any], X: Matrix) -> Matrix:
 
 def reference_theta(family: Family, X: Matrix, y: NDArray[Any], X_test: Matrix) -> NDArray[Any]:
     """theta of scikit-learn's model for the same family, fitted without privacy."""
-    from sklearn import linear_model, svm  # noqa: PLC0415 - a second of start-up
-
-    labels = family.encode(y)
-    makers: dict[str, Any] = {
-        "logistic": lambda: linear_model.LogisticRegression(C=1.0, max_iter=2000),
-        "bernoulli": lambda: linear_model.LogisticRegression(C=1.0, max_iter=2000),
-        "squared_hinge": lambda: svm.LinearSVC(C=1.0, loss="squared_hinge", max_iter=20000),
-        "poisson": lambda: linear_model.PoissonRegressor(alpha=1e-4, max_iter=1000),
-        "gamma": lambda: linear_model.GammaRegressor(alpha=1e-4, max_iter=1000),
-        "gamma_canonical": lambda: linear_model.GammaRegressor(alpha=1e-4, max_iter=1000),
-    }
-    model = makers.get(family.name, lambda: linear_model.Ridge(alpha=1.0))().fit(X, labels)
+    model = family.reference().fit(X, family.encode(y))
     if hasattr(model, "decision_function"):
         return np.asarray(model.decision_function(X_test))
     return np.asarray(family.link(model.predict(X_test)))

@@ -17,6 +17,7 @@ from hdpvfl_mq.data.cards import CARDS
 from hdpvfl_mq.data.splits import deal, held_out
 from hdpvfl_mq.data.tables import Table
 from hdpvfl_mq.errors import OperatorError, SettingsError
+from hdpvfl_mq.glm.families import FAMILIES
 from hdpvfl_mq.runtime.keys import Keys, load_keys, make_keys
 from hdpvfl_mq.runtime.settings import dump
 from schemas.base import Closed
@@ -49,7 +50,7 @@ class Demo:
     @property
     def parties(self) -> tuple[str, ...]:
         """Active first."""
-        return (self.manifest.active_party, *self.manifest.passive_parties)
+        return self.manifest.parties
 
     @property
     def summary(self) -> Path:
@@ -155,7 +156,6 @@ def _broker_settings(demo: Demo, keys: dict[str, Keys], state: Path, port: int) 
         keys=str(demo.folder / "keys" / COORDINATOR),
         manifest=str(demo.settings("manifest")),
         runs=str(demo.folder.parent),
-        state=str(state),
         members=tuple(
             Member(
                 party=party,
@@ -171,7 +171,7 @@ def _broker_settings(demo: Demo, keys: dict[str, Keys], state: Path, port: int) 
 def _party_settings(
     demo: Demo, party: str, table: Table, keys: dict[str, Keys], state: Path, port: int
 ) -> PartySettings:
-    data = demo.dataset.settings(table, demo.manifest.loss.name)
+    data = demo.dataset.settings(table, FAMILIES[demo.manifest.loss.name].label_kind)
     active = demo.manifest.active_party
     roles = {COORDINATOR: "coordinator", active: "active"}
     return PartySettings(

@@ -14,7 +14,7 @@ from hdpvfl_mq.app.demo import evaluate
 from hdpvfl_mq.app.demo.prepare import Demo
 from hdpvfl_mq.glm.families import family, unclipped
 from hdpvfl_mq.methods.recommend import delta_warning
-from hdpvfl_mq.runtime.status import write_atomically
+from hdpvfl_mq.runtime.files import write_private
 
 EVALUATION = (
     "computed outside the protocol by the local demo, which holds all data; in a real federation "
@@ -58,7 +58,7 @@ GUARANTEE_LABELS = {
 def write(demo: Demo, summary: dict[str, Any]) -> Path:
     """Write the file and point runs/latest at its folder."""
     path = demo.summary
-    write_atomically(path, json.dumps(summary, indent=2) + "\n")
+    write_private(path, json.dumps(summary, indent=2) + "\n")
     latest = demo.folder.parent / "latest"
     if latest.is_symlink() or not latest.exists():
         latest.unlink(missing_ok=True)

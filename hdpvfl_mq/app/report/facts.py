@@ -1,6 +1,6 @@
 """The facts of a report, from a party's journal: what left, to whom, with what noise and cost.
 
-It owns what a report says; how it looks is in report_page.py. Losses come from folding the journal
+It owns what a report says; how it looks is in page.html.j2. Losses come from folding the journal
 inside the active party and go into that party's own file only.
 """
 
@@ -68,6 +68,16 @@ class Facts:
     meaning: Meaning
     losses: tuple[float, ...]
     verdicts: tuple[Verdict, ...]
+
+    @property
+    def values(self) -> int:
+        """Numbers computed from private rows that left."""
+        return sum(outflow.values for outflow in self.outflows)
+
+    @property
+    def is_unbounded(self) -> bool:
+        """Whether nothing bounds what can be concluded."""
+        return math.isinf(self.mu) or math.isinf(self.epsilon)
 
 
 def gather_facts(

@@ -1,44 +1,35 @@
-"""The registry of losses: one line each, one way to get one.
+"""The registry of losses: whatever class states a name, and one way to get one.
 
-It owns which losses exist; `docs/adding-a-loss.md` shows how to add one.
+It owns which losses exist and the widest ranges of labels; `docs/adding-a-loss.md` shows how to add
+one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from types import MappingProxyType
+from typing import get_args
 
-from hdpvfl_mq.glm.families.base import Family, Task
-from hdpvfl_mq.glm.families.binary import Logistic, SquaredHinge
-from hdpvfl_mq.glm.families.exponential import Bernoulli, GammaCanonical, Normal, Poisson
-from hdpvfl_mq.glm.families.gamma import Gamma
-from hdpvfl_mq.glm.families.real import Huber, LeastSquares
-from schemas.model import LossName, LossSpec
+from hdpvfl_mq.glm.families import binary, exponential, gamma, real  # noqa: F401 - their classes
+from hdpvfl_mq.glm.families.base import Family
+from schemas.model import LABEL_MAX, LossName, LossSpec
 
-_MEMBERS: tuple[type[Family], ...] = (
-    Logistic,
-    LeastSquares,
-    Huber,
-    SquaredHinge,
-    Poisson,
-    Gamma,
-    GammaCanonical,
-    Normal,
-    Bernoulli,
-)
-FAMILIES: Mapping[LossName, type[Family]] = MappingProxyType({m.name: m for m in _MEMBERS})
 
-# Wide enough for any label; their geometric middle, where gamma_canonical starts, is 1.
-_WIDEST: Mapping[Task, dict[str, float]] = MappingProxyType(
-    {
-        "binary": {},
-        "real": {"label_low": -1e9, "label_high": 1e9},
-        "count": {"label_high": 1e9},
-        "positive": {"label_low": 1e-9, "label_high": 1e9},
-    }
+def _named(*kinds: type[Family]) -> Iterator[type[Family]]:
+    for kind in kinds:
+        if "name" in vars(kind):
+            yield kind
+        yield from _named(*kind.__subclasses__())
+
+
+_BY_NAME = {member.name: member for member in _named(*Family.__subclasses__())}
+# A name without a class, or a class without a name, stops here.
+assert set(_BY_NAME) == set(get_args(LossName)), "LossName and the classes differ"
+FAMILIES: Mapping[LossName, type[Family]] = MappingProxyType(
+    {name: _BY_NAME[name] for name in get_args(LossName)}
 )
 
-__all__ = ["FAMILIES", "Family", "Task", "family", "unclipped"]
+__all__ = ["FAMILIES", "Family", "family", "unclipped"]
 
 
 def family(spec: LossSpec) -> Family:
@@ -47,6 +38,18 @@ def family(spec: LossSpec) -> Family:
 
 
 def unclipped(spec: LossSpec) -> LossSpec:
-    """The same loss with labels and residuals as they are: for runs and figures without noise."""
-    widest = _WIDEST[FAMILIES[spec.name].task]
+    """The same loss with labels and residuals as they are: for runs and figures without noise.
+
+    The range of positive labels is widened so that its middle, where descent starts, is the calm
+    label, or below it where that would cut off declared ones.
+    """
+    loss, widest = family(spec), dict[str, float]()
+    match loss.label_kind:
+        case "real":
+            widest = {"label_low": -LABEL_MAX, "label_high": LABEL_MAX}
+        case "count":
+            widest = {"label_high": LABEL_MAX}
+        case "positive":
+            low = min(loss.label_low, loss.calm_label**2 / LABEL_MAX)
+            widest = {"label_low": low, "label_high": LABEL_MAX}
     return LossSpec(**{**dict(spec), "residual_clip": 1e9, **widest})

@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
+from typing import Any
 
 import numpy as np
 
 from hdpvfl_mq.arrays.unreleased import FloatVector
-from hdpvfl_mq.errors import SettingsError
 from hdpvfl_mq.glm.families.base import EXPONENT_LIMIT, Family
-from hdpvfl_mq.glm.families.binary import sigmoid, swing_bound
-from hdpvfl_mq.glm.families.real import STANDARDISED
+from hdpvfl_mq.glm.families.binary import Logit, sigmoid
+from hdpvfl_mq.glm.families.real import Difference
 from schemas.model import LossSpec
 
 _SMALLEST = float(np.finfo(np.float64).tiny)
@@ -49,7 +49,7 @@ class ExponentialDispersion(Family):
         return self.variance(theta) / self.scale
 
 
-class Normal(ExponentialDispersion):
+class Normal(ExponentialDispersion, Difference):
     """b = theta^2 / 2: least squares up to scale.
 
     *Domain*: real y. *Link*: identity. *Bound*: clipped at 3 / phi unless stated, half of least
@@ -57,8 +57,7 @@ class Normal(ExponentialDispersion):
     """
 
     name = "normal"
-    task = "real"
-    default_range = STANDARDISED
+    has_dispersion = True
 
     def _clip_bound(self) -> float:
         return self.spec.residual_clip or 3.0 / self.scale
@@ -66,58 +65,39 @@ class Normal(ExponentialDispersion):
     def _curvature_bound(self) -> float:
         return 1.0 / self.scale
 
+    def _largest_number(self) -> float:
+        return self.label_bound / self.scale + self.clip  # theta is within phi L of the label there
+
     def cumulant(self, theta: FloatVector) -> FloatVector:
         return theta**2 / 2.0
 
     def variance(self, theta: FloatVector) -> FloatVector:
         return np.ones_like(theta)
 
-    def _mean(self, theta: FloatVector) -> FloatVector:
-        return theta
+    def typical_slope(self) -> float:
+        """The same everywhere."""
+        return 1.0 / self.scale
 
-    def link(self, mean: FloatVector) -> FloatVector:
-        """The identity."""
-        return mean
+    def published_terms(self) -> tuple[float, float]:
+        """As in the paper."""
+        return 1.0, 3.0
 
 
-class Bernoulli(ExponentialDispersion):
-    """b = log(1 + exp(theta)): logistic with labels 0 and 1.
-
-    *Domain*: y in {0, 1}. *Link*: logit. *Bound*: abs(h) at most 1, smoothness 1/4.
-    """
+class Bernoulli(ExponentialDispersion, Logit):
+    """b = log(1 + exp(theta)): logistic with labels 0 and 1. *Domain*: y in {0, 1}."""
 
     name = "bernoulli"
-    task = "binary"
     default_range = (0.0, 1.0)
-    theta_range = (-EXPONENT_LIMIT, EXPONENT_LIMIT)
 
     def coded(self, y: FloatVector) -> FloatVector:
         """1 stays 1, both 0 and -1 become 0."""
         return np.where(y > 0.0, 1.0, 0.0)
-
-    def _clip_bound(self) -> float:
-        return min(1.0, self.spec.residual_clip or 1.0)
-
-    def _curvature_bound(self) -> float:
-        return 0.25
 
     def cumulant(self, theta: FloatVector) -> FloatVector:
         return np.logaddexp(0.0, theta)
 
     def variance(self, theta: FloatVector) -> FloatVector:
         return sigmoid(theta) * sigmoid(-theta)
-
-    def _mean(self, theta: FloatVector) -> FloatVector:
-        return sigmoid(theta)
-
-    def link(self, mean: FloatVector) -> FloatVector:
-        """log(p / (1 - p)); certainty is the end of the range of scores."""
-        with np.errstate(divide="ignore"):
-            return self.clamp(np.log(mean) - np.log1p(-mean))
-
-    def release_bound(self, k: float) -> float:
-        """*Bound*: 1 + tanh(k / 2) instead of 2."""
-        return swing_bound(self, k)
 
 
 class Poisson(ExponentialDispersion):
@@ -128,7 +108,7 @@ class Poisson(ExponentialDispersion):
     """
 
     name = "poisson"
-    task = "count"
+    label_kind = "count"
     default_range = (0.0, 10.0)
     theta_range = (-EXPONENT_LIMIT, EXPONENT_LIMIT)
 
@@ -137,6 +117,10 @@ class Poisson(ExponentialDispersion):
 
     def _curvature_bound(self) -> float:
         return self.clip + self.label_high
+
+    def _largest_number(self) -> float:
+        mean = self.clip + self.label_high
+        return mean * max(1.0, math.log(mean))  # and theta is at most the logarithm of that mean
 
     def cumulant(self, theta: FloatVector) -> FloatVector:
         return np.exp(theta)
@@ -151,6 +135,28 @@ class Poisson(ExponentialDispersion):
         """log(mean); a mean of zero is the lower end of the range of scores."""
         return self.clamp(np.log(np.maximum(mean, _SMALLEST)))
 
+    def typical_slope(self) -> float:
+        """The mean label, which nobody may read off: a third of the clip. Too small overshoots."""
+        return self.clip / 3.0
+
+    def path_slopes(self) -> tuple[float, float]:
+        """Over all rows the mean label, and 1 at the start; a third of the largest label is rare.
+
+        A step that is too long makes exp(theta) overflow, one that is too short only takes longer.
+        """
+        steepest = max(1.0, self.label_high / 3.0)
+        return self.spec.weight_max, steepest * self.spec.weight_max
+
+    def published_terms(self) -> tuple[float, float]:
+        """Not in the paper: the derivative by y, and the declared range."""
+        return 1.0, self.label_bound
+
+    def reference(self) -> Any:
+        """Poisson regression."""
+        from sklearn.linear_model import PoissonRegressor  # noqa: PLC0415 - a second of start-up
+
+        return PoissonRegressor(alpha=1e-4, max_iter=1000)
+
 
 class GammaCanonical(ExponentialDispersion):
     """b = -log(-theta) on theta < 0, h = -(y + 1 / theta) / phi.
@@ -161,16 +167,14 @@ class GammaCanonical(ExponentialDispersion):
     """
 
     name = "gamma_canonical"
-    task = "positive"
+    label_kind = "positive"
     default_range = (0.01, 10.0)
+    has_dispersion = True
 
     def __init__(self, spec: LossSpec) -> None:
         super().__init__(spec)
-        if self.label_low <= 0.0:
-            raise SettingsError(f"{self.name}: label_low must be positive")
         self.theta_range = (-spec.theta_max, -spec.theta_min)
-        middle = math.sqrt(self.label_low * self.label_high)
-        self.start_theta = float(self.link(np.array([middle]))[0])
+        self.start_theta = float(self.link(np.array([self.label_middle]))[0])
 
     def _clip_bound(self) -> float:
         return self.spec.residual_clip or self.label_high / self.scale
@@ -178,6 +182,9 @@ class GammaCanonical(ExponentialDispersion):
     def _curvature_bound(self) -> float:
         reach = self.scale * self.clip + self.label_high
         return min(1.0 / self.spec.theta_min**2, reach**2) / self.scale
+
+    def _largest_number(self) -> float:
+        return self.clip + 2.0 * self.label_high / self.scale  # the mean is at most phi L + k_y
 
     def cumulant(self, theta: FloatVector) -> FloatVector:
         return -np.log(-theta)
@@ -191,3 +198,22 @@ class GammaCanonical(ExponentialDispersion):
     def link(self, mean: FloatVector) -> FloatVector:
         """-1 / mean, inside the range of scores."""
         return self.clamp(-1.0 / np.maximum(mean, _SMALLEST))
+
+    def typical_slope(self) -> float:
+        """The square of a mean label of 1; the one-round method does not take this loss."""
+        return 1.0
+
+    def path_slopes(self) -> tuple[float, float]:
+        """Over all rows the mean square of the labels, of means up to a third of the largest."""
+        usual = self.spec.weight_max / self.scale
+        return usual, (self.label_high / 3.0) ** 2 * usual
+
+    def published_terms(self) -> tuple[float, float]:
+        """Not in the paper: a slope of one, and the declared range."""
+        return 1.0, self.label_bound
+
+    def reference(self) -> Any:
+        """scikit-learn has the log link only."""
+        from sklearn.linear_model import GammaRegressor  # noqa: PLC0415 - a second of start-up
+
+        return GammaRegressor(alpha=1e-4, max_iter=1000)

@@ -6,6 +6,8 @@ standardised by constants from the party's settings.
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from hdpvfl_mq.arrays.unreleased import FloatVector
@@ -14,8 +16,10 @@ from hdpvfl_mq.glm.families.base import Family
 STANDARDISED = (-3.0, 3.0)
 
 
-class _Difference(Family):
-    task = "real"
+class Difference(Family):
+    """What losses of theta - y have in common. *Domain*: real y. *Link*: identity."""
+
+    label_kind = "real"
     default_range = STANDARDISED
 
     def _mean(self, theta: FloatVector) -> FloatVector:
@@ -25,8 +29,18 @@ class _Difference(Family):
         """The identity."""
         return mean
 
+    def path_slopes(self) -> tuple[float, float]:
+        """The bound, which is reached."""
+        return self.smoothness, self.smoothness
 
-class LeastSquares(_Difference):
+    def reference(self) -> Any:
+        """Ridge regression."""
+        from sklearn.linear_model import Ridge  # noqa: PLC0415 - a second of start-up
+
+        return Ridge(alpha=1.0)
+
+
+class LeastSquares(Difference):
     """loss = (y - theta)^2, h = 2 (theta - y).
 
     *Domain*: real y. *Link*: identity. *Bound*: clipped at 6 unless stated, smoothness 2.
@@ -40,6 +54,9 @@ class LeastSquares(_Difference):
     def _curvature_bound(self) -> float:
         return 2.0
 
+    def _largest_number(self) -> float:
+        return 2.0 * self.label_bound + self.clip  # theta is within L / 2 of the label there
+
     def _loss(self, theta: FloatVector, y: FloatVector) -> FloatVector:
         return (theta - y) ** 2
 
@@ -50,8 +67,16 @@ class LeastSquares(_Difference):
         del y
         return np.full_like(theta, 2.0)
 
+    def typical_slope(self) -> float:
+        """The same everywhere."""
+        return 2.0
 
-class Huber(_Difference):
+    def published_terms(self) -> tuple[float, float]:
+        """As in the paper."""
+        return 2.0, 3.0
+
+
+class Huber(Difference):
     """loss = d^2 / 2 within c of the label, c abs(d) - c^2 / 2 beyond; h = clip(d, -c, c).
 
     *Domain*: real y. *Link*: identity. *Bound*: c, smoothness 1.
@@ -66,6 +91,9 @@ class Huber(_Difference):
     def _curvature_bound(self) -> float:
         return 1.0
 
+    def _largest_number(self) -> float:
+        return self.label_bound + self.clip  # theta is within L of the label there
+
     def _loss(self, theta: FloatVector, y: FloatVector) -> FloatVector:
         c = self.spec.huber_c
         inside = np.clip(theta - y, -c, c)
@@ -76,3 +104,11 @@ class Huber(_Difference):
 
     def _slope(self, theta: FloatVector, y: FloatVector) -> FloatVector:
         return np.where(np.abs(theta - y) <= self.spec.huber_c, 1.0, 0.0)
+
+    def typical_slope(self) -> float:
+        """Most rows lie within c."""
+        return 1.0
+
+    def published_terms(self) -> tuple[float, float]:
+        """Not in the paper: the derivative by y, and the declared range."""
+        return 1.0, self.label_bound

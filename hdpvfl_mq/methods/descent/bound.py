@@ -13,6 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hdpvfl_mq.errors import SettingsError
+from hdpvfl_mq.glm.block import SCORE_ROUNDING
+from hdpvfl_mq.privacy.plan import float_slack
 
 FloatArray = NDArray[np.float64]
 MAX_ROUNDS = 1_000_000
@@ -89,6 +91,8 @@ class PassiveBounds:
             rho=rho,
             radius=self.radius,
             own_move=2.0 * reach,
+            release_rounding=SCORE_ROUNDING * self.radius,
+            step_rounding=0.0,  # a step follows what was received, which is the same in both runs
             start_distance=self.start_distance,
             may_skip=self.may_skip,
         )
@@ -96,12 +100,16 @@ class PassiveBounds:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ActiveBounds:
-    """Public constants of the active party: k, L, beta, rho, local steps, where weights start."""
+    """Public constants of the active party: k, L, beta, rho, local steps, where weights start.
+
+    `rounding` is how far roundings can part the residuals of one row in two runs.
+    """
 
     radius: float
     residual_bound: float
     smoothness: float
     rho: float | tuple[float, ...]
+    rounding: float
     local_steps: int = 1
     own_release: float | None = None
     may_skip: bool = False
@@ -117,6 +125,8 @@ class ActiveBounds:
             rho=_factors(self.rho, schedule, may_skip=self.may_skip),
             radius=self.radius,
             own_move=np.full(schedule.rounds, min(own, 2.0 * self.residual_bound)),
+            release_rounding=self.rounding,
+            step_rounding=self.rounding,
             start_distance=self.start_distance,
             may_skip=self.may_skip,
         )
@@ -135,6 +145,8 @@ class Recursion:
     rho: FloatArray
     radius: float
     own_move: FloatArray
+    release_rounding: float
+    step_rounding: float
     start_distance: float
     may_skip: bool
 
@@ -143,3 +155,15 @@ class Recursion:
             raise SettingsError("radius, clip and smoothness must be positive, the radius finite")
         if self.local_steps < 1 or not 0.0 <= self.start_distance <= 2.0 * self.radius:
             raise SettingsError("at least one local step, and a start distance within 2k")
+
+    def drift(self, schedule: PublicSchedule) -> float:
+        """Bound what roundings of residuals add to the distance of two runs' weights.
+
+        *Bound.* A step moves by eta times a mean of rows times residuals, and contracts.
+        """
+        steps = self.local_steps * float(per_round(schedule.eta, schedule.rounds).sum())
+        return min(steps * self.step_rounding, 2.0 * self.radius)
+
+    def slack(self, schedule: PublicSchedule) -> float:
+        """What floating-point arithmetic costs per coordinate of a release, besides the grid."""
+        return float_slack(self.release_rounding + self.gain * self.drift(schedule))

@@ -26,7 +26,6 @@ from hdpvfl_mq.methods.descent.published import (
 from hdpvfl_mq.methods.descent.sensitivity import coarsest_grid, profile
 from hdpvfl_mq.methods.run_plan import RunPlan, Side
 from hdpvfl_mq.privacy.calibration import noise_std_classical
-from hdpvfl_mq.privacy.contraction import contraction
 from hdpvfl_mq.privacy.noise import NARROWEST_RATIO, round_ratio
 from hdpvfl_mq.privacy.plan import NoisePlan, fit_noise, plan_at, plan_none
 from schemas.config import RunManifest
@@ -35,14 +34,6 @@ from schemas.privacy import Budget
 
 # A plan takes a third of a millisecond a round; nobody's manifest may keep a party busy for hours.
 ROUNDS_MAX = 200_000
-# What the paper puts into Lemma 3 for each loss: beta_y and k_y (docs/privacy.md).
-_PUBLISHED_LABEL_TERMS = {
-    "logistic": (1.1, 1.0),
-    "bernoulli": (1.1, 1.0),
-    "least_squares": (2.0, 3.0),
-    "normal": (1.0, 3.0),
-    "squared_hinge": (2.0, 1.0),
-}
 # A run that really costs more than this is booked as costing infinitely much.
 _EPSILON_BOOKABLE = 900.0
 
@@ -140,14 +131,8 @@ def _rho(
     manifest: RunManifest, etas: float | tuple[float, ...], beta: float | None, *, free: bool
 ) -> float:
     """The largest contraction factor of any round."""
-    spec = manifest.penalty
-    distinct = set(etas) if isinstance(etas, tuple) else {etas}
-    return max(
-        contraction(
-            spec.name, eta, lam=spec.strength, alpha=spec.mixing, beta=beta, has_unpenalised=free
-        )
-        for eta in distinct
-    )
+    distinct = etas if isinstance(etas, tuple) else (etas,)
+    return penalty(manifest.penalty).contraction(distinct, beta=beta, has_free=free)
 
 
 def _sound(
@@ -162,6 +147,7 @@ def _sound(
         residual_bound=loss.residual_bound,
         smoothness=loss.smoothness,
         rho=_rho(manifest, public.eta, loss.smoothness, free=manifest.intercept),
+        rounding=loss.rounding(side.weight_norm),
         local_steps=side.local_steps,
         own_release=loss.release_bound(side.weight_norm),
     )
@@ -182,21 +168,20 @@ def _paper(
     manifest: RunManifest, method: Descent, schedule: Schedule, loss: Family, budget: Budget
 ) -> tuple[NoisePlan, NoisePlan]:
     """The published noise, as published; what it really costs is booked under sound bounds."""
-    side, spec = method.active, manifest.penalty
-    beta_y, label_bound = _PUBLISHED_LABEL_TERMS.get(
-        loss.name, (1.0, max(abs(loss.label_low), abs(loss.label_high)))
-    )
+    side = method.active
+    beta_y, label_bound = loss.published_terms()
     public = _public(method, schedule, "active")
+    try:
+        rho = _rho(manifest, public.eta, loss.smoothness, free=manifest.intercept)
+    except RefusedError:
+        rho = None
     active = plan_paper(
         paper_active_bounds(
-            spec.name,
-            public.eta,
-            lam=spec.strength,
-            alpha=spec.mixing,
-            beta=loss.smoothness,
+            rho,
+            smoothness=loss.smoothness,
             radius=side.weight_norm,
             residual_bound=loss.residual_bound,
-            has_unpenalised=manifest.intercept,
+            rounding=loss.rounding(side.weight_norm),
             local_steps=side.local_steps,
         ),
         public,

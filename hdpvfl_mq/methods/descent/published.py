@@ -8,9 +8,7 @@ from __future__ import annotations
 
 import math
 
-from hdpvfl_mq.errors import RefusedError
 from hdpvfl_mq.methods.descent.bound import ActiveBounds, PassiveBounds, PublicSchedule
-from hdpvfl_mq.privacy.contraction import Penalty, contraction
 
 
 def _constants(schedule: PublicSchedule) -> tuple[float, float, float, float]:
@@ -47,37 +45,26 @@ def paper_passive_bounds(radius: float) -> PassiveBounds:
     return PassiveBounds(radius=radius, clip_received=math.inf, rho=1.0)
 
 
-def paper_active_bounds(  # noqa: PLR0913 (one public constant each)
-    penalty: Penalty,
-    eta: float | tuple[float, ...],
+def paper_active_bounds(
+    rho: float | None,
     *,
-    lam: float,
-    alpha: float,
-    beta: float,
+    smoothness: float,
     radius: float,
     residual_bound: float | None,
-    has_unpenalised: bool,
+    rounding: float,
     local_steps: int = 1,
 ) -> ActiveBounds:
     """Bounds of a paper-mode active party: the recursion where it holds, else infinite cost.
 
-    `eta` are the step sizes of all rounds: a smaller step contracts less. `residual_bound` is what
-    |h| really obeys for every label and every received value; None where nothing bounds it.
+    `rho` is None where a step may expand. `residual_bound` is what |h| really obeys for every label
+    and every received value; None where nothing bounds it.
     """
-    try:
-        rho = max(
-            contraction(
-                penalty, step, lam=lam, alpha=alpha, beta=beta, has_unpenalised=has_unpenalised
-            )
-            for step in (set(eta) if isinstance(eta, tuple) else {eta})
-        )
-    except RefusedError:
-        rho, residual_bound = 1.0, None
-    bound = math.inf if residual_bound is None else residual_bound
+    bound = math.inf if rho is None or residual_bound is None else residual_bound
     return ActiveBounds(
         radius=radius,
         residual_bound=bound,
-        smoothness=beta,
-        rho=rho,
+        smoothness=smoothness,
+        rho=1.0 if rho is None else rho,
+        rounding=rounding,
         local_steps=local_steps,
     )

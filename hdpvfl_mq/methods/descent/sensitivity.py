@@ -77,24 +77,29 @@ def _squares(
 def profile(bounds: Bounds, schedule: PublicSchedule, *, grid: float) -> SensitivityProfile:
     """Sum s_t^2 over the rounds for every row of the public schedule and keep the largest.
 
-    *Bound.* With g' = grid + 2^-30: s_t^2 = b (gain d_t + g')^2 for a row outside the batch, 0
-    while d_t = 0; (b - 1)(gain d_t + g')^2 + (own move + g')^2 for a row in it.
+    *Bound.* With g' = grid + the slack of the recursion: s_t^2 = b (gain d_t + g')^2 for a row
+    outside the batch, 0 while d_t = 0; (b - 1)(gain d_t + g')^2 + (own move + g')^2 for one in it.
     """
     recursion = bounds.recursion(schedule)
-    cumulative, _, distance = _squares(recursion, schedule, grid + FLOAT_SLACK)
+    cumulative, _, distance = _squares(recursion, schedule, grid + recursion.slack(schedule))
     # Sums of non-negative terms: the relative error grows by a few ulp a step at most.
     up = 1.0 + (16 * schedule.rounds * recursion.local_steps + 64) * 2.0**-53
     cumulative *= up
     total = math.sqrt(cumulative[-1]) * (1.0 + 2.0**-52)
-    return SensitivityProfile(cumulative, total, distance * up)
+    return SensitivityProfile(cumulative, total, (distance + recursion.drift(schedule)) * up)
 
 
 def coarsest_grid(bounds: Bounds, schedule: PublicSchedule) -> int:
     """Give the exponent of the largest power of two that adds less than 0.1 % to Delta."""
-    _, sums, _ = _squares(bounds.recursion(schedule), schedule, 0.0)
-    allowed = float(sums[0].max()) * (1.0 + _GRID_SHARE) ** 2
+    recursion = bounds.recursion(schedule)
+    _, sums, _ = _squares(recursion, schedule, 0.0)
+    slack = recursion.slack(schedule)
+
+    def square(step: float) -> float:
+        return float((np.array([1.0, step, step * step]) @ sums).max())
+
+    allowed = square(slack - FLOAT_SLACK) * (1.0 + _GRID_SHARE) ** 2
     for exponent in range(COARSEST_EXPONENT, FINEST_EXPONENT, -1):
-        slack = 2.0**exponent + FLOAT_SLACK
-        if (np.array([1.0, slack, slack * slack]) @ sums).max() < allowed:
+        if square(2.0**exponent + slack) < allowed:
             return exponent
     return FINEST_EXPONENT

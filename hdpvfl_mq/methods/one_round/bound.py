@@ -29,12 +29,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from hdpvfl_mq.errors import RefusedError, SettingsError
+from hdpvfl_mq.glm.block import SCORE_ROUNDING
 from hdpvfl_mq.privacy.plan import (
     COARSEST_EXPONENT,
     FINEST_EXPONENT,
-    FLOAT_SLACK,
     NoisePlan,
     fit_noise,
+    float_slack,
 )
 from schemas.privacy import Budget
 
@@ -46,20 +47,24 @@ _GRID_SHARE = 1e-3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OneRelease:
-    """Both sides in one form: the other rows' square, the own row's move, the solver's slack."""
+    """Both sides in one form: the other rows' square, the own row's move, the solver's slack.
+
+    `rounding` bounds how far roundings can part a value in two runs of equal weights.
+    """
 
     rows: int
     others: float
     own: float
     slack: float
+    rounding: float
 
     def square(self, grid: float) -> float:
         """Delta^2 of the release on a grid.
 
-        *Bound.* With g' = grid + 2^-30 + slack per coordinate, by the triangle inequality in n
-        dimensions: (sqrt(others) + sqrt(n) g')^2 + (own + g')^2.
+        *Bound.* With g' = grid + float_slack + slack per coordinate, by the triangle inequality in
+        n dimensions: (sqrt(others) + sqrt(n) g')^2 + (own + g')^2.
         """
-        step = grid + FLOAT_SLACK + self.slack
+        step = grid + float_slack(self.rounding) + self.slack
         apart = math.sqrt(self.others) + math.sqrt(self.rows) * step
         return (apart**2 + (self.own + step) ** 2) * _UP
 
@@ -77,7 +82,8 @@ class MinimiserActive:
     """Public constants of the active party.
 
     `own_release` bounds the move of one residual at equal intercepts (`release_bound` of the
-    loss at K, the reach of the features), `error` the solver's distance from the minimiser.
+    loss at K, the reach of the features), `error` the solver's distance from the minimiser,
+    `rounding` how far roundings can part the residuals of one row in two runs.
     """
 
     rows: int
@@ -87,6 +93,7 @@ class MinimiserActive:
     own_release: float
     intercept: bool
     error: float
+    rounding: float
 
     def __post_init__(self) -> None:
         _check(self.rows, self.residual_bound, self.smoothness, self.strength, self.error)
@@ -104,6 +111,7 @@ class MinimiserActive:
             others=self.smoothness * self.residual_bound**2 / weight,
             own=own,
             slack=2.0 * self.smoothness * self.error,
+            rounding=self.rounding,
         )
 
 
@@ -135,6 +143,7 @@ class MinimiserPassive:
             others=self.pull**2 / (self.rows * self.curvature * self.strength),
             own=2.0 * min(self.weight_norm, self.score_bound),
             slack=2.0 * self.error,
+            rounding=SCORE_ROUNDING * self.weight_norm,
         )
 
     def d_model(self) -> float:

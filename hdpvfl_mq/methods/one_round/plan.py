@@ -67,6 +67,7 @@ def one_round_terms(
             own_release=loss.release_bound(method.feature_reach),
             intercept=manifest.intercept,
             error=fitted.error,
+            rounding=fitted.rounding,
         ),
         manifest.budget,
     )

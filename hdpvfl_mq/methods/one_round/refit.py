@@ -24,7 +24,6 @@ _TOLD_SHARE = 0.2
 # Keeps an intercept finite where every label is the same.
 _INTERCEPT_STRENGTH = 1e-9
 _TOLERANCE = 1e-11
-_LOGIT = ("logistic", "bernoulli")
 
 
 @dataclass(frozen=True)
@@ -83,7 +82,7 @@ def refit(
 
 def flattened_by(family: Family, doubt: float) -> float:
     """By how much doubt about theta pulls probabilities to one half, as a divisor of theta."""
-    return math.sqrt(1.0 + math.pi * doubt / 8.0) if family.name in _LOGIT else 1.0
+    return math.sqrt(1.0 + math.pi * doubt / 8.0) if family.is_logit else 1.0
 
 
 def tell(

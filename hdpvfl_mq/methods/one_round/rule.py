@@ -20,11 +20,15 @@ _ERROR_SHARE = 2.0**-13
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ActiveTerms:
-    """What the active party's fit depends on: lambda_A, k_f, and the solver's public error."""
+    """What the active party's fit depends on: lambda_A, k_f, and the solver's public error.
+
+    `rounding` bounds how far roundings can part the residuals of one row in two runs.
+    """
 
     strength: float
     feature_norm: float
     error: float
+    rounding: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,22 +55,14 @@ def recommended(loss: Family) -> OneRound:
     """Settings that learn for a loss, from what its manifest declares.
 
     Only logistic gains from a short reach of the features, and only log-odds are as large as
-    its weight variance says. The slope of Poisson is the mean label, which nobody may read
-    off: a third of the clip is a guess, and one that is too small overshoots.
+    its weight variance says.
     """
-    if loss.name in ("logistic", "bernoulli"):
-        return OneRound()
-    phi = loss.spec.dispersion
-    curvature = {
-        "least_squares": 2.0,
-        "normal": 1.0 / phi,
-        "gamma": 1.0 / phi,
-        "poisson": loss.clip / 3.0,
-    }.get(loss.name, 1.0)
+    if loss.is_logit:
+        return OneRound(curvature=loss.typical_slope())
     return OneRound(
         active_strength_rows=10.0 * loss.smoothness,
         feature_reach=8.0,
-        curvature=curvature,
+        curvature=loss.typical_slope(),
         weight_variance=0.1,
     )
 
@@ -77,11 +73,14 @@ def active_terms(method: OneRound, rows: int, loss: Family, *, intercept: bool) 
     With an intercept a row is (x, 1) / sqrt(2), so features of norm sqrt(2) K move theta by
     at most K.
     """
-    if loss.name == "gamma_canonical":
+    if not loss.is_zero_legal:
         raise SettingsError(
-            "gamma_canonical has no legal score at zero weights: use gamma, or descent"
+            f"{loss.name} has no legal score at zero weights: use gamma, or descent"
         )
     strength = method.active_strength_rows / rows
+    # The intercept lies in no ball; its part of a score is at most theta and the features' part.
+    score_norm = 2.0 * method.feature_reach + loss.spec.offset_max
+    rounding = loss.rounding(score_norm + loss.swing / loss.smoothness)
     return ActiveTerms(
         strength=strength,
         feature_norm=method.feature_reach * (math.sqrt(2.0) if intercept else 1.0),
@@ -90,7 +89,9 @@ def active_terms(method: OneRound, rows: int, loss: Family, *, intercept: bool) 
             strength,
             reach=loss.residual_bound / loss.smoothness,
             pull=loss.residual_bound,
+            rounding=rounding,
         ),
+        rounding=rounding,
     )
 
 
@@ -134,11 +135,14 @@ def all_terms(
     )
 
 
-def _weight_error(rows: int, strength: float, *, reach: float, pull: float) -> float:
+def _weight_error(
+    rows: int, strength: float, *, reach: float, pull: float, rounding: float = 0.0
+) -> float:
     """How far a solver may stay from the minimiser.
 
     *Bound*: at least four times what the roundings of a sum over all rows can do to a certificate
-    over the strength; where that allows, a share of `reach` that costs nothing.
+    over the strength, and twice what those of the residuals in it can (`rounding` is for two runs);
+    where that allows, a share of `reach` that costs nothing.
     """
-    rounding = pull * (PART_ROWS + rows / PART_ROWS + 64.0) * 2.0**-52
-    return max(_ERROR_SHARE * reach / math.sqrt(rows), 4.0 * rounding / strength)
+    total = 4.0 * pull * (PART_ROWS + rows / PART_ROWS + 64.0) * 2.0**-52 + rounding
+    return max(_ERROR_SHARE * reach / math.sqrt(rows), total / strength)

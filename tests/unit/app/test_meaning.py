@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from hdpvfl_mq.app.report.meaning import detection, excess, meaning, posterior
-from hdpvfl_mq.privacy.calibration import delta_of, mu_of
+from hdpvfl_mq.privacy.calibration import mu_of
+from tests.curve import delta_of
 
 
 def test_no_cost_is_a_coin_toss():

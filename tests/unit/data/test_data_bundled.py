@@ -21,6 +21,7 @@ from hdpvfl_mq.data.preprocess import prepare
 from hdpvfl_mq.data.splits import deal, held_out
 from hdpvfl_mq.data.tables import Table
 from hdpvfl_mq.errors import NetworkError, SettingsError
+from hdpvfl_mq.glm.families import FAMILIES
 
 FOLDER = Path(os.environ["HDPVFL_DATA"]) if os.environ.get("HDPVFL_DATA") else None
 needs_folder = pytest.mark.skipif(FOLDER is None, reason="needs HDPVFL_DATA")
@@ -84,9 +85,10 @@ def _check_overlap(active: Table, passive: Table, common: int, alone: int) -> No
 @pytest.mark.parametrize("name", ["breast", "diabetes", "randhie", "meps"])
 def test_bundled_settings_prepare_their_tables(name: str) -> None:
     data = load_dataset(name)
-    active = prepare(data.active, data.settings(data.active, data.card.loss.name), role="active")
+    kind = FAMILIES[data.card.loss.name].label_kind
+    active = prepare(data.active, data.settings(data.active, kind), role="active")
     for part in deal(data.passive, 3):
-        passive = prepare(part, data.settings(part, data.card.loss.name), role="passive")
+        passive = prepare(part, data.settings(part, kind), role="passive")
         assert passive.rows == data.card.rows
     assert active.y is not None
     assert active.conditional_on_preprocessing
@@ -97,7 +99,7 @@ def test_bundled_settings_prepare_their_tables(name: str) -> None:
 
 def test_real_losses_get_a_centred_label() -> None:
     data = load_dataset("diabetes")
-    y = prepare(data.active, data.settings(data.active, "huber"), role="active").y
+    y = prepare(data.active, data.settings(data.active, "real"), role="active").y
     assert y is not None
     assert abs(float(y.mean())) < 0.1
     assert float(y.std()) == pytest.approx(1.0, abs=0.1)
@@ -108,7 +110,7 @@ def test_a_folder_comes_first(tmp_path: Path) -> None:
     (tmp_path / "adult_passive.csv").write_text("id,sex\n1,Male\n2,Female\n")
     data = load_dataset("adult", folder=tmp_path)
     assert (data.active.rows, data.passive.names) == (2, ("id", "sex"))
-    passive = prepare(data.passive, data.settings(data.passive, "logistic"), role="passive")
+    passive = prepare(data.passive, data.settings(data.passive, "binary"), role="passive")
     assert passive.column_names == ("sex=Female", "sex=Male")
     places = {row["name"]: row["place"] for row in describe(tmp_path)}
     assert places["adult"] == "folder"

@@ -248,3 +248,41 @@ def test_one_class_against_the_rest_on_the_same_rows() -> None:
     assert {run.fingerprint for run in runs} == {whole.fingerprint}  # entities resolved once
     with pytest.raises(ValidationError, match="label_positive must be one of label_classes"):
         DataSettings(**columns, label_positive="d")
+
+
+KINDS = {
+    "binary": ((0, 1, -1), (2, 0.5)),
+    "count": ((0, 1, 900), (-1, 0.5)),
+    "positive": ((0.1, 1, 900), (0, -1)),
+    "real": ((-1, 0.5, 900), ()),
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_labels_are_of_the_declared_kind_or_refused_by_row(kind) -> None:
+    settings = DataSettings(label_column="y", label_kind=kind, rules=(SEX,))
+    good, bad = KINDS[kind]
+    y = prepared(settings, y=[*good, good[0]]).y
+    assert y is not None
+    assert y.tolist() == [*good, good[0]]
+    for value in bad:
+        with pytest.raises(DataError, match="column 'y', row 3: the label must"):
+            prepared(settings, y=[good[0], good[1], value, good[0]])
+
+
+def test_a_kind_follows_from_the_other_settings_and_never_from_rows() -> None:
+    classes = {"label_classes": ("a", "b", "c")}
+    assert DataSettings(label_column="y").declared_kind == "binary"
+    assert DataSettings(label_column="y", label_scale=2.0).declared_kind == "real"
+    assert DataSettings(label_column="y", label_centre="learn").declared_kind == "real"
+    assert DataSettings(label_column="y", **classes).declared_kind == "count"
+    assert DataSettings(label_column="y", label_positive="b", **classes).declared_kind == "binary"
+    for kind in ("positive", "binary"):
+        with pytest.raises(ValidationError, match="label_kind"):
+            DataSettings(label_column="y", label_kind=kind, **classes)
+
+
+def test_a_negative_sample_weight_is_refused_by_row() -> None:
+    settings = DataSettings(label_column="y", weight_column="age", rules=(SEX,))
+    with pytest.raises(DataError, match="column 'age', row 2: the sample weight is negative"):
+        prepared(settings, age=[1.0, -2.0, 3.0, 4.0])

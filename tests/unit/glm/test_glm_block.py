@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import pickle
 from pathlib import Path
 
@@ -15,7 +16,7 @@ from numpy.lib.format import open_memmap
 from hdpvfl_mq.errors import DataError
 from hdpvfl_mq.glm import block as block_module
 from hdpvfl_mq.glm import reorder
-from hdpvfl_mq.glm.block import ColumnBlock, scale_rows
+from hdpvfl_mq.glm.block import SCORE_ROUNDING, ColumnBlock, scale_rows
 
 RNG = np.random.default_rng(17)
 X = RNG.normal(size=(101, 7)) * 10.0 ** RNG.uniform(-3, 3, size=(101, 1))
@@ -114,3 +115,13 @@ def test_a_block_shows_and_ships_nothing() -> None:
     assert repr(block) == "<ColumnBlock of 90 rows and 7 columns>"
     with pytest.raises(TypeError, match="cannot leave"):
         pickle.dumps(block)
+
+
+def test_a_score_of_many_columns_is_off_by_no_more_than_is_charged() -> None:
+    dice = np.random.default_rng(2)
+    X = scale_rows(dice.normal(size=(5, 9000)))
+    w = dice.normal(size=9000) * 10.0 ** dice.uniform(-3, 3, size=9000)
+    scores = ColumnBlock(X).scores(slice(0, 5), w).expose()
+    exact = np.array([math.fsum(row * w) for row in X])
+    assert np.abs(scores - exact).max() <= SCORE_ROUNDING / 2.0 * np.linalg.norm(w)
+    assert np.allclose(scores, X @ w)

@@ -35,7 +35,7 @@ def problem(name: LossName, *, clip: float | None = None) -> tuple[ColumnBlock, 
     }
     loss = family(LossSpec(name=name, residual_clip=clip))
     block = ColumnBlock.align(X, np.arange(ROWS), intercept=True)
-    return block, Response(loss, y[loss.task])
+    return block, Response(loss, y[loss.label_kind])
 
 
 def objective(name: LossName, radius: float, strength: float, clip: float | None) -> Objective:

@@ -99,7 +99,7 @@ def rows_of(
         kept = [n for n in table.names if n in ("id", "y") or not names or n in names]
         role = "active" if "y" in kept else "passive"
         part = table.select(kept)
-        parts.append(prepare(part, data.settings(part, loss), role=role))
+        parts.append(prepare(part, data.settings(part, FAMILIES[loss].label_kind), role=role))
     orders = [np.argsort([int(cell) for cell in part.ids[0].tolist()]) for part in parts]
     matrices = tuple(p.X[o][:MAX_ROWS] for p, o in zip(parts, orders, strict=True))
     assert parts[0].y is not None

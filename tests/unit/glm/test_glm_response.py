@@ -8,11 +8,11 @@ from sklearn.metrics import accuracy_score, d2_tweedie_score, r2_score, roc_auc_
 
 from hdpvfl_mq.arrays.unreleased import Unreleased
 from hdpvfl_mq.errors import DataError, SettingsError
-from hdpvfl_mq.glm.families import family
+from hdpvfl_mq.glm.families import FAMILIES, family
 from hdpvfl_mq.glm.multiclass import decide
 from hdpvfl_mq.glm.quality import quality
-from hdpvfl_mq.glm.response import Response
-from schemas.model import LossSpec
+from hdpvfl_mq.glm.response import Response, check_declared
+from schemas.model import LabelKind, LossName, LossSpec
 
 RNG = np.random.default_rng(23)
 POISSON = LossSpec(name="poisson", label_high=5.0, weight_max=2.0, offset_max=1.5)
@@ -44,19 +44,23 @@ def test_residual_of_a_batch_uses_its_rows() -> None:
     assert repr(response) == "<Response of 4 rows, least_squares>"
 
 
-@pytest.mark.parametrize(
-    ("keyword", "values"),
-    [
-        ("weights", [1.0, -1.0]),
-        ("weights", [1.0, np.nan]),
-        ("weights", [1.0, np.inf]),
-        ("offset", [0.0, np.inf]),
-        ("offset", [0.0, np.nan]),
-    ],
-)
-def test_bad_weights_and_offsets_are_refused_by_row(keyword: str, values: list[float]) -> None:
-    with pytest.raises(DataError, match="row 2"):
-        Response(family(POISSON), np.array([1.0, 2.0]), **{keyword: np.array(values)})
+def test_any_weight_and_offset_is_brought_into_its_range() -> None:
+    wild = np.array([-1.0, np.nan, np.inf, 0.5])
+    response = Response(family(POISSON), np.ones(4), weights=wild, offset=wild)
+    h = response.residual(ALL, own([0.0] * 4), 0.0).expose()
+    assert np.allclose(h, [0.0, 0.0, 2.0 * (np.exp(1.5) - 1.0), 0.5 * (np.exp(0.5) - 1.0)])
+
+
+@pytest.mark.parametrize("kind", ["binary", "count", "positive", "real"])
+@pytest.mark.parametrize("name", FAMILIES)
+def test_a_loss_is_refused_by_the_declared_kind_alone(name: LossName, kind: LabelKind) -> None:
+    loss = family(LossSpec(name=name))
+    fits = loss.label_kind in (kind, "real") or (kind, loss.label_kind) == ("binary", "count")
+    if fits:
+        check_declared(loss, label_kind=kind, has_offset=False)
+        return
+    with pytest.raises(SettingsError, match=f"data.label_kind is {kind}"):
+        check_declared(loss, label_kind=kind, has_offset=False)
 
 
 @pytest.mark.parametrize("keyword", ["weights", "offset"])
@@ -68,6 +72,8 @@ def test_their_number_must_fit(keyword: str) -> None:
 def test_an_offset_must_be_declared() -> None:
     with pytest.raises(SettingsError, match="offset_max"):
         Response(family(LossSpec(name="poisson")), np.array([1.0]), offset=np.array([0.1]))
+    with pytest.raises(SettingsError, match="offset_max"):
+        check_declared(family(LossSpec(name="poisson")), label_kind="count", has_offset=True)
 
 
 def test_the_largest_score_decides_the_class() -> None:

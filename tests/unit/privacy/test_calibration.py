@@ -9,12 +9,12 @@ from scipy import special
 
 from hdpvfl_mq.errors import SettingsError
 from hdpvfl_mq.privacy.calibration import (
-    delta_of,
     epsilon_of,
     mu_of,
     noise_std_analytic,
     noise_std_classical,
 )
+from tests.curve import delta_of
 
 EPSILONS = (1e-3, 1e-2, 0.1, 1.0, 5.0, 10.0, 20.0, 100.0, 1e3)
 DELTAS = (1e-12, 1e-9, 1e-5, 1e-2, 0.3)

@@ -17,7 +17,7 @@ from schemas.privacy import Budget, Release, SpendEvent
 from schemas.tensor import Tensor
 
 SCHEDULE = PublicSchedule((30, 31), 3, 1.0)
-BOUNDS = ActiveBounds(radius=5.0, residual_bound=1.0, smoothness=0.25, rho=1.0)
+BOUNDS = ActiveBounds(radius=5.0, residual_bound=1.0, smoothness=0.25, rho=1.0, rounding=0.0)
 SEED = b"n" * 32
 TRANSCRIPT = b"t" * 32
 VALUES = np.linspace(-0.9, 0.9, 30)
@@ -120,7 +120,7 @@ def test_without_a_guarantee_values_leave_as_they_are_at_infinite_cost() -> None
 
 
 def test_an_infinite_paper_plan_is_booked_as_exact() -> None:
-    wild = ActiveBounds(radius=1.0, residual_bound=math.inf, smoothness=2.0, rho=1.0)
+    wild = ActiveBounds(radius=1.0, residual_bound=math.inf, smoothness=2.0, rho=1.0, rounding=0.0)
     plan = plan_paper(
         wild, SCHEDULE, Budget(epsilon=1.0, delta=0.01), value_bound=math.inf, published=3.0
     )

@@ -28,6 +28,7 @@ ACTIVE = MinimiserActive(
     own_release=1.0 + math.tanh(0.25),
     intercept=True,
     error=1e-6,
+    rounding=0.0,
 )
 PASSIVE = MinimiserPassive(
     rows=1000,
@@ -61,9 +62,11 @@ def test_passive_by_hand() -> None:
 
 
 def test_the_square_charges_grid_and_solver_in_every_coordinate() -> None:
-    release = OneRelease(rows=100, others=4.0, own=3.0, slack=0.1)
-    step = 0.2 + 0.1 + FLOAT_SLACK
-    assert release.square(0.2) == pytest.approx((2 + 10 * step) ** 2 + (3 + step) ** 2)
+    release = OneRelease(rows=100, others=4.0, own=3.0, slack=0.1, rounding=0.0)
+    for rounding, charged in ((0.0, FLOAT_SLACK), (0.4, 0.4)):
+        step = 0.2 + 0.1 + charged
+        square = replace(release, rounding=rounding).square(0.2)
+        assert square == pytest.approx((2 + 10 * step) ** 2 + (3 + step) ** 2)
 
 
 @pytest.mark.parametrize("bounds", [ACTIVE, PASSIVE, replace(PASSIVE, rows=10**7)])

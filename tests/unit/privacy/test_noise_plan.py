@@ -20,7 +20,9 @@ from schemas.privacy import MU2_UNIT, Budget
 
 SCHEDULE = PublicSchedule((40, 41), 3, 1.0)
 PASSIVE = PassiveBounds(radius=2.0, clip_received=5.0, rho=0.9)
-ACTIVE = ActiveBounds(radius=5.0, residual_bound=1.0, smoothness=0.25, rho=1.0, local_steps=3)
+ACTIVE = ActiveBounds(
+    radius=5.0, residual_bound=1.0, smoothness=0.25, rho=1.0, rounding=0.0, local_steps=3
+)
 
 
 @pytest.mark.parametrize("bounds", [PASSIVE, ACTIVE])
@@ -61,7 +63,9 @@ def test_an_epsilon_that_the_sampler_cannot_carry_buys_a_smaller_one() -> None:
 
 def test_no_finite_clip_no_sound_plan() -> None:
     wild = PassiveBounds(radius=2.0, clip_received=math.inf, rho=1.0)
-    unbounded = ActiveBounds(radius=1.0, residual_bound=math.inf, smoothness=1.0, rho=1.0)
+    unbounded = ActiveBounds(
+        radius=1.0, residual_bound=math.inf, smoothness=1.0, rho=1.0, rounding=0.0
+    )
     for bounds in (wild, unbounded):
         with pytest.raises(RefusedError, match="finite"):
             plan_sound(bounds, SCHEDULE, Budget(epsilon=1.0, delta=0.01), value_bound=2.0)

@@ -8,7 +8,7 @@ import pytest
 
 from hdpvfl_mq.errors import SettingsError
 from hdpvfl_mq.glm.families import family
-from hdpvfl_mq.methods.descent.bound import ActiveBounds, PublicSchedule
+from hdpvfl_mq.methods.descent.bound import PublicSchedule
 from hdpvfl_mq.methods.descent.plan import plan_paper
 from hdpvfl_mq.methods.descent.published import (
     paper_active_bounds,
@@ -53,55 +53,34 @@ def test_the_true_cost_of_a_passive_paper_run() -> None:
 
 
 def test_an_active_paper_run_is_infinite_where_the_argument_fails() -> None:
-    def cost(eta: float, bound: float | None) -> float:
+    def cost(rho: float | None, bound: float | None) -> float:
         bounds = paper_active_bounds(
-            "l2",
-            eta,
-            lam=0.0,
-            alpha=0.0,
-            beta=0.25,
-            radius=1.0,
-            residual_bound=bound,
-            has_unpenalised=False,
+            rho, smoothness=0.25, radius=1.0, residual_bound=bound, rounding=0.0
         )
-        return profile(bounds, PublicSchedule((5,), 2, eta), grid=0.0).total
+        return profile(bounds, PublicSchedule((5,), 2, 0.1), grid=0.0).total
 
-    assert cost(0.1, 1.0) == pytest.approx(math.sqrt(8), rel=1e-3)
-    assert math.isinf(cost(9.0, 1.0))  # the step may expand
-    assert math.isinf(cost(0.1, None))  # nothing bounds the residual
+    assert cost(1.0, 1.0) == pytest.approx(math.sqrt(8), rel=1e-3)
+    assert math.isinf(cost(None, 1.0))  # the step may expand
+    assert math.isinf(cost(1.0, None))  # nothing bounds the residual
 
 
-def test_a_paper_run_with_falling_steps_or_local_steps_books_them() -> None:
-    def bounds(eta: float | tuple[float, ...], local_steps: int) -> ActiveBounds:
-        return paper_active_bounds(
-            "l2",
-            eta,
-            lam=0.5,
-            alpha=0.0,
-            beta=0.25,
+def test_a_paper_run_with_local_steps_books_them() -> None:
+    def total(local_steps: int) -> float:
+        bounds = paper_active_bounds(
+            0.95,
+            smoothness=0.25,
             radius=1.0,
             residual_bound=1.0,
-            has_unpenalised=False,
+            rounding=0.0,
             local_steps=local_steps,
         )
+        return profile(bounds, PublicSchedule((5,), 3, 1.0), grid=0.0).total
 
-    assert bounds((1.0, 0.1), 1).rho == pytest.approx(0.95)
-    schedule = PublicSchedule((5,), 3, 1.0)
-    more = profile(bounds(1.0, 4), schedule, grid=0.0).total
-    assert more > profile(bounds(1.0, 1), schedule, grid=0.0).total
+    assert total(4) > total(1)
 
 
 def test_an_infinite_paper_plan_still_has_the_published_noise() -> None:
-    bounds = paper_active_bounds(
-        "l2",
-        0.1,
-        lam=0.0,
-        alpha=0.0,
-        beta=2.0,
-        radius=1.0,
-        residual_bound=None,
-        has_unpenalised=True,
-    )
+    bounds = paper_active_bounds(1.0, smoothness=2.0, radius=1.0, residual_bound=None, rounding=0.0)
     schedule = PublicSchedule((5,), 2, 0.1)
     plan = plan_paper(
         bounds, schedule, Budget(epsilon=1.0, delta=0.01), value_bound=math.inf, published=3.0

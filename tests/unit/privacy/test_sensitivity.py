@@ -19,8 +19,8 @@ def passive(**changes: object) -> PassiveBounds:
 
 
 def active(**changes: object) -> ActiveBounds:
-    settings = {"radius": 5.0, "residual_bound": 1.0, "smoothness": 0.25, "rho": 1.0, **changes}
-    return ActiveBounds(**settings)  # type: ignore[arg-type]
+    settings = {"radius": 5.0, "residual_bound": 1.0, "smoothness": 0.25, "rho": 1.0}
+    return ActiveBounds(**{**settings, "rounding": 0.0, **changes})  # type: ignore[arg-type]
 
 
 def test_passive_by_hand() -> None:
@@ -68,6 +68,24 @@ def test_rows_not_yet_used_cost_nothing() -> None:
     assert result.cumulative[0] == pytest.approx(2.5**2, **CLOSE)
     only_first_row = 2.5**2 + 3 * (0.25 * 2 / 3 + 0.5) ** 2
     assert result.cumulative[1] == pytest.approx(max(only_first_row, 2.5**2), **CLOSE)
+
+
+def test_roundings_of_residuals_are_charged_where_they_are_and_where_they_lead() -> None:
+    # Two local steps of size 0.5 in each of 3 rounds: weights drift by 3 * 0.01.
+    schedule, bounds = PublicSchedule((10,), 3, 0.5), active(rounding=0.01, local_steps=2)
+    recursion = bounds.recursion(schedule)
+    assert recursion.drift(schedule) == pytest.approx(0.03)
+    assert recursion.slack(schedule) == pytest.approx(0.01 + 0.25 * 0.03)
+    plain = profile(active(local_steps=2), schedule, grid=recursion.slack(schedule) - FLOAT_SLACK)
+    assert profile(bounds, schedule, grid=0.0).total == pytest.approx(plain.total, rel=1e-12)
+    assert profile(bounds, schedule, grid=0.0).distance > plain.distance + 0.0299
+    assert active(rounding=1e9).recursion(schedule).drift(schedule) == 10.0  # never beyond 2k
+
+
+def test_the_scores_of_large_weights_are_charged_for_their_roundings() -> None:
+    schedule = PublicSchedule((10,), 2, 1.0)
+    assert passive().recursion(schedule).slack(schedule) == FLOAT_SLACK
+    assert passive(radius=1e6).recursion(schedule).slack(schedule) == pytest.approx(1e6 * 2.0**-39)
 
 
 def test_distance_is_capped_at_twice_the_radius() -> None:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from nacl.signing import SigningKey
 
-from hdpvfl_mq.runtime import snapshots
+from hdpvfl_mq.runtime import files, snapshots
 from hdpvfl_mq.runtime.snapshots import Snapshots
 from tests.federation import Federation, manifest, tables
 
@@ -96,7 +96,7 @@ def test_a_disk_that_is_full_costs_the_short_cut_only(tmp_path, often, monkeypat
     def full(*_):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(snapshots.os, "open", full)
+    monkeypatch.setattr(files.os, "open", full)
     kept = Snapshots(tmp_path / "run", KEY)
     kept.see(node)
     assert kept.load() is None

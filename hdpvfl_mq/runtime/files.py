@@ -1,0 +1,42 @@
+"""Files that are there whole or not at all, readable by their owner only.
+
+It owns how such a file is written; it knows no content.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+
+def write_private(path: Path, content: bytes | str, *, durable: bool = False) -> None:
+    """Replace a file's content in one step; `durable` waits until the disk has it.
+
+    Only one process may write a file: what was begun lies in `aside_of`.
+    """
+    _write(aside_of(path), content, durable=durable)
+    aside_of(path).replace(path)
+
+
+def create_private(path: Path, content: bytes | str) -> None:
+    """Write a new file and wait for the disk; FileExistsError where there is one already."""
+    aside = path.with_name(f"{path.name}.{os.getpid()}.new")
+    try:
+        _write(aside, content, durable=True)
+        os.link(aside, path)  # fails where the file exists, unlike a rename
+    finally:
+        aside.unlink(missing_ok=True)
+
+
+def aside_of(path: Path) -> Path:
+    """Where `write_private` writes before the file takes its place."""
+    return path.with_name(path.name + ".new")
+
+
+def _write(path: Path, content: bytes | str, *, durable: bool) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
+        file.write(content.encode() if isinstance(content, str) else content)
+        if durable:
+            file.flush()
+            os.fsync(file.fileno())

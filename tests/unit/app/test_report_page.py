@@ -1,0 +1,80 @@
+"""The report's page: complete, without network, and with every value escaped, whoever chose it."""
+
+from __future__ import annotations
+
+import html
+from dataclasses import fields, is_dataclass, replace
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+
+from hdpvfl_mq.app import report
+from hdpvfl_mq.app.report.facts import Facts, gather_facts
+from hdpvfl_mq.app.report.page import render
+from hdpvfl_mq.app.report.pictures import line_chart
+from hdpvfl_mq.audit.audit import audit
+from tests.golden.recorded import recorded_evidence
+
+HOSTILE = "<script>alert('x')</script>\"&<img src=x onerror=y>"
+CHART = {"svg", "line", "text", "polyline", "circle"}
+TABLE = {"table", "tr", "th", "td"}
+TEXT = {"h1", "h2", "p", "ul", "li", "b", "span"}
+ALLOWED = {"html", "head", "meta", "title", "style", "body"} | TEXT | TABLE | CHART
+
+
+class Tags(HTMLParser):
+    """Collects the names of all elements."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.names: set[str] = set()
+        self.feed(page)
+
+    def handle_starttag(self, tag, attrs):
+        self.names.add(tag)
+        assert not any(name.startswith("on") or name in ("src", "href") for name, _ in attrs)
+
+
+@pytest.fixture(scope="module")
+def facts() -> Facts:
+    evidence = recorded_evidence("sound")
+    return gather_facts(evidence, "bank", audit(evidence), (0.7, 0.65, 0.6))
+
+
+def test_the_page_is_whole(facts):
+    page = render(facts)
+    assert page.startswith("<!doctype html>")
+    assert page.rstrip().endswith("</html>")
+    assert Tags(page).names == ALLOWED
+    assert "All 13 checks of the audit passed" in page
+    assert "Own loss" in page
+    assert "Own loss" not in render(replace(facts, losses=()))
+
+
+def test_hostile_words_are_text_wherever_they_stand(facts):
+    """Party names, run names, receivers, messages and what a check found: all of them."""
+    words = {f.name for f in fields(Facts) if isinstance(getattr(facts, f.name), str)}
+    spoilt = replace(
+        facts,
+        **dict.fromkeys(words, HOSTILE),
+        outflows=tuple(replace(o, what=HOSTILE, receivers=HOSTILE) for o in facts.outflows),
+        verdicts=tuple(replace(v, title=HOSTILE, found=HOSTILE) for v in facts.verdicts),
+    )
+    assert words == {"run", "party", "role"}
+    assert all(is_dataclass(part) for part in (*facts.outflows, *facts.verdicts))
+    page = render(spoilt)
+    assert Tags(page).names == ALLOWED
+    assert html.unescape(page).count(HOSTILE) == page.count("&lt;script&gt;") > 30
+
+
+def test_hostile_titles_of_a_chart_are_text():
+    page = line_chart([(0.0, 1.0)], x_title=HOSTILE, y_title=HOSTILE, limit=(1.0, HOSTILE))
+    assert Tags(page).names == CHART
+
+
+def test_no_template_switches_escaping_off():
+    folder = Path(report.__path__[0])
+    for template in folder.glob("*.j2"):
+        assert "safe" not in template.read_text()
+        assert "autoescape" not in template.read_text()
