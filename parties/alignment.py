@@ -13,9 +13,7 @@ from typing import Any, Literal, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from hdpvfl_mq.arrays.chunked import gather
 from hdpvfl_mq.errors import CheatingError, PeerError, RefusedError, SettingsError
-from hdpvfl_mq.glm.block import ColumnBlock
 from hdpvfl_mq.machine import Effect, Received, Refused, Reserve, Send, Step
 from hdpvfl_mq.methods import plan_run
 from hdpvfl_mq.methods.run_plan import RunPlan
@@ -23,17 +21,16 @@ from hdpvfl_mq.privacy.mechanism import Mechanism
 from hdpvfl_mq.psi import (
     Block,
     Outgoing,
-    PackedIds,
     Session,
     Terms,
     commit,
     nonce_of,
     open_session,
     order_digest,
-    row_order,
 )
 from hdpvfl_mq.wire.codec import model_digest
 from parties.assets import Assets, id_profile, ids_digest
+from parties.common_rows import ordered, packed_positions
 from parties.phases import Accepted, Aligned, Aligning, Setup, Withdrawn, WithRows
 from schemas.alignment import KeptAlignment
 from schemas.config import RunManifest
@@ -194,18 +191,18 @@ def _withdrawn(
 def _aligned(own: Assets, state: Accepted | Aligning, found: _Found) -> Step[Withdrawn | Aligned]:
     """Order the common rows, derive the plan, reserve its cost, tell the coordinator."""
     manifest = state.manifest
-    ids, rows = _ordered(own, manifest, found.positions)
     try:
-        plan = plan_run(manifest, len(rows))
+        plan = plan_run(manifest, len(found.positions))
     except (RefusedError, SettingsError) as refused:  # held for all own rows, not for the common
         return _withdrawn(state, "rows", str(refused))
     spent = plan.noise_of(own.role).spent
     if spent.exact == 0 and spent.mu2_units > state.standing.mu2_units_free:
         return _withdrawn(state, "budget", "the run would exceed the lifetime cap of the policy")
     kept = _to_keep(own, manifest, found)
-    after = Aligned(standing=state.standing, setup=make_setup(own, plan, rows, kept))
+    after = Aligned(standing=state.standing, setup=make_setup(own, plan, found.positions, kept))
+    ids, _ = ordered(own, manifest, found.positions)
     aligned = AlignedMessage(
-        rows=len(rows),
+        rows=plan.rows,
         rounds=plan.rounds,
         # Keyed by what the broker does not know, else it could test guessed sets of ids.
         order_digest=order_digest(ids, found.shared_key),
@@ -215,32 +212,18 @@ def _aligned(own: Assets, state: Accepted | Aligning, found: _Found) -> Step[Wit
     return after, (reserve, Send((COORDINATOR,), aligned))
 
 
-def _ordered(
-    own: Assets, manifest: RunManifest, common: NDArray[np.integer[Any]]
-) -> tuple[PackedIds, NDArray[np.int64]]:
-    """The common ids in the order all parties share, and the own rows that order asks for."""
-    key = hashlib.sha256(b"order" + manifest.seed.to_bytes(8, "big")).digest()
-    order = row_order(own.ids.ids.chosen(common, own.room), key, own.room)
-    positions = gather(common, order, own.room)
-    return own.ids.ids.chosen(positions, own.room), gather(own.ids.rows, positions, own.room)
-
-
 def make_setup(
-    own: Assets, plan: RunPlan, rows: NDArray[np.int64], kept: KeptAlignment | None
+    own: Assets, plan: RunPlan, positions: NDArray[np.integer[Any]], kept: KeptAlignment | None
 ) -> Setup:
-    """Everything that follows from the plan and the common rows, without a word to anybody."""
-    manifest = plan.manifest
-    intercept = own.role == "active" and manifest.intercept
-    scaled = manifest.guarantee != "none" or manifest.scale_rows
-    block = ColumnBlock.align(own.data.X, rows, intercept=intercept, scaled=scaled, room=own.room)
+    """Everything that follows from the plan and the common ids, without a word to anybody."""
     mechanism = Mechanism(own.party, own.run, own.secret, plan.noise_of(own.role))
-    return Setup(plan, block, mechanism, rows, kept)
+    return Setup(plan, mechanism, packed_positions(own, positions), kept)
 
 
 def setup_again(own: Assets, manifest: RunManifest, kept: KeptAlignment) -> Setup:
     """The same again from an alignment that was kept: for a process that was started again."""
-    _, rows = _ordered(own, manifest, kept.positions.array())
-    return make_setup(own, plan_run(manifest, len(rows)), rows, kept)
+    positions = kept.positions.array()
+    return make_setup(own, plan_run(manifest, len(positions)), positions, kept)
 
 
 def _to_keep(own: Assets, manifest: RunManifest, found: _Found) -> KeptAlignment | None:

@@ -15,14 +15,12 @@ from typing import Literal
 import numpy as np
 from nacl.bindings import crypto_scalarmult
 from nacl.signing import SigningKey, VerifyKey
-from numpy.typing import NDArray
 
 from hdpvfl_mq.arrays.chunked import Room
+from hdpvfl_mq.arrays.memo import Memo
 from hdpvfl_mq.arrays.unreleased import FloatVector
 from hdpvfl_mq.data.preprocess import PreparedData
-from hdpvfl_mq.glm.response import Response
 from hdpvfl_mq.methods.one_round.refit import ScoreRegression
-from hdpvfl_mq.methods.run_plan import RunPlan
 from hdpvfl_mq.psi import IdProfile, NormalisedIds, Workspace, order_digest
 from schemas.alignment import KeptAlignment
 from schemas.config import IdRules, PartyPolicy, RunManifest
@@ -95,18 +93,6 @@ class Assets:
         assert self.model is not None
         return self.model
 
-    def response(self, plan: RunPlan, order: NDArray[np.int64]) -> Response:
-        """Labels, weights and offsets of the common rows; the active party has them."""
-        assert self.data.y is not None
-        return Response(
-            plan.family,
-            self.data.y,
-            weights=self.data.weights,
-            offset=self.data.offset,
-            order=order,
-            room=self.room,
-        )
-
     def release_id(self, party: PartyId, kind: str, round_: int) -> str:
         """The name of one release of this run, for ever."""
         return release_id(self.run, party, kind, round_)
@@ -129,6 +115,11 @@ class Assets:
         """
         secret = self.derived(b"entity resolution" + ids_digest(self.ids))
         return Workspace(self.ids.ids, secret, room=self.room)
+
+    @cached_property
+    def memo(self) -> Memo:
+        """Arrays with an entry for every common row; no part of any state."""
+        return Memo()
 
     def derived(self, purpose: bytes) -> bytes:
         """A secret of its own for another purpose than noise."""

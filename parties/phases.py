@@ -10,16 +10,14 @@ starting -> joining -> accepted -> aligning -> aligned -> training -> closed
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from types import MappingProxyType
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
 from hdpvfl_mq.arrays.unreleased import FloatVector
-from hdpvfl_mq.glm.block import ColumnBlock
 from hdpvfl_mq.machine import Received
 from hdpvfl_mq.methods.run_plan import RunPlan
 from hdpvfl_mq.privacy.mechanism import Mechanism
@@ -34,20 +32,17 @@ from schemas.records import LedgerStanding
 
 @dataclass(frozen=True)
 class Setup:
-    """Everything that is fixed once the common rows are known."""
+    """What is fixed once the common rows are known; the rows themselves are in the memo."""
 
     plan: RunPlan
-    block: ColumnBlock
     mechanism: Mechanism
-    order: NDArray[np.int64] = field(repr=False)  # the own rows, in the order all parties share
+    common: bytes = field(repr=False)  # which of the own ids are common, a bit each
     alignment: KeptAlignment | None = field(default=None, repr=False)
 
-    @property
-    def start_weights(self) -> FloatVector:
-        """Public weights before the first round; an intercept starts where the loss says."""
-        return self.block.start_weights(
-            self.plan.family.start_theta if self.block.intercept else 0.0
-        )
+    @cached_property
+    def key(self) -> bytes:
+        """Names the rows of this run in the memo."""
+        return hashlib.sha256(self.plan.digest + self.common).digest()
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,21 +6,19 @@ here from the ids and remembered. It is a memo: emptied at any time, it makes th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
-from typing import Any, TypeVar
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hdpvfl_mq.arrays.chunked import Groups, Positions, Room, marked, marks
+from hdpvfl_mq.arrays.memo import Memo
 from hdpvfl_mq.psi.curve import BlockMap
 from hdpvfl_mq.psi.elements import hash_ids, split_buckets
 from hdpvfl_mq.psi.stream import Words
 
-_T = TypeVar("_T")
 
-
-class Workspace:
+class Workspace(Memo):
     """One party's distinct normalised ids, and a secret that no other party knows or run uses.
 
     `mapper` may spread blocks of bytes over a pool (it takes picklable functions of bytes and keeps
@@ -36,7 +34,7 @@ class Workspace:
         room: Room = np.empty,
     ) -> None:
         self.ids, self.secret, self.mapper, self.room = ids, secret, mapper, room
-        self._made: dict[Hashable, tuple[Hashable, Any]] = {}
+        super().__init__()
 
     def elements(self, seed: bytes) -> Words:
         """The ids as elements under a public seed."""
@@ -55,18 +53,6 @@ class Workspace:
         for own, packed in zip(members, found, strict=True):
             is_common[own[unpack_marks(packed, len(own))]] = True
         return marked(is_common, self.room)
-
-    def once(self, name: Hashable, of: Hashable, make: Callable[[], _T]) -> _T:
-        """What `make` gives, made once as long as nothing else is asked for under this name."""
-        held = self._made.get(name)
-        if held is None or held[0] != of:
-            held = self._made[name] = (of, make())
-        made: _T = held[1]
-        return made
-
-    def forget(self) -> None:
-        """Let go of all arrays."""
-        self._made.clear()
 
 
 def pack_marks(mask: NDArray[np.bool_]) -> bytes:

@@ -10,7 +10,7 @@ import tomllib
 from pathlib import Path
 from typing import Any, TypeVar
 
-import tomli_w
+import tomlkit
 from pydantic import BaseModel, ValidationError
 
 from hdpvfl_mq.errors import SettingsError
@@ -57,7 +57,7 @@ def explain(wrong: ValidationError) -> str:
 
 def dump(model: BaseModel) -> str:
     """A settings file that `load` reads back."""
-    return tomli_w.dumps(json.loads(model.model_dump_json(exclude_none=True)))
+    return tomlkit.dumps(json.loads(model.model_dump_json(exclude_none=True)))
 
 
 def fields_of(model: BaseModel) -> dict[str, Any]:

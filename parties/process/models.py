@@ -24,6 +24,7 @@ from hdpvfl_mq.methods.one_round.refit import ScoreRegression
 from hdpvfl_mq.methods.prediction.plan import prediction_of
 from hdpvfl_mq.runtime.files import write_private
 from parties.assets import Assets, TrainedModel
+from parties.common_rows import rows_of
 from parties.phases import Closed
 from parties.rounds.one_round import OneRoundActive
 from parties.rounds.prediction import PredictionActive
@@ -135,7 +136,7 @@ def write_predictions(path: Path, own: Assets, state: Closed) -> None:
     theta = trained.rounds.theta
     assert theta is not None
     mean = family(model.manifest.loss).mean(theta)
-    found = dict(zip(trained.setup.order.tolist(), range(len(mean)), strict=True))
+    found = dict(zip(rows_of(own, trained.setup).order.tolist(), range(len(mean)), strict=True))
     values = mean * float(model.data.label_scale) + float(model.data.label_centre)
     settings, text = own.data.settings, io.StringIO()
     lines = csv.writer(text)

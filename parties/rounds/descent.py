@@ -17,11 +17,11 @@ import numpy as np
 from hdpvfl_mq.arrays.unreleased import FloatVector
 from hdpvfl_mq.errors import PeerError
 from hdpvfl_mq.glm.penalties import project
-from hdpvfl_mq.glm.response import Response
 from hdpvfl_mq.machine import Effect, Send, Step
 from hdpvfl_mq.methods.descent.plan import DescentPlan
 from hdpvfl_mq.privacy.mechanism import released_values
 from parties.assets import Assets
+from parties.common_rows import block_of, response_of, start_weights
 from parties.phases import ActiveRounds, PassiveRounds, RoundState, Setup, Training
 from parties.rounds.base import (
     Rounds,
@@ -58,7 +58,6 @@ class DescentPassive(Averaged, PassiveRounds):
 class DescentActive(Averaged, ActiveRounds):
     """What the active party remembers between rounds."""
 
-    response: Response = field(repr=False, metadata={"fixed": True})
     # Last released block of each (party, batch), kept where the manifest lets it stand in.
     stand_ins: Mapping[tuple[PartyId, int], FloatVector] = field(
         default_factory=lambda: MappingProxyType({}), repr=False
@@ -76,7 +75,7 @@ class DescentActive(Averaged, ActiveRounds):
 
 def start_passive(own: Assets, setup: Setup) -> DescentPassive:
     """Public weights."""
-    w = setup.start_weights
+    w = start_weights(own, setup)
     return DescentPassive(w=w, w_sum=np.zeros_like(w))
 
 
@@ -87,7 +86,7 @@ def share(own: Assets, state: Training) -> Step[Training]:
     if waits or state.is_away(own.party):
         return state, ()
     plan = state.setup.plan
-    scores = state.setup.block.scores(plan.schedule.batch(state.round), rounds.w)
+    scores = block_of(own, state.setup).scores(plan.schedule.batch(state.round), rounds.w)
     release, state = released(state, scores, "share")
     state = replace(state, rounds=replace(rounds, shared=state.round))
     message = ScoreShare(round=state.round, release=release)
@@ -98,33 +97,32 @@ def share(own: Assets, state: Training) -> Step[Training]:
 
 
 def start_active(own: Assets, setup: Setup) -> DescentActive:
-    """Public weights, and the labels of the common rows."""
-    w = setup.start_weights
-    return DescentActive(
-        w=w, w_sum=np.zeros_like(w), response=own.response(setup.plan, setup.order)
-    )
+    """Public weights."""
+    w = start_weights(own, setup)
+    return DescentActive(w=w, w_sum=np.zeros_like(w))
 
 
 def lead(own: Assets, state: Training) -> Step[Training]:
     """Run every planned round whose parties have all spoken."""
     effects: tuple[Effect, ...] = ()
     while not state.is_done and state.round < state.planned and not missing(state):
-        state, more = _round(state)
+        state, more = _round(own, state)
         effects = (*effects, *more)
     return state, effects
 
 
-def _round(state: Training) -> Step[Training]:
+def _round(own: Assets, state: Training) -> Step[Training]:
     """Sum what was received, release one residual, step on the un-noised one."""
-    plan, block, round_ = _plan(state), state.setup.block, state.round
+    plan, block, round_ = _plan(state), block_of(own, state.setup), state.round
+    response = response_of(own, state.setup)
     rows = plan.schedule.batch(round_)
     received, state = _sum_of_shares(state)
     rounds = _active(state)
     scores = block.scores(rows, rounds.w)
-    release, state = released(state, rounds.response.residual(rows, scores, received), "residual")
-    loss = float(rounds.response.loss(rows, scores, received).expose().mean())
+    release, state = released(state, response.residual(rows, scores, received), "residual")
+    loss = float(response.loss(rows, scores, received).expose().mean())
     rounds = replace(rounds, shares=MappingProxyType({}), losses=(*rounds.losses[-999:], loss))
-    w = _local_steps(state, rows, received)
+    w = _local_steps(own, state, rows, received)
     state, effects = _averaged(state, rounds, w, released_values(release))
     message = Residual(round=round_, release=release)
     return state, (Send(plan.manifest.passive_parties, message), *effects)
@@ -153,12 +151,13 @@ def _sum_of_shares(state: Training) -> tuple[FloatVector, Training]:
     return total, replace(state, transcript=transcript, rounds=rounds)
 
 
-def _local_steps(state: Training, rows: slice, received: FloatVector) -> FloatVector:
+def _local_steps(own: Assets, state: Training, rows: slice, received: FloatVector) -> FloatVector:
     """Step on the party's own un-noised residual, as often as the manifest says."""
-    plan, block, rounds = _plan(state), state.setup.block, _active(state)
+    plan, block, rounds = _plan(state), block_of(own, state.setup), _active(state)
+    response = response_of(own, state.setup)
     w, eta, side = rounds.w, plan.eta("active", state.round), plan.method.active
     for _ in range(side.local_steps):
-        residual = rounds.response.residual(rows, block.scores(rows, w), received)
+        residual = response.residual(rows, block.scores(rows, w), received)
         w = plan.penalty.step(w, block.gradient(rows, residual), eta, free=block.free)
         w = project(w, side.weight_norm)
     return w
@@ -173,7 +172,7 @@ def learn(own: Assets, state: Training, received: FloatVector) -> Step[Training]
     The bound credits the step of every round that was shared. So a residual is legal for a round
     this party has shared, or is away from by the plan that priced its absence.
     """
-    plan, block, rounds = _plan(state), state.setup.block, _passive(state)
+    plan, block, rounds = _plan(state), block_of(own, state.setup), _passive(state)
     w = rounds.w
     if rounds.shared == state.round:
         clipped = np.clip(received, -plan.clip, plan.clip)

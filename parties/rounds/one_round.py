@@ -17,12 +17,12 @@ import numpy as np
 
 from hdpvfl_mq.arrays.unreleased import FloatVector
 from hdpvfl_mq.errors import PeerError
-from hdpvfl_mq.glm.response import Response
 from hdpvfl_mq.machine import Send, Step
 from hdpvfl_mq.methods.one_round.fit import fit_active, fit_passive
 from hdpvfl_mq.methods.one_round.plan import OneRoundPlan
 from hdpvfl_mq.methods.one_round.refit import ScoreRegression, refit
 from parties.assets import Assets
+from parties.common_rows import block_of, response_of, start_weights
 from parties.phases import ActiveRounds, PassiveRounds, Setup, Training
 from parties.rounds.base import (
     Rounds,
@@ -40,7 +40,6 @@ from schemas.messages import Residual, ScoreShare
 class OneRoundActive(ActiveRounds):
     """What the active party remembers."""
 
-    response: Response = field(repr=False, metadata={"fixed": True})
     loss: float | None = field(default=None, repr=False)  # own loss, never sent
     score_regressions: Mapping[PartyId, ScoreRegression] = field(
         default_factory=lambda: MappingProxyType({}), repr=False
@@ -56,8 +55,8 @@ class OneRoundActive(ActiveRounds):
 
 
 def start_active(own: Assets, setup: Setup) -> OneRoundActive:
-    """Public weights, and the labels of the common rows."""
-    return OneRoundActive(w=setup.start_weights, response=own.response(setup.plan, setup.order))
+    """Public weights."""
+    return OneRoundActive(w=start_weights(own, setup))
 
 
 def lead(own: Assets, state: Training) -> Step[Training]:
@@ -65,13 +64,14 @@ def lead(own: Assets, state: Training) -> Step[Training]:
     if state.round >= state.planned:
         return state, ()
     if state.last_released < state.round:
-        return _release(state)
-    return (state, ()) if missing(state) else _fit_again(state)
+        return _release(own, state)
+    return (state, ()) if missing(state) else _fit_again(own, state)
 
 
-def _release(state: Training) -> Step[Training]:
-    plan, block, rounds, round_ = _plan(state), state.setup.block, _active(state), state.round
-    rows, response = plan.schedule.batch(round_), rounds.response
+def _release(own: Assets, state: Training) -> Step[Training]:
+    plan, rounds, round_ = _plan(state), _active(state), state.round
+    block, response = block_of(own, state.setup), response_of(own, state.setup)
+    rows = plan.schedule.batch(round_)
     w = fit_active(
         block,
         response,
@@ -92,7 +92,7 @@ def _release(state: Training) -> Step[Training]:
 
 def start_passive(own: Assets, setup: Setup) -> PassiveRounds:
     """Public weights."""
-    return PassiveRounds(w=setup.start_weights)
+    return PassiveRounds(w=start_weights(own, setup))
 
 
 def wait(own: Assets, state: Training) -> Step[Training]:
@@ -107,14 +107,15 @@ def learn(own: Assets, state: Training, received: FloatVector) -> Step[Training]
     if state.is_away(own.party):
         return finished_round(state, is_over=True)
     plan, terms = _plan(state), _plan(state).terms
+    block = block_of(own, state.setup)
     w = fit_passive(
-        state.setup.block,
+        block,
         np.clip(received, -terms.received_clip, terms.received_clip),
         curvature=terms.curvature,
         strength=terms.passive_strength,
         weight_norm=terms.weight_norm,
     )
-    scores = state.setup.block.scores(plan.schedule.batch(state.round), w)
+    scores = block.scores(plan.schedule.batch(state.round), w)
     release, state = released(state, scores, "share")
     message = ScoreShare(round=state.round, release=release)
     state = replace(state, rounds=PassiveRounds(w=w, shared=state.round))
@@ -125,7 +126,7 @@ def learn(own: Assets, state: Training, received: FloatVector) -> Step[Training]
 # -- active: the last fit -----------------------------------------------------------------------
 
 
-def _fit_again(state: Training) -> Step[Training]:
+def _fit_again(own: Assets, state: Training) -> Step[Training]:
     """Everything here is the party's own business: nothing is released after it."""
     plan, rounds = _plan(state), _active(state)
     transcript, shares = state.transcript, dict[PartyId, FloatVector]()
@@ -135,8 +136,8 @@ def _fit_again(state: Training) -> Step[Training]:
             transcript = next_transcript(transcript, release)
             shares[passive] = values
     w, regressions = refit(
-        state.setup.block,
-        rounds.response,
+        block_of(own, state.setup),
+        response_of(own, state.setup),
         list(shares.values()),
         noise_std=plan.passive_noise.noise_std,
         prior_variance=plan.terms.prior_variance,

@@ -18,6 +18,7 @@ from hdpvfl_mq.errors import PeerError
 from hdpvfl_mq.machine import Send, Step
 from hdpvfl_mq.methods.one_round.refit import ScoreRegression, flattened_by
 from parties.assets import Assets
+from parties.common_rows import block_of, rows_of
 from parties.phases import ActiveRounds, PassiveRounds, Setup, Training
 from parties.rounds.base import Rounds, finished_round, missing, next_transcript, released
 from schemas.ids import PartyId
@@ -44,7 +45,7 @@ def share(own: Assets, state: Training) -> Step[Training]:
         return state, ()
     plan, rounds = state.setup.plan, cast(PassiveRounds, state.rounds)
     active = plan.manifest.active_party
-    scores = state.setup.block.scores(plan.schedule.batch(0), rounds.w)
+    scores = block_of(own, state.setup).scores(plan.schedule.batch(0), rounds.w)
     seal = (
         own.sealing_key(active, own.release_id(own.party, "share", 0)) if plan.is_sealed else None
     )
@@ -69,7 +70,7 @@ def lead(own: Assets, state: Training) -> Step[Training]:
     if state.round >= state.planned or missing(state):
         return state, ()
     plan, rounds = state.setup.plan, cast(PredictionActive, state.rounds)
-    theta = state.setup.block.scores(plan.schedule.batch(0), rounds.w).expose()
+    theta = block_of(own, state.setup).scores(plan.schedule.batch(0), rounds.w).expose()
     transcript, doubt = state.transcript, 0.0
     for passive in plan.manifest.passive_parties:  # party order: arrival is not information
         release, values = rounds.shares[passive]
@@ -93,8 +94,9 @@ def _expected(
     if noise_std == 0.0:
         return share, 0.0
     known = own.trained.score_regressions.get(passive)
-    regression = known or _unknown(share, setup.block.columns, noise_std=noise_std)
-    return regression.expected(setup.block, share, noise_std=noise_std)
+    block = block_of(own, setup)
+    regression = known or _unknown(share, block.columns, noise_std=noise_std)
+    return regression.expected(block, share, noise_std=noise_std)
 
 
 def _unknown(share: FloatVector, columns: int, *, noise_std: float) -> ScoreRegression:
@@ -108,7 +110,7 @@ def _with_offset(own: Assets, setup: Setup, theta: FloatVector) -> FloatVector:
     if own.data.offset is None:
         return theta
     reach = setup.plan.family.spec.offset_max
-    return theta + np.clip(own.data.offset[setup.order], -reach, reach)
+    return theta + np.clip(own.data.offset[rows_of(own, setup).order], -reach, reach)
 
 
 ROUNDS = Rounds(

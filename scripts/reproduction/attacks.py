@@ -26,8 +26,9 @@ from hdpvfl_mq.methods.one_round.plan import OneRoundPlan
 from hdpvfl_mq.privacy.mechanism import released_values
 from hdpvfl_mq.psi import normalise, row_order
 from parties.assets import id_profile
+from parties.common_rows import block_of, response_of
+from parties.party import Party
 from parties.phases import training_of
-from parties.rounds.one_round import OneRoundActive
 from schemas.messages import ScoreShare
 from scripts.reproduction import methods
 from scripts.reproduction.data import ACTIVE, PASSIVE, Split, split
@@ -224,10 +225,12 @@ def _residuals(run: Fitted) -> Vector:
     """The un-noised residuals of a run, which only this script can see."""
     training = training_of(run.simulation.nodes[ACTIVE].state)
     assert training is not None
-    plan, rounds = training.setup.plan, training.rounds
+    plan, role = training.setup.plan, run.simulation.nodes[ACTIVE].role
     assert isinstance(plan, OneRoundPlan)
-    assert isinstance(rounds, OneRoundActive)
-    block, response, terms = training.setup.block, rounds.response, plan.terms
+    assert isinstance(role, Party)
+    own = role.own
+    block, response = block_of(own, training.setup), response_of(own, training.setup)
+    terms = plan.terms
     w = fit_active(
         block,
         response,

@@ -13,6 +13,7 @@ import pytest
 from hdpvfl_mq.data.tables import Table
 from hdpvfl_mq.glm.families import FAMILIES
 from hdpvfl_mq.glm.penalties import project
+from parties.common_rows import block_of, response_of
 from schemas.methods import ActiveSide, PassiveSide
 from schemas.model import LossSpec, PenaltySpec
 from tests.federation import Federation, manifest, tables
@@ -41,8 +42,9 @@ def plain_rounds(federation: Federation, simulation) -> dict[str, np.ndarray]:
     """What the same blocks give without any federation around them."""
     states = {p: simulation.nodes[p].state for p in federation.parties}
     plan = states["bank"].trained.setup.plan
-    blocks = {p: state.trained.setup.block for p, state in states.items()}
-    response = states["bank"].trained.rounds.response
+    own = {p: simulation.nodes[p].role.own for p in federation.parties}
+    blocks = {p: block_of(own[p], state.trained.setup) for p, state in states.items()}
+    response = response_of(own["bank"], states["bank"].trained.setup)
     w = {p: b.start_weights(plan.family.start_theta) for p, b in blocks.items()}
     for round_ in range(plan.rounds):
         rows = plan.schedule.batch(round_)

@@ -15,6 +15,7 @@ from hdpvfl_mq.methods import plan_run
 from hdpvfl_mq.methods.prediction.plan import prediction_of
 from hdpvfl_mq.privacy.ledger_store import Ledger
 from hdpvfl_mq.runtime.simulation import Faults
+from parties.common_rows import rows_of
 from schemas.messages import Residual, Resume
 from schemas.methods import Prediction
 from schemas.model import LossSpec
@@ -28,9 +29,9 @@ from tests.simulation.predicting import EXACT, ONE_ROUND, changed, prediction, r
 def theta_by_id(federation, simulation) -> dict[int, float]:
     state = simulation.nodes["bank"].state
     ids = federation.data["bank"].ids[0]
-    trained = state.trained
+    trained, own = state.trained, simulation.nodes["bank"].role.own
     theta = trained.rounds.theta.tolist()
-    return dict(zip(ids[trained.setup.order].tolist(), theta, strict=True))
+    return dict(zip(ids[rows_of(own, trained.setup).order].tolist(), theta, strict=True))
 
 
 def centrally(federation, models) -> dict[int, float]:

@@ -160,7 +160,7 @@ def test_another_seed_gives_the_kept_rows_another_order():
     first, simulation, second = after_a_run(seed=8)
     again = second.simulate()
     assert blocks_exchanged(second) == 0
-    rows = [run.nodes["p1"].state.trained.setup.block.rows for run in (simulation, again)]
+    rows = [run.nodes["p1"].state.trained.setup.plan.rows for run in (simulation, again)]
     assert rows[0] == rows[1]
     fresh = federation_of(2, seed=8, alignment=spec(reuse=False))
     for party, w in fresh.weights(fresh.simulate()).items():

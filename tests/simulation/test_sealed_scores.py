@@ -14,6 +14,7 @@ from hdpvfl_mq.errors import NetworkError, PeerError
 from hdpvfl_mq.node.node import Node
 from hdpvfl_mq.privacy.mechanism import unsealed
 from hdpvfl_mq.runtime.simulation import Simulation
+from parties.common_rows import block_of
 from schemas.messages import ScoreShare
 from tests.evidence import evidence_of
 from tests.federation import LyingFederation
@@ -30,7 +31,8 @@ def test_exact_scores_travel_sealed_and_lie_sealed_in_the_journals():
     federation = prediction(models, **EXACT)
     simulation = federation.simulate()
     state = simulation.nodes["shop"].state
-    scores = state.trained.setup.block.scores(slice(0, 77), state.trained.rounds.w).expose()
+    block = block_of(simulation.nodes["shop"].role.own, state.trained.setup)
+    scores = block.scores(slice(0, 77), state.trained.rounds.w).expose()
     share = exact_shares(federation)["shop"]
     words = share.tensor.array()
     assert words.dtype == np.int64

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -9,6 +11,7 @@ from hdpvfl_mq.data.tables import Table
 from hdpvfl_mq.glm.families import FAMILIES
 from hdpvfl_mq.methods import plan_run
 from hdpvfl_mq.methods.recommend import recommend
+from parties.common_rows import response_of
 from schemas.data import DataSettings
 from schemas.methods import ActiveSide, PassiveSide
 from schemas.model import LossSpec, PenaltySpec
@@ -138,7 +141,9 @@ def test_a_sound_run_takes_weights_and_offsets_beyond_what_is_declared_as_the_de
         federation = Exposed(run, {**people, "bank": table})
         simulation = federation.simulate()
         assert set(federation.outcomes.values()) == {"completed"}
-        response = simulation.nodes["bank"].state.trained.rounds.response
+        node = simulation.nodes["bank"]
+        role: Any = node.role
+        response = response_of(role.own, node.state.trained.setup)
         results.append((response._weights, response._offset))
         assert simulation.nodes["bank"].state.trained.setup.plan.family.residual_bound == 6.0
     for declared, beyond in zip(*results, strict=True):

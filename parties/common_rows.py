@@ -1,0 +1,96 @@
+"""A party's rows in the order all parties share: block, labels, and the way back to its file.
+
+It owns how they follow from a state's setup; they are kept in the party's memo, so that no state
+holds or allocates an array with an entry for every row.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hdpvfl_mq.arrays.chunked import Positions, gather, marked, marks
+from hdpvfl_mq.arrays.unreleased import FloatVector
+from hdpvfl_mq.glm.block import ColumnBlock
+from hdpvfl_mq.glm.response import Response
+from hdpvfl_mq.psi import PackedIds, row_order
+from hdpvfl_mq.psi.workspace import pack_marks, unpack_marks
+from parties.assets import Assets
+from parties.phases import Setup
+from schemas.config import RunManifest
+
+
+@dataclass(frozen=True)
+class CommonRows:
+    """The rows of a run: `order` is their places in the party's own file."""
+
+    order: NDArray[np.int64] = field(repr=False)
+    block: ColumnBlock = field(repr=False)
+
+
+def packed_positions(own: Assets, positions: NDArray[np.integer[Any]]) -> bytes:
+    """Which of the own ids are common, a bit each: small enough for a state."""
+    mask = marks(len(own.ids.ids), own.room)
+    mask[np.asarray(positions)] = True
+    return pack_marks(mask)
+
+
+def ordered(
+    own: Assets, manifest: RunManifest, common: NDArray[np.integer[Any]]
+) -> tuple[PackedIds, NDArray[np.int64]]:
+    """The common ids in the order all parties share, and the own rows that order asks for."""
+    key = hashlib.sha256(b"order" + manifest.seed.to_bytes(8, "big")).digest()
+    order = row_order(own.ids.ids.chosen(common, own.room), key, own.room)
+    positions = gather(common, order, own.room)
+    return own.ids.ids.chosen(positions, own.room), gather(own.ids.rows, positions, own.room)
+
+
+def rows_of(own: Assets, setup: Setup) -> CommonRows:
+    """The common rows of a run."""
+    return own.memo.once("rows", setup.key, lambda: _rows(own, setup))
+
+
+def _rows(own: Assets, setup: Setup) -> CommonRows:
+    manifest = setup.plan.manifest
+    common: Positions = marked(unpack_marks(setup.common, len(own.ids.ids)), own.room)
+    _, order = ordered(own, manifest, common)
+    block = ColumnBlock.align(
+        own.data.X,
+        order,
+        intercept=own.role == "active" and manifest.intercept,
+        scaled=manifest.guarantee != "none" or manifest.scale_rows,
+        room=own.room,
+    )
+    return CommonRows(order, block)
+
+
+def block_of(own: Assets, setup: Setup) -> ColumnBlock:
+    """The columns of the common rows."""
+    return rows_of(own, setup).block
+
+
+def start_weights(own: Assets, setup: Setup) -> FloatVector:
+    """Public weights before the first round; an intercept starts where the loss says."""
+    block = block_of(own, setup)
+    return block.start_weights(setup.plan.family.start_theta if block.intercept else 0.0)
+
+
+def response_of(own: Assets, setup: Setup) -> Response:
+    """Labels, weights and offsets of the common rows; the active party has them."""
+    return own.memo.once("response", setup.key, lambda: _response(own, setup))
+
+
+def _response(own: Assets, setup: Setup) -> Response:
+    assert own.data.y is not None
+    return Response(
+        setup.plan.family,
+        own.data.y,
+        weights=own.data.weights,
+        offset=own.data.offset,
+        order=rows_of(own, setup).order,
+        room=own.room,
+    )
