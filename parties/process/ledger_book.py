@@ -173,6 +173,10 @@ class LedgerBook:
         if (self._policy.dataset, self._run) in self._ledger.books.runs:
             self._ledger.close_run(self._policy.dataset, self._run)
 
+    def close_file(self) -> None:
+        """Close the file and release its lock."""
+        self._ledger.close_file()
+
     @property
     def delta(self) -> float:
         """The one delta of this data set."""
