@@ -5,6 +5,7 @@ The estimators are imported when they are first asked for: a party's process nee
 
 from __future__ import annotations
 
+from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
@@ -19,6 +20,4 @@ __all__ = ["LedgerFolder", "VFLClassifier", "VFLRegressor", "__version__"]
 def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from hdpvfl_mq.app import estimators  # noqa: PLC0415 - only for those who use them
-
-    return getattr(estimators, name)
+    return getattr(import_module("hdpvfl_mq.app.estimators"), name)

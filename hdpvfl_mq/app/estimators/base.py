@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,10 +26,11 @@ from hdpvfl_mq.app.estimators.fitting import (
     train,
 )
 from hdpvfl_mq.app.estimators.ledgers import LedgerFolder
-from hdpvfl_mq.glm.families import FAMILIES
+from hdpvfl_mq.glm.families import FAMILIES, Family
 from hdpvfl_mq.methods.recommend import recommend
 from schemas.config import RunManifest
-from schemas.model import LabelKind, LossSpec, PenaltySpec
+from schemas.methods import Guarantee
+from schemas.model import LabelKind, LossName, LossSpec, PenaltyName, PenaltySpec
 from schemas.privacy import Budget
 
 SECRET_BYTES = 32
@@ -41,9 +42,9 @@ class VFLEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no 
     Parameters are documented on the two estimators.
     """
 
-    loss: str
-    penalty: str
-    guarantee: str
+    loss: LossName
+    penalty: PenaltyName
+    guarantee: Guarantee
     epsilon: float
     delta: float
     columns: Any
@@ -78,12 +79,12 @@ class VFLEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no 
         self.parties_ = party_names(len(parties))
         return matrix, labels
 
-    def _loss(self, kind: LabelKind, spec: LossSpec) -> LossSpec:
-        """The loss, if it takes labels of this kind."""
-        if FAMILIES[spec.name].label_kind != kind:
-            fitting = sorted(name for name, each in FAMILIES.items() if each.label_kind == kind)
-            raise ValueError(f"loss={spec.name!r} does not fit; take one of {', '.join(fitting)}")
-        return spec
+    def _family(self, *kinds: LabelKind) -> type[Family]:
+        """The loss, if it takes labels of one of these kinds."""
+        fitting = [name for name, each in FAMILIES.items() if each.label_kind in kinds]
+        if self.loss not in fitting:
+            raise ValueError(f"loss={self.loss!r} does not fit; take one of {', '.join(fitting)}")
+        return FAMILIES[self.loss]
 
     # -- runs ---------------------------------------------------------------------------------
 
@@ -103,10 +104,10 @@ class VFLEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no 
     def _manifest(self, run: str, loss: LossSpec, secret: bytes) -> RunManifest:
         active, *passives = self.parties_
         budget = Budget(epsilon=float(self.epsilon), delta=float(self.delta))
-        base = recommend(run, (active, tuple(passives)), cast(Any, self.guarantee), budget, loss)
+        base = recommend(run, (active, tuple(passives)), self.guarantee, budget, loss)
         changes = {
             "alignment": ALIGNMENT,
-            "penalty": PenaltySpec(name=cast(Any, self.penalty), strength=base.penalty.strength),
+            "penalty": PenaltySpec(name=self.penalty, strength=base.penalty.strength),
             "seed": int.from_bytes(hashlib.sha256(b"seed" + secret).digest()[:7], "big"),
         }
         return RunManifest(**{**dict(base), **changes})

@@ -16,7 +16,8 @@ from hdpvfl_mq.app.estimators.base import VFLEstimator
 from hdpvfl_mq.app.estimators.fitting import Label
 from hdpvfl_mq.app.estimators.ledgers import LedgerFolder
 from hdpvfl_mq.glm.families import family
-from schemas.model import LossSpec
+from schemas.methods import Guarantee
+from schemas.model import LossName, LossSpec, PenaltyName
 
 
 class VFLClassifier(ClassifierMixin, VFLEstimator):  # type: ignore[misc]  # scikit-learn has no types
@@ -58,9 +59,9 @@ class VFLClassifier(ClassifierMixin, VFLEstimator):  # type: ignore[misc]  # sci
 
     def __init__(  # noqa: PLR0913, PLR0917 - an estimator's parameters are its constructor's
         self,
-        loss: str = "logistic",
-        penalty: str = "l2",
-        guarantee: str = "sound",
+        loss: LossName = "logistic",
+        penalty: PenaltyName = "l2",
+        guarantee: Guarantee = "sound",
         epsilon: float = 1.0,
         delta: float = 1e-5,
         columns: Any = None,
@@ -86,7 +87,7 @@ class VFLClassifier(ClassifierMixin, VFLEstimator):  # type: ignore[misc]  # sci
         if len(self.classes_) < 2:
             raise ValueError("y has one class only; a classifier needs samples of 2 classes")
         positive = [1] if len(self.classes_) == 2 else range(len(self.classes_))
-        loss = self._loss("binary", LossSpec(name=self.loss))
+        loss = LossSpec(name=self._family("binary").name)
         secrets = self._secrets(len(positive))
         self._publish(
             [

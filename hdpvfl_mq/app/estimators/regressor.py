@@ -14,8 +14,9 @@ from sklearn.base import RegressorMixin
 from hdpvfl_mq.app.estimators.base import VFLEstimator
 from hdpvfl_mq.app.estimators.fitting import Label
 from hdpvfl_mq.app.estimators.ledgers import LedgerFolder
-from hdpvfl_mq.glm.families import FAMILIES, family
-from schemas.model import LossSpec
+from hdpvfl_mq.glm.families import family
+from schemas.methods import Guarantee
+from schemas.model import LossName, LossSpec, PenaltyName
 
 REAL_SPREAD = 3.0  # standardised labels are clipped at so many deviations
 
@@ -43,9 +44,9 @@ class VFLRegressor(RegressorMixin, VFLEstimator):  # type: ignore[misc]  # sciki
 
     def __init__(  # noqa: PLR0913, PLR0917 - an estimator's parameters are its constructor's
         self,
-        loss: str = "least_squares",
-        penalty: str = "l2",
-        guarantee: str = "sound",
+        loss: LossName = "least_squares",
+        penalty: PenaltyName = "l2",
+        guarantee: Guarantee = "sound",
         epsilon: float = 1.0,
         delta: float = 1e-5,
         columns: Any = None,
@@ -77,22 +78,21 @@ class VFLRegressor(RegressorMixin, VFLEstimator):  # type: ignore[misc]  # sciki
 
     def _label(self, y: NDArray[np.float64]) -> tuple[Label, LossSpec]:
         """The label in the unit of the loss, and the loss with its public range."""
-        known = FAMILIES.get(self.loss)
-        kind = known.label_kind if known is not None else "real"
+        kind = self._family("real", "count", "positive").label_kind
         low, high = self.label_range or (float(y.min()), float(y.max()))
         if kind == "real":
             centre = (low + high) / 2.0 if self.label_range else float(y.mean())
             spread = (high - low) / (2.0 * REAL_SPREAD) if self.label_range else float(y.std())
             scale = spread if spread > 0.0 else 1.0
             values = np.clip((y - centre) / scale, -REAL_SPREAD, REAL_SPREAD)
-            return Label(values, kind, centre, scale), self._loss(kind, LossSpec(name=self.loss))
-        scale = 1.0 if kind == "count" else (float(np.sqrt(low * high)) if low > 0.0 else 1.0)
-        spec = LossSpec(
-            name=self.loss,
-            label_low=None if kind == "count" else low / scale,
-            label_high=max(high, 1.0) / scale if kind == "count" else high / scale,
-        )
-        return Label(y / scale, kind, 0.0, scale), self._loss(kind, spec)
+            return Label(values, kind, centre, scale), LossSpec(name=self.loss)
+        if low < 0.0 or (kind == "positive" and low <= 0.0):
+            raise ValueError(f"loss={self.loss!r} takes no labels below its range: {kind} ones")
+        if kind == "count":
+            return Label(y, kind), LossSpec(name=self.loss, label_high=max(high, 1.0))
+        scale = float(np.sqrt(low * high))  # the middle of the range becomes 1
+        spec = LossSpec(name=self.loss, label_low=low / scale, label_high=high / scale)
+        return Label(y / scale, kind, 0.0, scale), spec
 
     def predict(self, X: Any) -> NDArray[np.float64]:
         """The expected label of every row."""
