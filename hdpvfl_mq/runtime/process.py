@@ -22,7 +22,14 @@ from hdpvfl_mq.runtime.settings import load
 EXIT_STOPPED = 130
 PARENT_VARIABLE = "HDPVFL_PARENT"  # set by a parent without which this process shall not live
 PARENT_POLL_S = 0.5
-EXIT_BY_OUTCOME = {"completed": 0, "refused": 3, "withdrawn": 3, "deadline": 4, "mismatch": 2}
+EXIT_BY_OUTCOME = {
+    "completed": 0,
+    "refused": 3,
+    "withdrawn": 3,
+    "deadline": 4,
+    "mismatch": 2,
+    "incomplete": 4,
+}
 
 Settings = TypeVar("Settings", bound=BaseModel)
 

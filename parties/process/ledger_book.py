@@ -111,6 +111,7 @@ class LedgerBook:
         return LedgerStanding(
             head=head,
             mu2_units_free=max(0, units - held),
+            is_reserved=mine is not None,
             remembered=tuple(
                 Remembered(party=party, head=head, signature=signature)
                 for party, (head, signature) in sorted(self._ledger.remembered().items())
