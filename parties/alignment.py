@@ -39,7 +39,8 @@ from schemas.messages import AlignBlock, AlignStart, Withdraw
 from schemas.messages import Aligned as AlignedMessage
 from schemas.tensor import MAX_TENSOR_BYTES, Tensor
 
-HELD_MAX = 1024  # blocks that may come before this party has started
+HELD_MAX = 4  # blocks of a peer that may come before this party has started: it only greets
+HELD_BYTES_MAX = 2**16
 KEPT_MAX = MAX_TENSOR_BYTES // 8  # common rows of an alignment that is kept
 _ROWS: tuple[Literal["rows"], str] = (
     "rows",
@@ -130,8 +131,10 @@ def _session_id(manifest: RunManifest, commitments: Commitments) -> bytes:
 
 def hold_block(own: Assets, state: Accepted, given: Received[AlignBlock]) -> Step[Accepted]:
     """A peer was told to start before this party was."""
-    if len(state.held) >= HELD_MAX:
-        raise PeerError("too many blocks before entity resolution has started")
+    held = [each for each in state.held if each.sender == given.sender]
+    size = len(given.message.tensor.data)
+    if len(held) >= HELD_MAX or size > HELD_BYTES_MAX:
+        raise PeerError("too many or too large blocks before entity resolution has started")
     return replace(state, held=(*state.held, given)), ()
 
 

@@ -46,6 +46,7 @@ from parties.phases import (
     WithRows,
 )
 from parties.rounds import ROUNDS
+from schemas.base import in_words
 from schemas.config import RunManifest
 from schemas.ids import COORDINATOR
 from schemas.messages import (
@@ -80,7 +81,7 @@ def started(own: Assets, state: Starting | Running, given: Started) -> Step[Runn
         seed_commitment=commitment(own.secret, own.salt),
         toss_commitment=alignment.toss_commitment(own),
         dataset_fingerprint=own.derived(b"fingerprint" + own.data.fingerprint),
-        numeric_profile=own.numeric_profile[:500],
+        numeric_profile=in_words(own.numeric_profile),
         ledger=given.standing.head,
     )
     greeting = (Send((COORDINATOR,), hello),)
@@ -100,7 +101,7 @@ def offer(own: Assets, state: Joining, given: Received[RunOffer]) -> Step[Joinin
     rule = broken_rule(own, manifest, state.standing) or _misfit(own, manifest)
     if rule is not None:
         public, detail = rule
-        refusal = Send((COORDINATOR,), RunRefuse(rule=public[:500]))
+        refusal = Send((COORDINATOR,), RunRefuse(rule=in_words(public)))
         return replace(state, reason=detail or public), (refusal,)
     accept = RunAccept(
         manifest_digest=model_digest(manifest),

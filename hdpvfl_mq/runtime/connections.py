@@ -74,8 +74,8 @@ class Connections:
         monitored: Any,
         limits: Limits,
         *,
-        note: Callable[[str], None],
-        connected: Callable[[], None] = lambda: None,
+        note: Callable[[str], object],
+        connected: Callable[[], object] = lambda: None,
     ) -> None:
         """`note` and `connected` are called from this object's own thread."""
         self._limits, self._note, self._connected = limits, note, connected
@@ -87,7 +87,9 @@ class Connections:
         endpoint = f"inproc://connections-{id(self)}"
         monitored.monitor(endpoint, _EVENTS)
         # A plain socket: the thread polls it, no event loop does. libzmq blocks while it is full.
-        self._monitor = zmq.Context.shadow(monitored.context.underlying).socket(zmq.PAIR)
+        self._monitor: zmq.Socket[bytes] = zmq.Context.shadow(monitored.context.underlying).socket(
+            zmq.PAIR
+        )
         self._monitor.setsockopt(zmq.RCVHWM, 0)
         self._monitor.setsockopt(zmq.LINGER, 0)
         self._monitor.connect(endpoint)

@@ -11,6 +11,7 @@ import asyncio
 from collections import deque
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import Protocol
 
 import zmq
@@ -31,6 +32,8 @@ LINGER_MS = 500
 MAX_MESSAGE_BYTES = MAX_ARRAY_BYTES + 2**20
 NOTES_MAX = 1000  # refused connections one gate tells of
 BROKER = "broker"
+CONNECTIONS_BURST = 20.0  # of one key
+CONNECTIONS_EVERY_S = 2.0
 _ZAP = "inproc://zeromq.zap.01"
 # What libzmq and the kernel may hold of one connection that keeps to the limits above.
 LIMITS = Limits(
@@ -169,6 +172,23 @@ class DealerLink(Arrivals):
         self._context.destroy(linger=LINGER_MS)
 
 
+@dataclass
+class Pace:
+    """How often one key may connect: a burst, then one connection every few seconds."""
+
+    left: float = CONNECTIONS_BURST
+    seen_s: float = 0.0
+
+    def allows(self, now_s: float) -> bool:
+        """Whether one more may come now."""
+        earned = (now_s - self.seen_s) / CONNECTIONS_EVERY_S
+        self.left, self.seen_s = min(CONNECTIONS_BURST, self.left + earned), now_s
+        if self.left < 1.0:
+            return False
+        self.left -= 1.0
+        return True
+
+
 class Gate:
     """The broker's ROUTER and the ZAP allow-list in front of it."""
 
@@ -183,6 +203,7 @@ class Gate:
         if not allowed:
             raise OperatorError("members: a broker without an allow-list of keys does not bind")
         self._allowed, self._refused, self._notes = allowed, refused, 0
+        self._pace = {party: Pace() for party in allowed.values()}
         self._descriptors: dict[bytes, int] = {}  # of connections that have spoken
         self._context = zmq.asyncio.Context()
         self._context.io_threads = 2
@@ -243,6 +264,9 @@ class Gate:
             party = self._allowed.get(credentials[0]) if known else None
             if party is None:
                 self._note("a connection whose key is not on the list of members")
+            elif not self._pace[party].allows(asyncio.get_running_loop().time()):
+                self._note(f"cut {party}: it connects too often")
+                party = None
             code, text = (b"200", b"OK") if party else (b"400", b"unknown key")
             name = (party or "").encode()
             await self._zap.send_multipart((version, request, code, text, name, b""))
