@@ -96,7 +96,10 @@ def _add_up(commands: Any) -> None:
     add("--epochs", type=int, help="passes over the rows; takes descent instead of one round")
     add("--batch", type=int, help="rows of a batch; takes descent instead of one round")
     add("--loss", help="default: the data set's own")
-    add("--penalty", help="none, l2, l1 or elastic_net; takes descent instead of one round")
+    add(
+        "--penalty",
+        help="none, l2, l1, ... (a wrong name lists all); takes descent instead of one round",
+    )
     add("--seed", type=int, default=0, help="public seed of split and row order")
     add("--out", type=Path, default=Path(), help="folder for runs/ and state/ (default: here)")
     add("--port", type=int, help="the broker's port (default: a free one)")
