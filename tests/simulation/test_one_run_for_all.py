@@ -135,8 +135,8 @@ def test_other_keys_of_a_member_are_noticed_before_a_release():
     stranger = departing({}).keys["telco"]
 
     class Misled(Departing):
-        def possession(self, party):
-            own = super().possession(party)
+        def assets(self, party):
+            own = super().assets(party)
             if party == "telco":
                 keys = {**own.verify_keys, "shop": stranger.verify_key}
                 own = type(own)(**{**vars(own), "verify_keys": keys})
