@@ -27,7 +27,7 @@ from hdpvfl_mq.privacy.ledger_store import Ledger
 from hdpvfl_mq.psi import normalise
 from parties import alignment, member
 from parties.assets import Assets, TrainedModel, id_profile, ids_digest
-from parties.common_rows import ordered
+from parties.common_rows import in_shared_order
 from parties.party import Party
 from parties.phases import training_of
 from parties.process.ledger_book import LedgerBook
@@ -266,7 +266,7 @@ def assets(
         kept=(kept,),
         model=model,
     )
-    _, order = ordered(own, manifest, np.arange(count))
+    _, order = in_shared_order(own, manifest, np.arange(count))
     return replace(own, data=in_file_order(blank, rows, order, pair.label_kind, is_active))
 
 
