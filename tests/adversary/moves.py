@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 
@@ -58,9 +59,9 @@ class Act:
 Maker = Callable[[Act, Side, RunManifest], Message]
 
 
-def given(pair: Pair, act: Act, offers: tuple[RunManifest, ...]) -> None:
-    """Make one move."""
-    pair.give(lambda side: sent(act, side, offers))
+def given(pair: Pair, act: Act, offers: tuple[RunManifest, ...]) -> list[Any]:
+    """Make one move, and hear what the neighbours say."""
+    return pair.give(lambda side: sent(act, side, offers))
 
 
 def sent(act: Act, side: Side, offers: tuple[RunManifest, ...]) -> Input:

@@ -168,8 +168,8 @@ class Pair:
         """The state as the adversary knows it: every public part is the same in both."""
         return self.sides[0].state
 
-    def give(self, make: Callable[[Side], Input]) -> None:
-        """One move of the adversary, to both neighbours; Leak if it tells them apart."""
+    def give(self, make: Callable[[Side], Input]) -> list[Any]:
+        """One move of the adversary to both neighbours, and what they say; Leak if that differs."""
         self.moves += 1
         self.tap.first.clear()
         said = []
@@ -182,6 +182,7 @@ class Pair:
         if said[0] != said[1]:
             raise Leak(f"neighbours say {said[0]} and {said[1]}")
         self._check_booked()
+        return said[0]
 
     def _taken(self, side: Side, given: Input) -> list[Any]:
         """What the step sends, refuses and records, without what a secret keys."""

@@ -13,7 +13,7 @@ from parties.phases import Training
 from schemas.config import AlignmentSpec, IdRules, RunManifest
 from schemas.methods import ActiveSide, Descent, OneRound, PassiveSide
 from schemas.model import LossSpec, PenaltySpec
-from schemas.privacy import Budget
+from schemas.privacy import MU2_UNIT, Budget
 from tests.adversary.moves import Act, given
 from tests.adversary.pair import Pair, Rows
 from tests.adversary.search import POLICY
@@ -147,6 +147,7 @@ def test_a_party_that_is_sent_away_skips_steps_and_has_paid_for_it(absence):
         send(pair, run, all_but_first(10))
     assert pair.view.round == 36
     assert len(pair.tap.told) == 12
+    assert pair.booked == pair.view.setup.plan.passive_noise.mu2_cumulative[35] * MU2_UNIT
     assert 0.0 < pair.peak <= 1.0
 
 
@@ -169,11 +170,12 @@ def labelled(X: np.ndarray, y: list[float], other: float) -> tuple[Rows, Rows]:
     return rows, rows.replaced(0, X[0], other)
 
 
-def test_local_steps_move_the_weights_as_often_as_they_are_made():
+@pytest.mark.parametrize("weight_norm", [100.0, 0.1])
+def test_local_steps_move_the_weights_as_often_as_they_are_made(weight_norm):
     """One batch pulls by the replaced row alone; the other shows by how far."""
     X = np.r_[np.ones((1, 1)), np.zeros((4, 1)), np.ones((5, 1))]
     rows = labelled(X, [3.0] + [0.0] * 9, -3.0)
-    side = ActiveSide(step_size=0.5, weight_norm=100.0, local_steps=5)
+    side = ActiveSide(step_size=0.5, weight_norm=weight_norm, local_steps=5)
     run = manifest(
         descent(5, 1, active=side),
         loss=SQUARES,
@@ -183,6 +185,16 @@ def test_local_steps_move_the_weights_as_often_as_they_are_made():
     pair = entered(run, "bank", rows)
     for _ in range(2):
         send(pair, run, np.zeros(5))
+    assert 0.95 < pair.peak <= 1.0
+
+
+def test_a_residual_is_that_of_the_weights_before_its_steps():
+    """The other rows of the batch must not show yet what the replaced row does to the weights."""
+    rows = labelled(np.ones((5, 1)), [3.0] + [0.0] * 4, -3.0)
+    side = ActiveSide(step_size=0.5, weight_norm=100.0, local_steps=5)
+    run = manifest(descent(5, 1, active=side), loss=SQUARES, intercept=False)
+    pair = entered(run, "bank", rows)
+    send(pair, run, np.zeros(5))
     assert 0.95 < pair.peak <= 1.0
 
 
