@@ -24,9 +24,9 @@ from hdpvfl_mq.machine import Effect, Input, Send
 from hdpvfl_mq.methods import plan_run
 from hdpvfl_mq.privacy.ledger_secret import LedgerSecret
 from hdpvfl_mq.privacy.ledger_store import Ledger
-from hdpvfl_mq.psi import normalise
+from hdpvfl_mq.psi import normalise, rules_digest
 from parties import alignment, member
-from parties.assets import Assets, TrainedModel, id_profile, ids_digest
+from parties.assets import Assets, TrainedModel, ids_digest
 from parties.common_rows import in_shared_order
 from parties.party import Party
 from parties.phases import training_of
@@ -233,11 +233,11 @@ def assets(
     """What one neighbour brings: an alignment with all peers is kept, so a run starts at once."""
     count, is_active = len(rows.X), pair.victim == manifest.active_party
     rules = manifest.alignment.ids
-    ids = normalise((np.arange(count),), id_profile(rules))
+    ids = normalise((np.arange(count),), rules)
     kept = KeptAlignment(
         ids_digest=ids_digest(ids),
         parties=tuple(sorted(manifest.parties)),
-        id_profile_digest=id_profile(rules).digest(),
+        id_profile_digest=rules_digest(rules),
         shared_key=hashlib.sha256(b"shared").digest(),
         positions=Tensor.smallest(np.arange(count, dtype=np.int64)),
     )
