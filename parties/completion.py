@@ -26,7 +26,7 @@ from schemas.messages import Ended, Ending, LedgerWitness
 _DOMAIN = b"hdpvfl-mq end 1\x00"
 
 
-def _statement(state: Training) -> bytes:
+def statement(state: Training) -> bytes:
     """What every party signs at its end: terms, number of rounds, all residuals."""
     rounds = state.round.to_bytes(8, "big")
     return hashlib.sha256(_DOMAIN + state.terms + rounds + state.residuals).digest()
@@ -47,7 +47,7 @@ def is_complete(own: Assets, state: Phase | None) -> bool:
 def rounds_over(own: Assets, state: Training, given: LedgerRead) -> Step[Training | Leaving]:
     """Everything is booked: tell the witnesses where the ledger stands, and sign the end."""
     state, notice = witness.notify(own, state, given)
-    signature = sign(own.signing_key, _statement(state))
+    signature = sign(own.signing_key, statement(state))
     if own.role == "active":
         after, effects = _with_endings(own, state, state.endings)
         return after, (*notice, *effects)
@@ -79,7 +79,7 @@ def _with_endings(
     """Keep signatures under the own end; another one means that somebody learnt otherwise."""
     for party, signature in signed.items():
         key = own.verify_keys.get(party) or own.signing_key.verify_key
-        if not is_signed(key, _statement(state), signature):
+        if not is_signed(key, statement(state), signature):
             return leave(own, state, "residuals", about=party)
     state = replace(state, endings=MappingProxyType({**state.endings, **signed}))
     return progress(own, replace(state, is_signable=True))
@@ -112,7 +112,7 @@ def _tell_all(own: Assets, state: Training) -> Step[Training]:
     missing = {p for p in passives if not state.is_away(p)} - signed
     if missing or (state.has_told and signed <= state.told_of):
         return state, ()
-    signatures = {**state.endings, own.party: sign(own.signing_key, _statement(state))}
+    signatures = {**state.endings, own.party: sign(own.signing_key, statement(state))}
     names = tuple(p for p in state.manifest.parties if p in signatures)
     message = Ended(parties=names, signatures=tuple(signatures[p] for p in names))
     return replace(state, told_of=signed, has_told=True), (Send(passives, message),)
