@@ -23,7 +23,10 @@ from schemas.tensor import Tensor
 MU2_UNIT = 2.0**-40
 MU2_UNIT_BITS = 40
 TAU_UNIT_BITS = 140
+PURE_UNIT_BITS = 40
 
+# Mechanisms for one bounded number, each with a pure epsilon.
+BoundedKind = Literal["randomised_response", "piecewise", "two_point"]
 # A grid is 2**exponent; beyond these no plan of ours goes.
 Exponent = Annotated[int, Field(ge=-64, le=64)]
 
@@ -36,13 +39,17 @@ class Budget(Closed):
 
 
 class SpendEvent(Closed):
-    """What one release costs; `exact` costs infinitely much and its amounts are zero."""
+    """What one release costs; `exact` costs infinitely much and its amounts are zero.
+
+    A bounded mechanism costs a pure epsilon, `pure_units` times 2^-40; it never adds to mu^2.
+    """
 
     release_id: ReleaseId
     round: Round
-    mechanism: Literal["lattice_gaussian", "exact"]
+    mechanism: Literal["lattice_gaussian", "exact", BoundedKind]
     mu2_units: Count
     tau_units: Count
+    pure_units: Count = 0
 
 
 class Release(Closed):
