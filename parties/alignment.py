@@ -18,6 +18,7 @@ from hdpvfl_mq.machine import Effect, Received, Refused, Reserve, Send, Step
 from hdpvfl_mq.methods import plan_run
 from hdpvfl_mq.methods.run_plan import RunPlan
 from hdpvfl_mq.privacy.mechanism import Mechanism
+from hdpvfl_mq.privacy.slots import placed
 from hdpvfl_mq.psi import (
     Block,
     Outgoing,
@@ -196,7 +197,8 @@ def _aligned(own: Assets, state: Accepted | Aligning, found: _Found) -> Step[Wit
     except (RefusedError, SettingsError) as refused:  # held for all own rows, not for the common
         return _withdrawn(state, "rows", str(refused))
     spent = plan.noise_of(own.role).spent
-    if spent.exact == 0 and spent.mu2_units > state.standing.mu2_units_free:
+    has_slots = placed(spent.pure, state.standing.slots_free) is not None
+    if spent.exact == 0 and (spent.mu2_units > state.standing.mu2_units_free or not has_slots):
         return _withdrawn(state, "budget", "the run would exceed the lifetime cap of the policy")
     kept = _to_keep(own, manifest, found)
     after = Aligned(standing=state.standing, setup=make_setup(own, plan, found.positions, kept))
@@ -208,7 +210,12 @@ def _aligned(own: Assets, state: Accepted | Aligning, found: _Found) -> Step[Wit
         order_digest=order_digest(ids, found.shared_key),
         plan_digest=plan.digest,
     )
-    reserve = Reserve(mu2_units=spent.mu2_units, tau_units=spent.tau_units, exact=spent.exact > 0)
+    reserve = Reserve(
+        mu2_units=spent.mu2_units,
+        tau_units=spent.tau_units,
+        exact=spent.exact > 0,
+        pure_units=spent.pure,
+    )
     return after, (reserve, Send((COORDINATOR,), aligned))
 
 

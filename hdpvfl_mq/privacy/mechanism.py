@@ -91,7 +91,7 @@ class Mechanism:
         release_id = ids.release_id(self._run, self._party, kind, round)
         places = noise.places(values.expose())
         points = np.empty(len(places), dtype="<i8")
-        key = self._key(release_id, round, transcript, places)
+        key = self._key(release_id, round, transcript, places, law=repr(noise))
         for part in chunks(len(places)):
             # The high words of all samples, then the low ones, as the ladder reads them.
             high, low = (
@@ -118,14 +118,25 @@ class Mechanism:
         self, values: Unreleased, release_id: str, round: int, transcript: bytes
     ) -> NDArray[np.int64]:
         lattice = self._on_lattice(values.expose())
-        key = self._key(release_id, round, transcript, lattice)
+        law = repr((self._plan.noise_std, self._plan.exponent))
+        key = self._key(release_id, round, transcript, lattice, law=law)
         lattice += ladder(self._plan.ratio).sample(lattice.size, key)
         return lattice
 
     def _key(
-        self, release_id: str, round: int, transcript: bytes, quantised: NDArray[np.int64]
+        self,
+        release_id: str,
+        round: int,
+        transcript: bytes,
+        quantised: NDArray[np.int64],
+        *,
+        law: str,
     ) -> bytes:
-        """The address of one release's noise, the hash of the quantised values included."""
+        """The address of one release's noise: the values and the law of the noise included.
+
+        One stream under two laws would show the values: 128 bits that keep a label at epsilon 1 and
+        turn it at epsilon 2 tell which it is.
+        """
         return stream_key(
             self.__seed,
             self._party.encode(),
@@ -134,6 +145,7 @@ class Mechanism:
             release_id.encode(),
             transcript,
             hashlib.sha256(quantised.data).digest(),
+            law.encode(),
         )
 
     def _on_lattice(self, values: FloatVector) -> NDArray[np.int64]:
@@ -191,6 +203,8 @@ def receive(release: Release, *, count: int, bound: float) -> NDArray[np.float64
     if values.shape != (count,):
         raise PeerError(f"{release.release_id}: expected {count} values")
     exact = release.tensor.dtype == "<f8"
+    if release.event.pure_units:
+        raise PeerError(f"{release.release_id}: expected noised numbers, not points")
     if exact and release.event.mechanism != "exact":
         raise PeerError(f"{release.release_id}: a noised release carries integers")
     if release.tensor.dtype == "|u1":

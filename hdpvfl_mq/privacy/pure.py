@@ -31,8 +31,8 @@ from schemas.privacy import PURE_UNIT_BITS
 
 _PRECISION = 192
 # Beyond this many sums of signed epsilons they are rounded up to a grid, which over-counts.
-MOST_PATTERNS = 256
-_MOST_ON_THE_WAY = 2**13
+MOST_PATTERNS = 128
+_MOST_ON_THE_WAY = 2**11
 
 PureUnits = tuple[int, ...]
 Pattern = tuple[Any, Any]  # sum of signed epsilons, probability

@@ -120,7 +120,7 @@ def test_the_sampler_s_distance_is_charged_beside_pure_releases() -> None:
 def test_many_equal_slots_stay_cheap_and_many_different_ones_over_count(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    assert len(patterns(units(*[0.1] * 200))) == 201
+    assert len(patterns(units(*[0.1] * 100))) == 101
     different = units(*[0.1 + 0.01 * n for n in range(10)])
     terms = len(patterns(different))
     monkeypatch.setattr(pure, "MOST_PATTERNS", 2048)
