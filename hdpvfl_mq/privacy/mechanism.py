@@ -91,7 +91,9 @@ class Mechanism:
         release_id = ids.release_id(self._run, self._party, kind, round)
         places = noise.places(values.expose())
         points = np.empty(len(places), dtype="<i8")
-        key = self._key(release_id, round, transcript, places, law=repr(noise))
+        # One stream under two laws would name the labels that one keeps and the other turns.
+        law = repr(noise).encode()
+        key = self._key(release_id, round, transcript, places, law)
         for part in chunks(len(places)):
             # The high words of all samples, then the low ones, as the ladder reads them.
             high, low = (
@@ -118,8 +120,7 @@ class Mechanism:
         self, values: Unreleased, release_id: str, round: int, transcript: bytes
     ) -> NDArray[np.int64]:
         lattice = self._on_lattice(values.expose())
-        law = repr((self._plan.noise_std, self._plan.exponent))
-        key = self._key(release_id, round, transcript, lattice, law=law)
+        key = self._key(release_id, round, transcript, lattice)
         lattice += ladder(self._plan.ratio).sample(lattice.size, key)
         return lattice
 
@@ -129,14 +130,9 @@ class Mechanism:
         round: int,
         transcript: bytes,
         quantised: NDArray[np.int64],
-        *,
-        law: str,
+        *law: bytes,
     ) -> bytes:
-        """The address of one release's noise: the values and the law of the noise included.
-
-        One stream under two laws would show the values: 128 bits that keep a label at epsilon 1 and
-        turn it at epsilon 2 tell which it is.
-        """
+        """The address of one release's noise, the hash of the quantised values included."""
         return stream_key(
             self.__seed,
             self._party.encode(),
@@ -145,7 +141,7 @@ class Mechanism:
             release_id.encode(),
             transcript,
             hashlib.sha256(quantised.data).digest(),
-            law.encode(),
+            *law,
         )
 
     def _on_lattice(self, values: FloatVector) -> NDArray[np.int64]:
