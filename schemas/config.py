@@ -12,7 +12,7 @@ from pydantic import Field, model_validator
 
 from schemas.base import Closed, Positive
 from schemas.data import DataSettings
-from schemas.ids import COORDINATOR, MAX_PASSIVES, DatasetId, PartyId, RunId
+from schemas.ids import COORDINATOR, MAX_PASSIVES, DatasetId, PartyId, PartyRole, RunId
 from schemas.methods import Absence, Descent, Guarantee, Method, Noise
 from schemas.model import LossSpec, PenaltySpec
 from schemas.privacy import MAX_SLOTS, Budget
@@ -130,7 +130,7 @@ class PartySettings(Closed):
     """One party's process."""
 
     party: PartyId
-    role: Literal["active", "passive"]
+    role: PartyRole
     run: RunId
     broker: Endpoint
     broker_curve_key: HexKey

@@ -19,7 +19,7 @@ from hdpvfl_mq.data.tables import Table
 from hdpvfl_mq.errors import OperatorError, SettingsError
 from hdpvfl_mq.glm.families import FAMILIES
 from hdpvfl_mq.runtime.keys import Keys, load_keys, make_keys
-from hdpvfl_mq.runtime.settings import dump
+from hdpvfl_mq.runtime.settings import dump_settings
 from schemas.base import Closed
 from schemas.config import (
     BrokerSettings,
@@ -126,7 +126,7 @@ def _writer(demo: Demo) -> Callable[[str, Closed], None]:
     def write(name: str, model: Closed) -> None:
         path = demo.settings(name)
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(dump(model))
+        path.write_text(dump_settings(model))
 
     return write
 
