@@ -31,6 +31,7 @@ from hdpvfl_mq.machine import (
 )
 from hdpvfl_mq.node.frozen import fields_from_plain, to_plain
 from hdpvfl_mq.wire.canonical import pack, unpack
+from schemas.base import in_words
 from schemas.config import RunManifest
 from schemas.ids import COORDINATOR, PartyId
 from schemas.messages import (
@@ -275,7 +276,7 @@ class Coordinator:
             rounds=rounds,
             planned=planned,
         )
-        closed = RunClosed(outcome=outcome, reason=reason)
+        closed = RunClosed(outcome=outcome, reason=in_words(reason))
         return after, (Send(self.parties, closed), Finish(outcome=outcome))
 
 

@@ -64,3 +64,12 @@ class IntegrityError(HdpvflError):
     """Evidence on disk contradicts itself; nothing is sent after this."""
 
     exit_code = 5
+
+
+def of_the_system(stop: OSError) -> str:
+    """What the operator is told when the operating system refuses: which file, why, what to do."""
+    named = f" {stop.filename}" if stop.filename else ""
+    return (
+        f"reading or writing{named} failed ({stop.strerror or type(stop).__name__}); free disk "
+        "space or mend the folder, then start again: nothing was sent after the last commit"
+    )

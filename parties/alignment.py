@@ -28,9 +28,10 @@ from hdpvfl_mq.psi import (
     nonce_of,
     open_session,
     order_digest,
+    rules_digest,
 )
 from hdpvfl_mq.wire.codec import model_digest
-from parties.assets import Assets, id_profile, ids_digest
+from parties.assets import Assets, ids_digest
 from parties.common_rows import in_shared_order, packed_positions
 from parties.phases import Accepted, Aligned, Aligning, Setup, Withdrawn, WithRows
 from schemas.alignment import KeptAlignment
@@ -40,7 +41,8 @@ from schemas.messages import AlignBlock, AlignStart, Withdraw
 from schemas.messages import Aligned as AlignedMessage
 from schemas.tensor import MAX_TENSOR_BYTES, Tensor
 
-HELD_MAX = 1024  # blocks that may come before this party has started
+HELD_MAX = 4  # blocks of a peer that may come before this party has started: it only greets
+HELD_BYTES_MAX = 2**16
 KEPT_MAX = MAX_TENSOR_BYTES // 8  # common rows of an alignment that is kept
 _ROWS: tuple[Literal["rows"], str] = (
     "rows",
@@ -72,7 +74,7 @@ def align_start(
         passives=manifest.passive_parties,
         session_id=_session_id(manifest, message.commitments),
         commitments=message.commitments,
-        profile_digest=id_profile(own.id_rules).digest(),
+        profile_digest=rules_digest(own.id_rules),
         rows_min=manifest.alignment.rows_min,
         rows_max=manifest.alignment.rows_max,
     )
@@ -131,8 +133,10 @@ def _session_id(manifest: RunManifest, commitments: Commitments) -> bytes:
 
 def hold_block(own: Assets, state: Accepted, given: Received[AlignBlock]) -> Step[Accepted]:
     """A peer was told to start before this party was."""
-    if len(state.held) >= HELD_MAX:
-        raise PeerError("too many blocks before entity resolution has started")
+    held = [each for each in state.held if each.sender == given.sender]
+    size = len(given.message.tensor.data)
+    if len(held) >= HELD_MAX or size > HELD_BYTES_MAX:
+        raise PeerError("too many or too large blocks before entity resolution has started")
     return replace(state, held=(*state.held, given)), ()
 
 
@@ -240,7 +244,7 @@ def _to_keep(own: Assets, manifest: RunManifest, found: _Found) -> KeptAlignment
     return KeptAlignment(
         ids_digest=ids_digest(own.ids),
         parties=tuple(sorted(manifest.parties)),
-        id_profile_digest=id_profile(own.id_rules).digest(),
+        id_profile_digest=rules_digest(own.id_rules),
         shared_key=found.shared_key,
         positions=Tensor.smallest(np.asarray(found.positions, dtype=np.int64)),
     )

@@ -28,10 +28,11 @@ from hdpvfl_mq.machine import (
 )
 from hdpvfl_mq.methods import plan_run
 from hdpvfl_mq.privacy.noise import commitment
+from hdpvfl_mq.psi import rules_digest
 from hdpvfl_mq.wire.codec import model_digest
 from parties import alignment, witness
 from parties.admission import broken_rule
-from parties.assets import Assets, id_profile
+from parties.assets import Assets
 from parties.phases import (
     Accepted,
     Aligned,
@@ -46,6 +47,7 @@ from parties.phases import (
     WithRows,
 )
 from parties.rounds import ROUNDS
+from schemas.base import in_words
 from schemas.config import RunManifest
 from schemas.ids import COORDINATOR
 from schemas.messages import (
@@ -80,7 +82,7 @@ def started(own: Assets, state: Starting | Running, given: Started) -> Step[Runn
         seed_commitment=commitment(own.secret, own.salt),
         toss_commitment=alignment.toss_commitment(own),
         dataset_fingerprint=own.derived(b"fingerprint" + own.data.fingerprint),
-        numeric_profile=own.numeric_profile[:500],
+        numeric_profile=in_words(own.numeric_profile),
         ledger=given.standing.head,
     )
     greeting = (Send((COORDINATOR,), hello),)
@@ -100,11 +102,11 @@ def offer(own: Assets, state: Joining, given: Received[RunOffer]) -> Step[Joinin
     rule = broken_rule(own, manifest, state.standing) or _misfit(own, manifest)
     if rule is not None:
         public, detail = rule
-        refusal = Send((COORDINATOR,), RunRefuse(rule=public[:500]))
+        refusal = Send((COORDINATOR,), RunRefuse(rule=in_words(public)))
         return replace(state, reason=detail or public), (refusal,)
     accept = RunAccept(
         manifest_digest=model_digest(manifest),
-        id_profile_digest=id_profile(own.id_rules).digest(),
+        id_profile_digest=rules_digest(own.id_rules),
         set_size=len(own.ids.ids),
         columns=own.data.X.shape[1],
         kept_alignment=kept.name if (kept := own.kept_for(manifest)) else None,

@@ -10,13 +10,13 @@ from typing import Annotated, Literal
 
 from pydantic import Field, TypeAdapter
 
-from schemas.base import Closed, Count, Digest, Signature
+from schemas.base import Closed, Count, Digest, Signature, Text
 from schemas.config import RunManifest
-from schemas.ids import MAX_PASSIVES, Epoch, PartyId, Round
+from schemas.envelope import MAX_ARRAY_BYTES, MAX_BLOCK_BYTES
+from schemas.ids import MAX_PASSIVES, Epoch, PartyId, RoleName, Round
 from schemas.privacy import LedgerHead, Release
 from schemas.tensor import Tensor
 
-Text = Annotated[str, Field(max_length=500)]
 Parties = Annotated[tuple[PartyId, ...], Field(max_length=MAX_PASSIVES + 1)]
 
 
@@ -209,12 +209,18 @@ Message = (
 Releasing = ScoreShare | Residual  # the only messages that carry numbers about rows
 MESSAGE: TypeAdapter[Message] = TypeAdapter(Annotated[Message, Field(discriminator="kind")])
 
-RoleName = Literal["active", "passive", "coordinator"]
 _PARTY: frozenset[RoleName] = frozenset({"active", "passive"})
 _ALL: frozenset[RoleName] = frozenset({"active", "passive", "coordinator"})
 _COORDINATOR: frozenset[RoleName] = frozenset({"coordinator"})
 _ACTIVE: frozenset[RoleName] = frozenset({"active"})
 _PASSIVE: frozenset[RoleName] = frozenset({"passive"})
+
+# kind -> bytes of its array frame; every other kind has none.
+ARRAY_BYTES: dict[str, int] = {
+    "align_block": MAX_BLOCK_BYTES,
+    "score_share": MAX_ARRAY_BYTES,
+    "residual": MAX_ARRAY_BYTES,
+}
 
 # kind -> (who may send it, who may receive it); everything else is refused at the door.
 ROUTES: dict[str, tuple[frozenset[RoleName], frozenset[RoleName]]] = {

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
-from schemas.base import Closed, Count, Digest, Signature
+from schemas.base import TEXT_MAX, Closed, Count, Digest, Signature, printable
 from schemas.envelope import MAX_ARRAY_BYTES, MAX_FRAMES
 from schemas.ids import MAX_PASSIVES, Epoch, PartyId
 from schemas.privacy import MAX_PURE_RELEASES, MAX_SLOTS, LedgerHead, Release
@@ -154,7 +154,7 @@ class Refused(Closed):
     """The input was not a legal move; the state is untouched."""
 
     kind: Literal["refused"] = "refused"
-    reason: Annotated[str, Field(max_length=500)]
+    reason: Annotated[str, Field(max_length=TEXT_MAX), AfterValidator(printable)]
 
 
 RecordedEffect = Annotated[
