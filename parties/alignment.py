@@ -18,6 +18,7 @@ from hdpvfl_mq.machine import Effect, ReadLedger, Received, Refused, Reserve, Se
 from hdpvfl_mq.methods import plan_run
 from hdpvfl_mq.methods.run_plan import RunPlan
 from hdpvfl_mq.privacy.mechanism import Mechanism
+from hdpvfl_mq.privacy.slots import placed
 from hdpvfl_mq.psi import (
     Block,
     Outgoing,
@@ -199,7 +200,8 @@ def _found(own: Assets, state: Accepted | Aligning, found: _Found) -> Step[Leavi
     except (RefusedError, SettingsError) as refused:  # held for all own rows, not for the common
         return leave(own, state, "rows", detail=str(refused))
     spent = plan.noise_of(own.role).spent
-    if spent.exact == 0 and spent.mu2_units > state.standing.mu2_units_free:
+    has_slots = placed(spent.pure, state.standing.slots_free) is not None
+    if spent.exact == 0 and (spent.mu2_units > state.standing.mu2_units_free or not has_slots):
         text = "the run would exceed the lifetime cap of the policy"
         return leave(own, state, "budget", detail=text)
     ids, _ = in_shared_order(own, manifest, found.positions)
@@ -218,7 +220,12 @@ def _found(own: Assets, state: Accepted | Aligning, found: _Found) -> Step[Leavi
         residuals=residuals_start(found.shared_key),
         agreements=state.agreements,
     )
-    reserve = Reserve(mu2_units=spent.mu2_units, tau_units=spent.tau_units, exact=spent.exact > 0)
+    reserve = Reserve(
+        mu2_units=spent.mu2_units,
+        tau_units=spent.tau_units,
+        exact=spent.exact > 0,
+        pure_units=spent.pure,
+    )
     return after, (reserve, ReadLedger())
 
 
