@@ -101,7 +101,7 @@ class Service:
     async def forward(self, frames: Frames, routed: Routed) -> None:
         """Send frames where the router said."""
         for connection in routed.connections:
-            if not await self._gate.send(connection, frames):
+            if not await self._gate.send(connection, frames, routed.sender):
                 self.router.unreachable(connection)
         if routed.local:
             await self._link.put(frames)

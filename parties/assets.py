@@ -20,22 +20,11 @@ from hdpvfl_mq.arrays.memo import Memo
 from hdpvfl_mq.arrays.unreleased import FloatVector
 from hdpvfl_mq.data.preprocess import PreparedData
 from hdpvfl_mq.methods.one_round.refit import ScoreRegression
-from hdpvfl_mq.psi import IdProfile, NormalisedIds, Workspace, order_digest
+from hdpvfl_mq.psi import NormalisedIds, Workspace, order_digest
 from schemas.alignment import KeptAlignment
 from schemas.config import IdRules, PartyPolicy, RunManifest
 from schemas.data import DataSettings
 from schemas.ids import PartyId, PartyRole, RunId, release_id
-
-
-def id_profile(rules: IdRules) -> IdProfile:
-    """A party's id rules in the words of entity resolution."""
-    return IdProfile(
-        kind=rules.kind,
-        columns=rules.columns,
-        casefold=rules.casefold,
-        duplicates=rules.duplicates,
-        empties=rules.empties,
-    )
 
 
 def ids_digest(ids: NormalisedIds) -> bytes:
@@ -74,6 +63,7 @@ class Assets:
     signing_key: SigningKey = field(repr=False)  # Ed25519 draws nothing: signing is pure
     verify_keys: Mapping[PartyId, VerifyKey] = field(repr=False)
     numeric_profile: str
+    former_keys: tuple[VerifyKey, ...] = ()  # of this party's name, each replaced by the next
     kept: tuple[KeptAlignment, ...] = field(default=(), repr=False)  # of these ids and id rules
     model: TrainedModel | None = field(default=None, repr=False)  # to predict with
     found: KeptAlignment | None = field(default=None, repr=False)  # by an earlier start of the run
@@ -85,6 +75,11 @@ class Assets:
         names = tuple(sorted(manifest.parties))
         found = (kept for kept in self.kept if kept.parties == names)
         return next(found, None) if manifest.alignment.reuse else None
+
+    @property
+    def identity(self) -> tuple[VerifyKey, ...]:
+        """Every key that has ever signed in this party's name."""
+        return (self.signing_key.verify_key, *self.former_keys)
 
     @property
     def trained(self) -> TrainedModel:
