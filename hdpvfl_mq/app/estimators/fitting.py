@@ -20,8 +20,8 @@ from hdpvfl_mq.app.estimators.ledgers import LedgerFolder
 from hdpvfl_mq.data.preprocess import PreparedData
 from hdpvfl_mq.errors import RefusedError
 from hdpvfl_mq.privacy.accountant import Spent, epsilon_shown
-from hdpvfl_mq.psi import normalise
-from parties.assets import id_profile, ids_digest
+from hdpvfl_mq.psi import normalise, rules_digest
+from parties.assets import ids_digest
 from parties.phases import Closed
 from parties.process.ledger_book import LedgerBook
 from schemas.alignment import KeptAlignment
@@ -194,11 +194,11 @@ def _kept(
     manifest: RunManifest, data: Mapping[str, PreparedData], secret: bytes
 ) -> dict[str, tuple[KeptAlignment, ...]]:
     """All rows are common, and every party keeps that."""
-    ids = normalise(data[ACTIVE].ids, id_profile(IDS))
+    ids = normalise(data[ACTIVE].ids, IDS)
     kept = KeptAlignment(
         ids_digest=ids_digest(ids),
         parties=tuple(sorted(manifest.parties)),
-        id_profile_digest=id_profile(IDS).digest(),
+        id_profile_digest=rules_digest(IDS),
         shared_key=hashlib.sha256(b"alignment" + secret).digest(),
         positions=Tensor.smallest(np.arange(len(ids.ids), dtype=np.int64)),
     )
