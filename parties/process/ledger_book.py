@@ -116,6 +116,7 @@ class LedgerBook:
         return LedgerStanding(
             head=head,
             mu2_units_free=max(0, units - held),
+            is_reserved=mine is not None,
             slots_free=self._slots_free(),
             remembered=tuple(
                 Remembered(party=party, head=head, signature=signature)
