@@ -64,3 +64,16 @@ class IntegrityError(HdpvflError):
     """Evidence on disk contradicts itself; nothing is sent after this."""
 
     exit_code = 5
+
+
+_BY_EXIT: dict[int, type[HdpvflError]] = {
+    2: OperatorError,
+    3: RefusedError,
+    4: NetworkError,
+    5: IntegrityError,
+}
+
+
+def error_of(exit_code: int, text: str) -> HdpvflError:
+    """What another process of this project ended or answered with, to be raised here."""
+    return _BY_EXIT.get(exit_code, OperatorError)(text)

@@ -76,6 +76,7 @@ class Assets:
     verify_keys: Mapping[PartyId, VerifyKey] = field(repr=False)
     numeric_profile: str
     kept: tuple[KeptAlignment, ...] = field(default=(), repr=False)  # of these ids and id rules
+    approved: bytes | None = None  # digest of the manifest this party has agreed to beforehand
     model: TrainedModel | None = field(default=None, repr=False)  # to predict with
     found: KeptAlignment | None = field(default=None, repr=False)  # by an earlier start of the run
     # Gives every array that has an entry for each row, in memory or mapped from disk.

@@ -16,6 +16,7 @@ INT64_MAX = 2**63 - 1
 Count = Annotated[int, Field(ge=0, le=INT64_MAX)]
 Digest = Annotated[bytes, Field(min_length=32, max_length=32)]
 Signature = Annotated[bytes, Field(min_length=64, max_length=64)]
+Text = Annotated[str, Field(max_length=500)]
 Fraction = Annotated[float, Field(ge=0.0, le=1.0)]
 Positive = Annotated[float, Field(gt=0.0, le=1e18)]
 NonNegative = Annotated[float, Field(ge=0.0, le=1e18)]

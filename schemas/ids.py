@@ -20,6 +20,7 @@ Epoch = Annotated[int, Field(ge=1, le=2**31)]
 
 COORDINATOR: PartyId = "coordinator"
 MAX_PASSIVES = 256
+Parties = Annotated[tuple[PartyId, ...], Field(max_length=MAX_PASSIVES + 1)]
 
 
 def release_id(run: RunId, party: PartyId, kind: str, round_: int) -> ReleaseId:

@@ -10,14 +10,12 @@ from typing import Annotated, Literal
 
 from pydantic import Field, TypeAdapter
 
-from schemas.base import Closed, Count, Digest, Signature
+from schemas.base import Closed, Count, Digest, Signature, Text
 from schemas.config import RunManifest
-from schemas.ids import MAX_PASSIVES, Epoch, PartyId, Round
+from schemas.federation import FederationMessage
+from schemas.ids import MAX_PASSIVES, Epoch, Parties, Round
 from schemas.privacy import LedgerHead, Release
 from schemas.tensor import Tensor
-
-Text = Annotated[str, Field(max_length=500)]
-Parties = Annotated[tuple[PartyId, ...], Field(max_length=MAX_PASSIVES + 1)]
 
 
 class Ack(Closed):
@@ -205,9 +203,12 @@ Message = (
     | RunClosed
     | LedgerNotice
     | LedgerWitness
+    | FederationMessage
 )
 Releasing = ScoreShare | Residual  # the only messages that carry numbers about rows
 MESSAGE: TypeAdapter[Message] = TypeAdapter(Annotated[Message, Field(discriminator="kind")])
+
+GREETINGS = frozenset({"hello", "member_hello"})  # bind a connection; first on every new one
 
 RoleName = Literal["active", "passive", "coordinator"]
 _PARTY: frozenset[RoleName] = frozenset({"active", "passive"})
@@ -237,4 +238,10 @@ ROUTES: dict[str, tuple[frozenset[RoleName], frozenset[RoleName]]] = {
     "run_closed": (_COORDINATOR, _PARTY),
     "ledger_head": (_PARTY, _PARTY),
     "ledger_witness": (_PARTY, _PARTY),
+    # A federation's own stream.
+    "member_hello": (_PARTY, _COORDINATOR),
+    "run_proposal": (_ALL, _ALL),
+    "run_answer": (_PARTY, _COORDINATOR),
+    "run_stop": (_PARTY, _COORDINATOR),
+    "run_news": (_COORDINATOR, _PARTY),
 }

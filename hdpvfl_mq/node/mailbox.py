@@ -16,7 +16,7 @@ from hdpvfl_mq.wire.sequence import Inbox, Outbox
 from hdpvfl_mq.wire.signing import envelope_digest, frames_digest, sign, verify
 from schemas.envelope import NO_PARENT, PROTOCOL_VERSION, Delivery, Header
 from schemas.ids import PartyId
-from schemas.messages import ROUTES, Ack, Message
+from schemas.messages import GREETINGS, ROUTES, Ack, Message
 from schemas.snapshot import StreamMark
 
 COPIES_NOTED_MAX = 1000  # copies one process records; a bad link makes many
@@ -36,13 +36,20 @@ class Mailbox:
     """The streams of one node."""
 
     def __init__(self, identity: Identity, contacts: Mapping[PartyId, Contact]) -> None:
-        self._identity, self._contacts = identity, contacts
+        self._identity, self._contacts = identity, dict(contacts)
         self._inbox: dict[PartyId, Inbox[tuple[Header, Frames]]] = {p: Inbox() for p in contacts}
         self._outbox: dict[PartyId, Outbox[Frames]] = {p: Outbox() for p in contacts}
         self._seen: dict[PartyId, bytes] = dict.fromkeys(contacts, NO_PARENT)
         self._owed: set[PartyId] = set()
         self._copies_noted = 0
         self.greeting: Frames | None = None  # this process's hello, first on every connection
+
+    def meet(self, party: PartyId, contact: Contact) -> None:
+        """Read a peer's envelopes from now on, with this key; its stream goes on if it has one."""
+        self._contacts[party] = contact
+        self._inbox.setdefault(party, Inbox())
+        self._outbox.setdefault(party, Outbox())
+        self._seen.setdefault(party, NO_PARENT)
 
     # -- out ----------------------------------------------------------------------------------
 
@@ -54,7 +61,7 @@ class Mailbox:
         for party, number in numbers.items():
             self._outbox[party].keep(number, frames)
             self._owed.discard(party)
-        if message.kind == "hello":
+        if message.kind in GREETINGS:
             self.greeting = frames
         return frames
 
@@ -151,7 +158,7 @@ class Mailbox:
         self._owed.add(header.sender)
         is_new = self._inbox[header.sender].offer(mine.sequence, (header, frames))
         # A hello comes again on every connection; any other copy is a resend or a replay.
-        if not is_new and header.kind != "hello" and self._copies_noted < COPIES_NOTED_MAX:
+        if not is_new and header.kind not in GREETINGS and self._copies_noted < COPIES_NOTED_MAX:
             self._copies_noted += 1
             raise PeerError(f"a copy of envelope {mine.sequence} of {header.sender}")
 

@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+from nacl.signing import VerifyKey
 
 from hdpvfl_mq import __version__
 from hdpvfl_mq.errors import IntegrityError, PeerError
@@ -24,6 +25,7 @@ from hdpvfl_mq.node.ports import Contact, Identity, LedgerPort, RecordStore, Tur
 from hdpvfl_mq.node.uncommitted import Uncommitted
 from hdpvfl_mq.wire.codec import Frames, decode_body, decode_header
 from schemas.envelope import NO_PARENT, Header
+from schemas.federation import Meet, OperatorCommand
 from schemas.ids import PartyId
 from schemas.messages import Releasing
 from schemas.privacy import LedgerHead
@@ -51,7 +53,7 @@ from schemas.records import (
 from schemas.snapshot import NodeSnapshot
 from schemas.tensor import Tensor
 
-Event = TimerFired | OperatorRequest
+Event = TimerFired | OperatorRequest | OperatorCommand
 NO_LEDGER = LedgerStanding(head=LedgerHead(sequence=0, digest=GENESIS), mu2_units_free=0)
 
 
@@ -108,9 +110,7 @@ class Node:
         self._step(started, started, NO_PARENT)
         return self._commit()
 
-    def turn(
-        self, arrivals: Sequence[Frames], events: Sequence[TimerFired | OperatorRequest] = ()
-    ) -> Turn:
+    def turn(self, arrivals: Sequence[Frames], events: Sequence[Event] = ()) -> Turn:
         """Take in everything that has arrived, step, commit; then the caller may send."""
         for frames in arrivals:
             try:
@@ -192,6 +192,8 @@ class Node:
                 self._uncommitted.ledger_orders.append(effect)
                 # Kept until it is done: a crash may come between the two steps.
                 self._is_ledger_due |= isinstance(effect, ReadLedger)
+            case Meet(party=party, role=role, verify_key=key):
+                self.mailbox.meet(party, Contact(role, VerifyKey(key)))
             case Finish(outcome=outcome):
                 self.outcome = outcome
             case Refused():

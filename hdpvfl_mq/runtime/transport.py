@@ -74,6 +74,13 @@ class Arrivals:
             self._room.clear()
         self.wake.set()
 
+    def offer(self, frames: Frames) -> None:
+        """Add frames if there is room; what is dropped comes again from its sender's journal."""
+        if len(self._queue) < QUEUE_MAX:
+            self._queue.append(frames)
+            self.bytes_received += sum(map(len, frames))
+            self.wake.set()
+
     def take(self) -> list[Frames]:
         """Everything that has arrived; NetworkError when nothing can any more."""
         if self._broken is not None:
@@ -107,6 +114,7 @@ class DealerLink(Arrivals):
         self.endpoint = endpoint
         self.bytes_sent = 0
         self._connected = False
+        self.is_connected = False
         self._context = zmq.asyncio.Context()
         socket = self._socket = self._context.socket(zmq.DEALER)
         set_common_options(socket)
@@ -117,7 +125,9 @@ class DealerLink(Arrivals):
         socket.curve_serverkey = z85.encode(broker_key)
         socket.curve_secretkey = z85.encode(keys.curve_secret)
         socket.curve_publickey = z85.encode(keys.curve_public)
-        self._monitor = socket.get_monitor_socket(zmq.EVENT_HANDSHAKE_SUCCEEDED)
+        self._monitor = socket.get_monitor_socket(
+            zmq.EVENT_HANDSHAKE_SUCCEEDED | zmq.EVENT_DISCONNECTED
+        )
         self._tasks = tuple(
             self.watch(asyncio.create_task(work)) for work in (self._read(), self._watch())
         )
@@ -143,9 +153,11 @@ class DealerLink(Arrivals):
 
     async def _watch(self) -> None:
         while True:
-            await recv_monitor_message(self._monitor)
-            self._connected = True
-            self.wake.set()
+            event = (await recv_monitor_message(self._monitor))["event"]
+            self.is_connected = event == zmq.EVENT_HANDSHAKE_SUCCEEDED
+            if self.is_connected:
+                self._connected = True
+                self.wake.set()
 
     def close(self) -> None:
         """Flush for a moment and close; only at the end of the process."""
@@ -166,8 +178,6 @@ class Gate:
         *,
         refused: Callable[[str], None],
     ) -> None:
-        if not allowed:
-            raise OperatorError("members: a broker without an allow-list of keys does not bind")
         self._allowed, self._refused, self._notes = allowed, refused, 0
         self._context = zmq.asyncio.Context()
         self._context.io_threads = 2

@@ -56,6 +56,7 @@ OTHER_INPUTS = (
     TimerFired(timer="deadline"),
     TimerFired(timer="unheard-of"),
     OperatorRequest(request="withdraw"),
+    OperatorRequest(request="close"),
     Started(epoch=1, standing=NO_LEDGER),
     LedgerRead(standing=NO_LEDGER),
 )
