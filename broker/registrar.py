@@ -32,7 +32,6 @@ from schemas.config import RunManifest
 from schemas.federation import (
     EndRun,
     MemberHello,
-    MemberRole,
     RunAnswer,
     RunNews,
     RunPhase,
@@ -41,7 +40,7 @@ from schemas.federation import (
     SeatMember,
     StopRun,
 )
-from schemas.ids import COORDINATOR, PartyId, RunId
+from schemas.ids import COORDINATOR, PartyId, PartyRole, RunId
 
 OPEN_RUNS_MAX = 64  # proposed or open at the same time
 ANSWER_S = 7 * 86400.0  # how long a proposal waits for answers
@@ -52,7 +51,7 @@ _NONE: Mapping[Any, Any] = MappingProxyType({})
 class Seat:
     """A member and its keys."""
 
-    role: MemberRole
+    role: PartyRole
     verify_key: bytes
     curve_key: bytes
 

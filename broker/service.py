@@ -23,7 +23,7 @@ from hdpvfl_mq.runtime.control import Answer, Control
 from hdpvfl_mq.runtime.files import write_private
 from hdpvfl_mq.runtime.keys import Keys, load_keys
 from hdpvfl_mq.runtime.runner import Runner, Stopped
-from hdpvfl_mq.runtime.settings import dump, load
+from hdpvfl_mq.runtime.settings import dump_settings, load_settings
 from hdpvfl_mq.runtime.transport import Gate
 from hdpvfl_mq.wire.codec import Frames, decode_header
 from schemas.config import BrokerServiceSettings, BrokerSettings, Member, RunManifest
@@ -174,6 +174,8 @@ class BrokerService(Switchboard):
         finally:
             control.close()
             self.gate.close()
+            for hosted in self.table.values():
+                hosted.node.close()
         if self._failed is not None:
             raise self._failed
         logs.say("service_stopped", federation=names)
@@ -211,17 +213,12 @@ class BrokerService(Switchboard):
         for federation in self.settings.federations:
             hosted = self.federations[federation.name]
             hosted.connect(lambda node, hosted=hosted: self._reconcile(hosted))  # type: ignore[misc]
-            for party, seat in _seats(federation.members).items():
-                if hosted.standing.members.get(party) != seat:
-                    self.give(
-                        hosted,
-                        SeatMember(
-                            party=party,
-                            role=seat.role,
-                            verify_key=seat.verify_key,
-                            curve_key=seat.curve_key,
-                        ),
-                    )
+            wanted = _seats(federation.members)
+            known = hosted.standing.members
+            events = [_seated(p, seat) for p, seat in wanted.items() if known.get(p) != seat]
+            hosted.node.turn((), events)  # before anybody can knock
+            hosted.admit()
+        self.admit()
 
     def give(self, federation: HostedFederation, command: Command) -> None:
         """Have a registrar take a command."""
@@ -280,9 +277,9 @@ class BrokerService(Switchboard):
                 runs=self.settings.runs,
                 members=members,
             )
-            write_private(folder / "manifest.toml", dump(run.manifest), durable=True)
-            write_private(path, dump(made), durable=True)
-        return _seats(load(BrokerSettings, path).members)
+            write_private(folder / "manifest.toml", dump_settings(run.manifest), durable=True)
+            write_private(path, dump_settings(made), durable=True)
+        return _seats(load_settings(BrokerSettings, path).members)
 
     async def _serve(self, federation: HostedFederation, name: RunId, hosted: HostedRun) -> None:
         hosted.observe(hosted.node)
@@ -292,6 +289,7 @@ class BrokerService(Switchboard):
         logs.say("run_over", run=name, outcome=outcome, reason=reason)
         self.give(federation, EndRun(run=name, outcome=outcome, reason=reason[:500]))
         del self.table[name], self._runners[name]
+        hosted.node.close()
         self.admit()
 
     # -- the operator -------------------------------------------------------------------------
@@ -334,6 +332,13 @@ class BrokerService(Switchboard):
         return {**fields, **hosted.fields()} if isinstance(hosted, HostedRun) else fields
 
 
+def _seated(party: PartyId, seat: Seat) -> OperatorCommand:
+    member = SeatMember(
+        party=party, role=seat.role, verify_key=seat.verify_key, curve_key=seat.curve_key
+    )
+    return OperatorCommand(command=member)
+
+
 async def _forever(runner: Runner | None) -> None:
     assert runner is not None
     await runner.run()
@@ -350,5 +355,5 @@ def _seats(members: tuple[Member, ...]) -> dict[PartyId, Seat]:
 
 def build_service(settings: BrokerSettings) -> Service:
     """Read the manifest and the keys, open the journal, bind."""
-    manifest = load(RunManifest, Path(settings.manifest))
+    manifest = load_settings(RunManifest, Path(settings.manifest))
     return Service(settings, manifest, load_keys(Path(settings.keys)))

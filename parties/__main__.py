@@ -11,12 +11,12 @@ from pathlib import Path
 
 from hdpvfl_mq.runtime.hub import Hub
 from hdpvfl_mq.runtime.keys import load_keys
-from hdpvfl_mq.runtime.process import explain, run_process, stop_on_signals
+from hdpvfl_mq.runtime.process import run_process, say_how_it_ended, stop_on_signals
 from hdpvfl_mq.runtime.profile import pin_threads
 from hdpvfl_mq.runtime.settings import names
 from hdpvfl_mq.runtime.status import Status
 from hdpvfl_mq.runtime.transport import DealerLink
-from parties.process.build import PartyFiles, load_possession
+from parties.process.build import PartyFiles, load_assets
 from parties.process.hosted import HostedRun
 from parties.process.service import PartyService
 from schemas.config import PartyServiceSettings, PartySettings
@@ -42,7 +42,7 @@ async def _stand(settings: PartyServiceSettings) -> str:
 
 async def _run(settings: PartySettings) -> str:
     keys = load_keys(Path(settings.keys))
-    hosted = HostedRun(settings, load_possession(settings, keys), keys)
+    hosted = HostedRun(settings, load_assets(settings, keys), keys)
     link = DealerLink(settings.broker, keys, bytes.fromhex(settings.broker_curve_key))
     hub = Hub(link)
     run_link = hub.open(settings.run)
@@ -53,7 +53,7 @@ async def _run(settings: PartySettings) -> str:
     finally:
         pump.cancel()
         link.close()
-    explain(settings.party, outcome, hosted.reason)
+    say_how_it_ended(settings.party, outcome, hosted.reason)
     return outcome
 
 

@@ -30,7 +30,7 @@ from hdpvfl_mq.psi import (
 )
 from hdpvfl_mq.wire.codec import model_digest
 from parties.assets import Assets, id_profile, ids_digest
-from parties.common_rows import ordered, packed_positions
+from parties.common_rows import in_shared_order, packed_positions
 from parties.phases import Accepted, Aligned, Aligning, Setup, Withdrawn, WithRows
 from schemas.alignment import KeptAlignment
 from schemas.config import RunManifest
@@ -200,7 +200,7 @@ def _aligned(own: Assets, state: Accepted | Aligning, found: _Found) -> Step[Wit
         return _withdrawn(state, "budget", "the run would exceed the lifetime cap of the policy")
     kept = _to_keep(own, manifest, found)
     after = Aligned(standing=state.standing, setup=make_setup(own, plan, found.positions, kept))
-    ids, _ = ordered(own, manifest, found.positions)
+    ids, _ = in_shared_order(own, manifest, found.positions)
     aligned = AlignedMessage(
         rows=plan.rows,
         rounds=plan.rounds,

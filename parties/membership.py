@@ -28,7 +28,6 @@ from schemas.federation import (
     AnswerRun,
     EndRun,
     MemberHello,
-    MemberRole,
     ProposeRun,
     RunAnswer,
     RunNews,
@@ -37,7 +36,7 @@ from schemas.federation import (
     SeatMember,
     StopRun,
 )
-from schemas.ids import COORDINATOR, PartyId, RunId
+from schemas.ids import COORDINATOR, PartyId, PartyRole, RunId
 
 # asked: the operator or the policy has to answer; proposed: the others have to.
 KnownPhase = Literal["asked", "proposed", "open", "refused", "over"]
@@ -48,7 +47,7 @@ _NONE: Mapping[Any, Any] = MappingProxyType({})
 class Fellow:
     """Another member: its keys as this party has pinned them."""
 
-    role: MemberRole
+    role: PartyRole
     verify_key: bytes
     curve_key: bytes
 

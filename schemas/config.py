@@ -12,7 +12,7 @@ from pydantic import Field, model_validator
 
 from schemas.base import Closed, Positive
 from schemas.data import DataSettings
-from schemas.ids import COORDINATOR, MAX_PASSIVES, DatasetId, PartyId, RunId
+from schemas.ids import COORDINATOR, MAX_PASSIVES, DatasetId, PartyId, PartyRole, RunId
 from schemas.methods import Absence, Descent, Guarantee, Method
 from schemas.model import LossSpec, PenaltySpec
 from schemas.privacy import Budget
@@ -127,7 +127,7 @@ class PartySettings(Closed):
     """One party's process for one run; a service writes one for each run it takes part in."""
 
     party: PartyId
-    role: Literal["active", "passive"]
+    role: PartyRole
     run: RunId
     broker: Endpoint
     broker_curve_key: HexKey

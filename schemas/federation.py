@@ -12,9 +12,8 @@ from pydantic import Field
 
 from schemas.base import Closed, Digest, Text
 from schemas.config import Path, RunManifest
-from schemas.ids import Epoch, Parties, PartyId, RunId
+from schemas.ids import Epoch, Parties, PartyId, PartyRole, RunId
 
-MemberRole = Literal["active", "passive"]
 RunPhase = Literal["proposed", "open", "refused", "over"]
 
 
@@ -70,7 +69,7 @@ class SeatMember(Closed):
 
     name: Literal["seat"] = "seat"
     party: PartyId
-    role: MemberRole
+    role: PartyRole
     verify_key: Digest
     curve_key: Digest
 
@@ -126,5 +125,5 @@ class Meet(Closed):
 
     kind: Literal["meet"] = "meet"
     party: PartyId
-    role: MemberRole
+    role: PartyRole
     verify_key: Digest

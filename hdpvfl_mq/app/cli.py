@@ -204,12 +204,12 @@ def _keys(options: argparse.Namespace) -> int:
 
 def _plan(options: argparse.Namespace) -> int:
     from hdpvfl_mq.app.commands import plan  # noqa: PLC0415
-    from hdpvfl_mq.runtime.settings import check  # noqa: PLC0415
+    from hdpvfl_mq.runtime.settings import check_settings  # noqa: PLC0415
     from schemas.model import LossSpec  # noqa: PLC0415
     from schemas.privacy import Budget  # noqa: PLC0415
 
-    budget = check(Budget, {"epsilon": options.epsilon, "delta": options.delta}, "options")
-    loss = check(LossSpec, {"name": options.loss}, "options: loss")
+    budget = check_settings(Budget, {"epsilon": options.epsilon, "delta": options.delta}, "options")
+    loss = check_settings(LossSpec, {"name": options.loss}, "options: loss")
     found = plan.figures(options.rows, options.passives, budget, loss)
     if options.json:
         print(json.dumps(found))

@@ -123,6 +123,10 @@ class Node:
             self._step(_received(header, frames), EnvelopeReceived(frames=frames), digest)
         return self._commit()
 
+    def close(self) -> None:
+        """Close the journal; the node takes no turn after this."""
+        self._journal.close()
+
     def refuse(self, frames: Frames, reason: str) -> None:
         """Record frames that were turned away at the door, with the next commit."""
         digest = hashlib.sha256(b"".join(frames[:4])).digest()

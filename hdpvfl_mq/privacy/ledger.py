@@ -40,7 +40,7 @@ from schemas.privacy import (
 )
 
 Entry = SecretFixed | CapFixed | BudgetsApart | RunReserved | ReleaseBooked | RunSettled
-GENESIS = LedgerHead(sequence=0, digest=bytes(32))
+EMPTY_LEDGER = LedgerHead(sequence=0, digest=bytes(32))
 OPENING_BYTES = 32
 _ENTRY: TypeAdapter[Entry] = TypeAdapter(LedgerEntry)
 _LINK_DOMAIN = b"hdpvfl-mq ledger 2\x00"

@@ -31,6 +31,22 @@ NOTES_MAX = 1000  # refused connections one gate tells of
 _ZAP = "inproc://zeromq.zap.01"
 _FAILED_HANDSHAKES = zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL | zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL
 
+_REFUSED = (zmq.EVENT_HANDSHAKE_FAILED_AUTH, zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL)
+_CONNECTION_EVENTS = (
+    zmq.EVENT_HANDSHAKE_SUCCEEDED
+    | zmq.EVENT_DISCONNECTED
+    | zmq.EVENT_CONNECT_RETRIED
+    | zmq.EVENT_HANDSHAKE_FAILED_AUTH
+    | _FAILED_HANDSHAKES
+)
+_TROUBLE: dict[int, str] = {
+    zmq.EVENT_CONNECT_RETRIED: "unreachable",
+    zmq.EVENT_HANDSHAKE_FAILED_AUTH: "own key refused",
+    zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL: "no common protocol",
+    zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL: "handshake failed",
+}
+AFTER_REFUSAL_S = 1.0
+
 
 class Link(Protocol):
     """What the pump needs of a connection."""
@@ -115,6 +131,7 @@ class DealerLink(Arrivals):
         self.bytes_sent = 0
         self._connected = False
         self.is_connected = False
+        self.trouble = ""  # why there is no connection, as far as ZeroMQ says
         self._context = zmq.asyncio.Context()
         socket = self._socket = self._context.socket(zmq.DEALER)
         set_common_options(socket)
@@ -125,9 +142,7 @@ class DealerLink(Arrivals):
         socket.curve_serverkey = z85.encode(broker_key)
         socket.curve_secretkey = z85.encode(keys.curve_secret)
         socket.curve_publickey = z85.encode(keys.curve_public)
-        self._monitor = socket.get_monitor_socket(
-            zmq.EVENT_HANDSHAKE_SUCCEEDED | zmq.EVENT_DISCONNECTED
-        )
+        self._monitor = socket.get_monitor_socket(_CONNECTION_EVENTS)
         self._tasks = tuple(
             self.watch(asyncio.create_task(work)) for work in (self._read(), self._watch())
         )
@@ -155,9 +170,20 @@ class DealerLink(Arrivals):
         while True:
             event = (await recv_monitor_message(self._monitor))["event"]
             self.is_connected = event == zmq.EVENT_HANDSHAKE_SUCCEEDED
+            self.trouble = _TROUBLE.get(event, "" if self.is_connected else self.trouble)
             if self.is_connected:
                 self._connected = True
                 self.wake.set()
+            elif event in _REFUSED:
+                await self._connect_again()
+
+    async def _connect_again(self) -> None:
+        """ZeroMQ gives up when its key is refused; a broker may admit it a moment later."""
+        await asyncio.sleep(AFTER_REFUSAL_S)
+        with suppress(zmq.ZMQError):
+            self._socket.disconnect(self.endpoint)
+        with suppress(zmq.ZMQError):
+            self._socket.connect(self.endpoint)
 
     def close(self) -> None:
         """Flush for a moment and close; only at the end of the process."""

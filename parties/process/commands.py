@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from hdpvfl_mq import __version__
 from hdpvfl_mq.errors import OperatorError, RefusedError
 from hdpvfl_mq.privacy.ledger import Books
-from hdpvfl_mq.runtime.settings import check
+from hdpvfl_mq.runtime.settings import check_settings
 from parties.membership import describe
 from schemas.config import RunManifest
 from schemas.federation import AnswerRun, ProposeRun
@@ -93,7 +93,7 @@ class Commands:
 
     def _propose(self, asked: dict[str, Any]) -> Answer:
         service = self._service
-        manifest = check(RunManifest, asked.get("manifest") or {}, "manifest")
+        manifest = check_settings(RunManifest, asked.get("manifest") or {}, "manifest")
         known = service.belonging.runs.get(manifest.run)
         if known is not None:
             if known.manifest == manifest:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from hdpvfl_mq.errors import RefusedError
 from hdpvfl_mq.runtime.files import write_private
-from hdpvfl_mq.runtime.settings import check, dump, load
+from hdpvfl_mq.runtime.settings import check_settings, dump_settings, load_settings
 from parties.membership import Fellow, KnownRun
 from schemas.config import PartyServiceSettings, PartySettings, Peer
 from schemas.data import DataSettings
@@ -33,8 +33,8 @@ def settings_of_run(
             raise RefusedError(
                 f"{folder} is there from an earlier run of this name: give the run another name"
             )
-        write_private(path, dump(_made(service, run, fellows)), durable=True)
-    return load(PartySettings, path)
+        write_private(path, dump_settings(_made(service, run, fellows)), durable=True)
+    return load_settings(PartySettings, path)
 
 
 def _made(
@@ -81,4 +81,4 @@ def _prediction(
         "id_columns": list(service.data.id_columns),
         "on_disk": service.data.on_disk,
     }
-    return {"model": str(model), "data": check(DataSettings, rows, "data")}
+    return {"model": str(model), "data": check_settings(DataSettings, rows, "data")}

@@ -26,13 +26,13 @@ from hdpvfl_mq.runtime.control import Control
 from hdpvfl_mq.runtime.hub import Hub
 from hdpvfl_mq.runtime.keys import load_keys
 from hdpvfl_mq.runtime.runner import Runner, Stopped
-from hdpvfl_mq.runtime.settings import load
+from hdpvfl_mq.runtime.settings import load_settings
 from hdpvfl_mq.runtime.status import Status
 from hdpvfl_mq.runtime.transport import DealerLink
 from hdpvfl_mq.wire.codec import model_digest
 from parties.admission import policy_rule
 from parties.membership import Belonging, Fellow, KnownRun, Membership
-from parties.process.build import load_possession
+from parties.process.build import load_assets
 from parties.process.commands import Commands
 from parties.process.hosted import HostedRun
 from parties.process.ledger_book import LedgerBook, open_ledger
@@ -76,7 +76,7 @@ class PartyService:
 
     def policy(self) -> PartyPolicy:
         """The policy as it is written now: a proposal is judged by the newest."""
-        return load(PartyPolicy, Path(self.settings.policy))
+        return load_settings(PartyPolicy, Path(self.settings.policy))
 
     @property
     def belonging(self) -> Belonging:
@@ -120,6 +120,7 @@ class PartyService:
         finally:
             control.close()
             self.link.close()
+            self.node.close()
             self.ledger.close_file()
         if self._failed is not None:
             raise self._failed
@@ -217,14 +218,14 @@ class PartyService:
             outcome = await hosted.run()
         finally:
             self.hub.close(name)
-            del self.hosted[name]
+            self.hosted.pop(name).node.close()
         spent = hosted.fields()["epsilon_spent"]
         logs.say("run_over", run=name, outcome=outcome, reason=hosted.reason, epsilon=spent)
         self.give(EndRun(run=name, outcome=outcome, reason=hosted.reason[:500]))
 
     async def _build(self, name: RunId, run: KnownRun) -> HostedRun:
         settings = settings_of_run(self.settings, run, self.belonging.fellows)
-        own = await asyncio.to_thread(load_possession, settings, self.keys)
+        own = await asyncio.to_thread(load_assets, settings, self.keys)
         own = replace(own, approved=model_digest(run.manifest))
         return HostedRun(settings, own, self.keys, self.ledger)
 

@@ -32,7 +32,7 @@ from hdpvfl_mq.errors import OperatorError, SettingsError
 from hdpvfl_mq.glm.families import FAMILIES
 from hdpvfl_mq.methods import plan_run
 from hdpvfl_mq.methods.recommend import recommend, sound_descent
-from hdpvfl_mq.runtime.settings import check, explain, load
+from hdpvfl_mq.runtime.settings import check_settings, describe_mistakes, load_settings
 from schemas.config import AlignmentSpec, IdRules, RunManifest
 from schemas.ids import MAX_PASSIVES
 from schemas.methods import Guarantee, OneRound
@@ -84,7 +84,7 @@ def resume(run: str, options: UpOptions, console: Console, *, as_json: bool) -> 
     dataset = load_dataset(name_of_data, folder=data_folder(), cache=options.out / "state" / "data")
     for name_of_class in dataset.card.classes:  # the run of a class goes on with the whole
         folder = folder.with_name(folder.name.removesuffix(f"-{name_of_class}"))
-    manifest = load(RunManifest, folder / "settings" / "manifest.toml")
+    manifest = load_settings(RunManifest, folder / "settings" / "manifest.toml")
     demo = Demo(folder, manifest, dataset, manifest.seed)
     return _run(demo, options.out / "state", Console(quiet=True) if as_json else console)
 
@@ -110,7 +110,7 @@ def prepare_demo(options: UpOptions) -> Demo:
         raise SettingsError(
             f"guarantee = {options.guarantee!r}: choose {', '.join(get_args(Guarantee))}"
         )
-    budget = check(Budget, {"epsilon": options.epsilon, "delta": options.delta}, "options")
+    budget = check_settings(Budget, {"epsilon": options.epsilon, "delta": options.delta}, "options")
     cache = options.out / "state" / "data"
     dataset = load_dataset(options.dataset, folder=data_folder(), cache=cache)
     columns = min(MAX_PASSIVES, dataset.card.columns[1])
@@ -126,7 +126,7 @@ def prepare_demo(options: UpOptions) -> Demo:
     try:
         manifest = _manifest(options, budget, run, _loss(options, dataset.card))
     except ValidationError as wrong:
-        raise SettingsError(f"options: {explain(wrong)}") from None
+        raise SettingsError(f"options: {describe_mistakes(wrong)}") from None
     plan_run(manifest, max(2, dataset.card.rows // 2))  # refuse bad step sizes here
     return Demo(folder, manifest, dataset, options.seed)
 
@@ -171,7 +171,7 @@ def _manifest(options: UpOptions, budget: Budget, run: str, loss: LossSpec) -> R
         for key, value in changes.items()
     }
     merged["method"] = method
-    return check(RunManifest, merged, "options")
+    return check_settings(RunManifest, merged, "options")
 
 
 def _run(demo: Demo, state: Path, console: Console) -> dict[str, Any]:

@@ -20,7 +20,7 @@ from hdpvfl_mq.app.demo.prepare import Demo
 from hdpvfl_mq.errors import NetworkError, error_of
 from hdpvfl_mq.runtime import control, status
 from hdpvfl_mq.runtime.process import EXIT_BY_OUTCOME, PARENT_VARIABLE
-from hdpvfl_mq.runtime.settings import load
+from hdpvfl_mq.runtime.settings import load_settings
 from schemas.config import PartyServiceSettings
 from schemas.ids import COORDINATOR
 
@@ -67,7 +67,7 @@ class Cluster:
 
     def _ask(self, party: str, question: dict[str, Any]) -> dict[str, Any] | None:
         """A service's answer; None while it does not listen."""
-        folder = Path(load(PartyServiceSettings, self._demo.service(party)).state) / party
+        folder = Path(load_settings(PartyServiceSettings, self._demo.service(party)).state) / party
         try:
             return control.ask(folder, question, what="hdpvfl party")
         except (NetworkError, OSError):

@@ -19,7 +19,7 @@ from hdpvfl_mq.data.tables import Table
 from hdpvfl_mq.errors import OperatorError, SettingsError
 from hdpvfl_mq.glm.families import FAMILIES
 from hdpvfl_mq.runtime.keys import Keys, load_keys, make_keys
-from hdpvfl_mq.runtime.settings import dump, fields_of, load
+from hdpvfl_mq.runtime.settings import dump_settings, fields_of, load_settings
 from schemas.base import Closed
 from schemas.config import (
     BrokerServiceSettings,
@@ -124,7 +124,7 @@ def write_demo(demo: Demo, *, state: Path, port: int) -> None:
 
 def write_services(demo: Demo, *, state: Path) -> None:
     """The settings of services that can serve this run, from those of processes for it alone."""
-    broker = load(BrokerSettings, demo.settings(COORDINATOR))
+    broker = load_settings(BrokerSettings, demo.settings(COORDINATOR))
     members = FederationSettings(name=demo.federation, members=broker.members)
     _put(
         demo.service(COORDINATOR),
@@ -137,7 +137,7 @@ def write_services(demo: Demo, *, state: Path) -> None:
         ),
     )
     for party in demo.parties:
-        alone = fields_of(load(PartySettings, demo.settings(party)))
+        alone = fields_of(load_settings(PartySettings, demo.settings(party)))
         registrar = next(peer for peer in alone["peers"] if peer.party == COORDINATOR)
         same = {k: v for k, v in alone.items() if k in PartyServiceSettings.model_fields}
         _put(
@@ -170,7 +170,7 @@ def _writer(demo: Demo) -> Callable[[str, Closed], None]:
 
 def _put(path: Path, model: Closed) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(dump(model))
+    path.write_text(dump_settings(model))
 
 
 def _demo_names() -> tuple[str, ...]:

@@ -78,7 +78,7 @@ class Rehearsal:
         """A fixed secret of 32 bytes: a rehearsal can be repeated to the bit."""
         return hashlib.blake2b(party.encode() + purpose, key=self._secret, digest_size=32).digest()
 
-    def possession(self, party: PartyId) -> Assets:
+    def assets(self, party: PartyId) -> Assets:
         """What a party brings."""
         rules, data = self.manifest.alignment.ids, self.data[party]
         return Assets(
@@ -112,7 +112,7 @@ class Rehearsal:
         if party == COORDINATOR:
             role = Coordinator(self.manifest, model_digest(self.manifest))
             return Node(role, identity, contacts, journal=journal)
-        own = self.possession(party)
+        own = self.assets(party)
         secret = LedgerSecret(self.secret(party, b"ledger"))
         ledger = Ledger(self.ledgers[party], party, secret)
         recognise(ledger, own)
