@@ -20,22 +20,11 @@ from hdpvfl_mq.arrays.memo import Memo
 from hdpvfl_mq.arrays.unreleased import FloatVector
 from hdpvfl_mq.data.preprocess import PreparedData
 from hdpvfl_mq.methods.one_round.refit import ScoreRegression
-from hdpvfl_mq.psi import IdProfile, NormalisedIds, Workspace, order_digest
+from hdpvfl_mq.psi import NormalisedIds, Workspace, order_digest
 from schemas.alignment import KeptAlignment
 from schemas.config import IdRules, PartyPolicy, RunManifest
 from schemas.data import DataSettings
 from schemas.ids import PartyId, PartyRole, RunId, release_id
-
-
-def id_profile(rules: IdRules) -> IdProfile:
-    """A party's id rules in the words of entity resolution."""
-    return IdProfile(
-        kind=rules.kind,
-        columns=rules.columns,
-        casefold=rules.casefold,
-        duplicates=rules.duplicates,
-        empties=rules.empties,
-    )
 
 
 def ids_digest(ids: NormalisedIds) -> bytes:

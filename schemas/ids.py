@@ -19,6 +19,7 @@ Round = Annotated[int, Field(ge=0, le=10_000_000)]
 Epoch = Annotated[int, Field(ge=1, le=2**31)]
 
 PartyRole = Literal["active", "passive"]
+RoleName = Literal["active", "passive", "coordinator"]
 PARTY_ROLES: tuple[PartyRole, ...] = ("active", "passive")
 
 COORDINATOR: PartyId = "coordinator"

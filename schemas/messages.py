@@ -13,7 +13,7 @@ from pydantic import Field, TypeAdapter
 from schemas.base import Closed, Count, Digest, Signature, Text
 from schemas.config import RunManifest
 from schemas.federation import FederationMessage
-from schemas.ids import MAX_PASSIVES, Epoch, Parties, Round
+from schemas.ids import MAX_PASSIVES, Epoch, Parties, RoleName, Round
 from schemas.privacy import LedgerHead, Release
 from schemas.tensor import Tensor
 
@@ -210,7 +210,6 @@ MESSAGE: TypeAdapter[Message] = TypeAdapter(Annotated[Message, Field(discriminat
 
 GREETINGS = frozenset({"hello", "member_hello"})  # bind a connection; first on every new one
 
-RoleName = Literal["active", "passive", "coordinator"]
 _PARTY: frozenset[RoleName] = frozenset({"active", "passive"})
 _ALL: frozenset[RoleName] = frozenset({"active", "passive", "coordinator"})
 _COORDINATOR: frozenset[RoleName] = frozenset({"coordinator"})

@@ -30,8 +30,8 @@ def noise_sufficient(evidence: Evidence) -> None:
     for role in PARTY_ROLES:
         noise = plan.noise_of(role)
         spent = noise.spent
-        claimed = noise.guarantee == "sound" and noise.budget is not None
-        if claimed and not affordable(noise.budget, spent.mu2_units, spent.tau_units):  # type: ignore[arg-type]
+        claimed = noise.budget if noise.guarantee == "sound" else None
+        if claimed and not affordable(claimed, spent.mu2_units, spent.tau_units):
             raise CheckFailed(None, f"the {role} side's noise does not give the claimed epsilon")
     for envelope, message in evidence.releases():
         noise = _noise(evidence, envelope.header.sender)

@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 
 from hdpvfl_mq.arrays.chunked import Allocate, Groups, Positions, marked, marks
 from hdpvfl_mq.arrays.memo import Memo
-from hdpvfl_mq.psi.curve import BlockMap
 from hdpvfl_mq.psi.elements import hash_ids, split_buckets
 from hdpvfl_mq.psi.stream import Words
 
@@ -21,8 +20,7 @@ from hdpvfl_mq.psi.stream import Words
 class Workspace(Memo):
     """One party's distinct normalised ids, and a secret that no other party knows or run uses.
 
-    `mapper` may spread blocks of bytes over a pool (it takes picklable functions of bytes and keeps
-    their order); `allocate` makes the arrays that have an entry for each id.
+    `allocate` makes the arrays that have an entry for each id.
     """
 
     def __init__(
@@ -30,10 +28,9 @@ class Workspace(Memo):
         ids: Sequence[bytes],
         secret: bytes,
         *,
-        mapper: BlockMap = map,
         allocate: Allocate = np.empty,
     ) -> None:
-        self.ids, self.secret, self.mapper, self.allocate = ids, secret, mapper, allocate
+        self.ids, self.secret, self.allocate = ids, secret, allocate
         super().__init__()
 
     def elements(self, seed: bytes) -> Words:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import tomllib
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, get_args
 
 import tomlkit
 from pydantic import BaseModel, ValidationError
@@ -47,6 +47,13 @@ def check_settings(schema: type[Model], values: dict[str, Any], where: str) -> M
         raise SettingsError(f"{where}: {describe_mistakes(wrong)}") from None
     except (TypeError, ValueError) as broken:
         raise SettingsError(f"{where}: {broken}") from None
+
+
+def check_choice(choices: Any, value: str, where: str) -> Any:
+    """One of the values of a Literal type."""
+    if value not in get_args(choices):
+        raise SettingsError(f"{where} = {value!r}: choose {', '.join(get_args(choices))}")
+    return value
 
 
 def describe_mistakes(wrong: ValidationError) -> str:

@@ -21,11 +21,11 @@ from hdpvfl_mq.journal.store import Journal
 from hdpvfl_mq.node.node import Node
 from hdpvfl_mq.node.ports import Contact, Identity
 from hdpvfl_mq.privacy.ledger_store import Ledger
-from hdpvfl_mq.psi import IdCollector, NormalisedIds, normalise
+from hdpvfl_mq.psi import IdCollector, NormalisedIds, normalise, rules_digest
 from hdpvfl_mq.runtime.keys import Keys, read_secret, write_secret
 from hdpvfl_mq.runtime.profile import numeric_profile
 from hdpvfl_mq.runtime.settings import fields_of, load_settings
-from parties.assets import Assets, id_profile, ids_digest
+from parties.assets import Assets, ids_digest
 from parties.party import Party
 from parties.process import alignment_store
 from parties.process.ledger_book import LedgerBook, open_ledger, recognise
@@ -120,7 +120,7 @@ def _assets(settings: PartySettings, keys: Keys) -> Assets:
         verify_keys={p: contact.verify_key for p, contact in contacts(settings).items()},
         numeric_profile=numeric_profile(),
         kept=alignment_store.usable(
-            files.alignments, settings.run, ids_digest(ids), id_profile(settings.ids).digest()
+            files.alignments, settings.run, ids_digest(ids), rules_digest(settings.ids)
         ),
         model=model,
         found=alignment_store.found(files.alignments, settings.run),
@@ -131,11 +131,11 @@ def _assets(settings: PartySettings, keys: Keys) -> Assets:
 def _rows(
     source: TableFile, settings: PartySettings, rules: DataSettings, allocate: Allocate
 ) -> tuple[PreparedData, NormalisedIds]:
-    profile, to_score = id_profile(settings.ids), settings.model is not None
+    id_rules, to_score = settings.ids, settings.model is not None
     if not rules.on_disk:
         data = prepare(source, rules, role=settings.role, to_score=to_score)
-        return data, normalise(data.ids, profile)
-    ids = IdCollector(profile, allocate)
+        return data, normalise(data.ids, id_rules)
+    ids = IdCollector(id_rules, allocate)
     data = prepare_mapped(source, rules, allocate, ids.add, role=settings.role, to_score=to_score)
     return data, ids.distinct()
 

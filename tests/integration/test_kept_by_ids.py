@@ -8,9 +8,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from hdpvfl_mq.psi import rules_digest
 from hdpvfl_mq.runtime.keys import load_keys
 from hdpvfl_mq.runtime.settings import load_settings
-from parties.assets import Assets, id_profile, ids_digest
+from parties.assets import Assets, ids_digest
 from parties.process.alignment_store import AlignmentStore
 from parties.process.build import PartyFiles, load_assets
 from schemas.alignment import KeptAlignment
@@ -39,7 +40,7 @@ def keep_one(demo: Processes) -> KeptAlignment:
     kept = KeptAlignment(
         ids_digest=ids_digest(own.ids),
         parties=tuple(sorted(demo.demo.parties)),
-        id_profile_digest=id_profile(own.id_rules).digest(),
+        id_profile_digest=rules_digest(own.id_rules),
         shared_key=bytes(32),
         positions=Tensor.smallest(np.arange(200)),
     )

@@ -33,7 +33,7 @@ from schemas.config import (
     Peer,
     RunManifest,
 )
-from schemas.ids import COORDINATOR
+from schemas.ids import COORDINATOR, RoleName
 from schemas.privacy import Budget
 
 ACTIVE = "active"
@@ -216,7 +216,7 @@ def _party_settings(
 ) -> PartySettings:
     data = demo.dataset.settings(table, FAMILIES[demo.manifest.loss.name].label_kind)
     active = demo.manifest.active_party
-    roles = {COORDINATOR: "coordinator", active: "active"}
+    roles: dict[str, RoleName] = {COORDINATOR: "coordinator", active: "active"}
     return PartySettings(
         party=party,
         role="active" if party == active else "passive",
@@ -232,7 +232,7 @@ def _party_settings(
         peers=tuple(
             Peer(
                 party=peer,
-                role=roles.get(peer, "passive"),  # type: ignore[arg-type]
+                role=roles.get(peer, "passive"),
                 verify_key=keys[peer].verify_hex,
             )
             for peer in (*demo.parties, COORDINATOR)

@@ -26,13 +26,12 @@ from hdpvfl_mq.privacy.ledger_store import Ledger
 from hdpvfl_mq.psi import normalise
 from hdpvfl_mq.runtime.simulation import Faults, Simulation
 from hdpvfl_mq.wire.codec import model_digest
-from parties.assets import Assets, TrainedModel, id_profile
+from parties.assets import Assets, TrainedModel
 from parties.party import Party
 from parties.process.ledger_book import LedgerBook, recognise
 from schemas.alignment import KeptAlignment
 from schemas.config import PartyPolicy, RunManifest
-from schemas.ids import COORDINATOR, PartyId
-from schemas.messages import RoleName
+from schemas.ids import COORDINATOR, PartyId, RoleName
 from schemas.privacy import Budget
 
 
@@ -87,7 +86,7 @@ class Rehearsal:
             run=self.manifest.run,
             policy=self.policies.get(party) or open_policy(self.manifest),
             data=data,
-            ids=normalise(data.ids, id_profile(rules)),
+            ids=normalise(data.ids, rules),
             id_rules=rules,
             secret=self.secret(party, b"noise"),
             salt=self.secret(party, b"salt")[:16],
