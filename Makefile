@@ -52,7 +52,7 @@ test: $(READY)
 
 # The tests that start no process and simulate no federation: for use while editing.
 test-fast: $(READY)
-	@$(BIN)/python -m pytest -n 2 -x tests/unit tests/contracts tests/golden -m "not slow and not long"
+	@$(BIN)/python -m pytest -n 2 -x tests/unit tests/contracts tests/golden -m "not slow" --ignore tests/unit/app/test_up_parties.py --ignore tests/unit/psi/test_psi_malicious.py
 
 # The floor is just below what was measured; raise it when the figure rises.
 coverage: $(READY)
@@ -78,7 +78,7 @@ audit-privacy: $(READY)
 	@$(BIN)/python scripts/audit_privacy.py
 
 soak: $(READY)
-	@$(BIN)/python -m pytest -m slow tests/unit/journal tests/unit/audit tests/integration/test_kill_random.py tests/integration/test_replay_speed.py
+	@$(BIN)/python -m pytest -m slow tests/unit/journal tests/unit/audit tests/simulation tests/integration/test_kill_random.py tests/integration/test_replay_speed.py
 
 lock: $(READY)
 	$(BIN)/python -m pip install --quiet uv

@@ -28,6 +28,7 @@ from hdpvfl_mq.machine import (
     arm,
     dispatch,
 )
+from schemas.base import in_words
 from schemas.config import RunManifest
 from schemas.federation import (
     EndRun,
@@ -165,7 +166,7 @@ class Registrar:
         return state.with_run(message.run, run), (_news(run.manifest.parties, run),)
 
     def _refuse(self, state: Standing, run: AgreedRun, reason: str) -> Step[Standing]:
-        run = replace(run, phase="refused", reason=reason[:500])
+        run = replace(run, phase="refused", reason=in_words(reason))
         return state.with_run(run.manifest.run, run), (_news(run.manifest.parties, run),)
 
     def stop(self, state: Standing, given: Received[RunStop]) -> Step[Standing]:
@@ -185,7 +186,7 @@ class Registrar:
         if run.phase == "proposed":
             return self._refuse(state, run, reason)
         if run.phase == "open" and run.stopped_by is None:
-            run = replace(run, stopped_by=party, reason=reason[:500])
+            run = replace(run, stopped_by=party, reason=in_words(reason))
             return state.with_run(run.manifest.run, run), ()
         return state, ()
 

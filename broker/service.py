@@ -26,6 +26,7 @@ from hdpvfl_mq.runtime.runner import Runner, Stopped
 from hdpvfl_mq.runtime.settings import dump_settings, load_settings
 from hdpvfl_mq.runtime.transport import Gate
 from hdpvfl_mq.wire.codec import Frames, decode_header
+from schemas.base import in_words
 from schemas.config import BrokerServiceSettings, BrokerSettings, Member, RunManifest
 from schemas.federation import Command, EndRun, OperatorCommand, SeatMember, StopRun
 from schemas.ids import PartyId, RunId
@@ -63,7 +64,7 @@ class Switchboard:
     async def forward(self, hosted: Hosted, frames: Frames, routed: Routed) -> None:
         """Send frames where the router said."""
         for connection in routed.connections:
-            if not await self.gate.send(connection, frames):
+            if not await self.gate.send(connection, frames, routed.sender):
                 for each in self.table.values():
                     each.router.unreachable(connection)
         if routed.local:
@@ -287,7 +288,7 @@ class BrokerService(Switchboard):
         hosted.finish()
         reason = str(hosted.node.state.reason)
         logs.say("run_over", run=name, outcome=outcome, reason=reason)
-        self.give(federation, EndRun(run=name, outcome=outcome, reason=reason[:500]))
+        self.give(federation, EndRun(run=name, outcome=outcome, reason=in_words(reason)))
         del self.table[name], self._runners[name]
         hosted.node.close()
         self.admit()

@@ -15,7 +15,8 @@ from typing import Any
 
 from hdpvfl_mq import __version__
 from hdpvfl_mq.app.commands.look_back import add_evidence_commands
-from hdpvfl_mq.errors import HdpvflError
+from hdpvfl_mq.errors import HdpvflError, OperatorError, of_the_system
+from schemas.base import printable
 
 EXIT_CODES = (
     "exit codes: 0 done, 1 a check failed, 2 wrong use or settings, 3 refused by policy or budget, "
@@ -32,8 +33,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except HdpvflError as stop:
         if options.json:
             print(json.dumps({"error": str(stop), "exit": stop.exit_code}))
-        print(f"hdpvfl: {stop}", file=sys.stderr)
+        print(f"hdpvfl: {printable(str(stop))}", file=sys.stderr)
         return stop.exit_code
+    except OSError as broken:
+        print(f"hdpvfl: {printable(of_the_system(broken))}", file=sys.stderr)
+        return OperatorError.exit_code
     except KeyboardInterrupt:
         print("hdpvfl: stopped", file=sys.stderr)
         return 130

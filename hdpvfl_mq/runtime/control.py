@@ -19,6 +19,7 @@ from hdpvfl_mq.errors import HdpvflError, NetworkError, error_of
 
 NAME = "control.sock"
 LINE_MAX = 2**20
+PATH_MAX = 100  # of a Unix socket; the system allows a few more
 PATIENCE_S = 30.0
 Answer = dict[str, Any]
 Handler = Callable[[dict[str, Any]], Awaitable[Answer]]
@@ -26,7 +27,10 @@ Handler = Callable[[dict[str, Any]], Awaitable[Answer]]
 
 @contextmanager
 def _near(folder: Path) -> Iterator[str]:
-    """The socket's path by its folder's descriptor: the path itself may be too long for one."""
+    """The socket's path; one that is too long for a socket goes by its folder's descriptor."""
+    if len(os.fsencode(folder / NAME)) < PATH_MAX:
+        yield str(folder / NAME)
+        return
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         yield f"/proc/self/fd/{descriptor}/{NAME}"

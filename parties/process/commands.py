@@ -14,6 +14,7 @@ from hdpvfl_mq.errors import OperatorError, RefusedError
 from hdpvfl_mq.privacy.ledger import Books
 from hdpvfl_mq.runtime.settings import check_settings
 from parties.membership import describe
+from schemas.base import in_words
 from schemas.config import RunManifest
 from schemas.federation import AnswerRun, ProposeRun
 from schemas.ids import RunId
@@ -116,7 +117,7 @@ class Commands:
         if known is None or known.phase != "asked":
             raise OperatorError(f"run {name!r} waits for no answer; see 'hdpvfl requests'")
         accepted = asked.get("accepted") is True
-        reason = str(asked.get("reason") or "the operator said so")[:500]
+        reason = in_words(str(asked.get("reason") or "the operator said so"))
         if not accepted and not reason:
             raise RefusedError("a refusal needs a reason")
         self._service.give(AnswerRun(run=name, accepted=accepted, reason=reason))

@@ -37,6 +37,7 @@ from parties.process.commands import Commands
 from parties.process.hosted import HostedRun
 from parties.process.ledger_book import LedgerBook, open_ledger
 from parties.process.run_settings import settings_of_run
+from schemas.base import in_words
 from schemas.config import PartyPolicy, PartyServiceSettings
 from schemas.federation import AnswerRun, Command, EndRun, OperatorCommand, SeatMember, StopRun
 from schemas.ids import COORDINATOR, RunId
@@ -202,7 +203,7 @@ class PartyService:
             return
         reason = rule or "policy.proposals accepts what breaks no rule"
         logs.say("run_answered", run=name, reason=reason)
-        self.give(AnswerRun(run=name, accepted=rule is None, reason=reason[:500]))
+        self.give(AnswerRun(run=name, accepted=rule is None, reason=in_words(reason)))
 
     async def _serve(self, name: RunId, run: KnownRun) -> None:
         try:
@@ -221,7 +222,7 @@ class PartyService:
             self.hosted.pop(name).node.close()
         spent = hosted.fields()["epsilon_spent"]
         logs.say("run_over", run=name, outcome=outcome, reason=hosted.reason, epsilon=spent)
-        self.give(EndRun(run=name, outcome=outcome, reason=hosted.reason[:500]))
+        self.give(EndRun(run=name, outcome=outcome, reason=in_words(hosted.reason)))
 
     async def _build(self, name: RunId, run: KnownRun) -> HostedRun:
         settings = settings_of_run(self.settings, run, self.belonging.fellows)
@@ -236,7 +237,7 @@ class PartyService:
         Status(folder / "status.json").write(fields)
         logs.say("run_failed", run=name, reason=str(stop), exit=stop.exit_code)
         self.give(StopRun(run=name, reason="settings"))
-        self.give(EndRun(run=name, outcome="stopped", reason=str(stop)[:500]))
+        self.give(EndRun(run=name, outcome="stopped", reason=in_words(str(stop))))
 
     def withdraw(self, name: RunId) -> None:
         """Leave a run; what is spent stays spent."""
