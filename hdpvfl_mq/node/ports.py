@@ -42,6 +42,8 @@ class RecordStore(Protocol):
 
     def commit(self, records: Sequence[tuple[int, bytes, bytes]]) -> None: ...
 
+    def close(self) -> None: ...
+
 
 class LedgerPort(Protocol):
     """What a node needs of a privacy ledger; booking the same release twice is booking it once."""

@@ -9,7 +9,7 @@ class DiesOnce:
     """A journal whose process dies on the first record of the ledger's standing."""
 
     def __init__(self, journal) -> None:
-        self._journal, self.records, self.acks = journal, journal.records, journal.acks
+        self._journal, self.records = journal, journal.records
 
     def commit(self, records) -> None:
         if any(b"\xa6ledger\xa8standing" in stored for _, stored, _ in records):
