@@ -38,6 +38,7 @@ class LedgerStanding(Closed):
 
     head: LedgerHead
     mu2_units_free: Count
+    is_reserved: bool = False  # whether this run has its reserve
     slots_free: Annotated[tuple[Count, ...], Field(max_length=MAX_SLOTS)] = ()  # pure units left
     remembered: Annotated[tuple[Remembered, ...], Field(max_length=MAX_PASSIVES + 1)] = ()
 

@@ -116,6 +116,7 @@ class LedgerBook:
         return LedgerStanding(
             head=head,
             mu2_units_free=max(0, units - held),
+            is_reserved=mine is not None,
             slots_free=self._slots_free(),
             remembered=tuple(
                 Remembered(party=party, head=head, signature=signature)
@@ -199,6 +200,10 @@ class LedgerBook:
         """The run is over: what it did not spend is free again."""
         if self._mine() is not None:
             self._ledger.close_run(self._policy.dataset, self._run)
+
+    def close_file(self) -> None:
+        """Close the file and release its lock."""
+        self._ledger.close_file()
 
     @property
     def delta(self) -> float:
