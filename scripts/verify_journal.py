@@ -7,7 +7,7 @@ the formats of the journals, 1 or 2, and what each check found. Exit code 0: no 
 evidence contradicts itself (checks 1 to 5); 1: it is whole, the run is wrong.
 """
 
-# ruff: noqa: E401, I001, BLE001
+# ruff: noqa: E401, I001, BLE001 - short; what breaks a check is an alarm
 import hashlib, json, math, shutil, sqlite3, struct, sys, tempfile, tomllib
 from collections import Counter, defaultdict
 from pathlib import Path

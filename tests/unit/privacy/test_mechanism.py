@@ -31,13 +31,13 @@ def plan() -> NoisePlan:
 def released(plan: NoisePlan, values: np.ndarray = VALUES, **changes: object) -> Release:
     where = {"party": "bank", "run": "r1", "seed": SEED, "kind": "score", "round": 0}
     where |= {"transcript": TRANSCRIPT, "last_round": -1, **changes}
-    mechanism = Mechanism(where["party"], where["run"], where["seed"], plan)  # type: ignore[arg-type]
+    mechanism = Mechanism(where["party"], where["run"], where["seed"], plan)
     return mechanism.release(
         Unreleased(values),
-        where["kind"],  # type: ignore[arg-type]
-        where["round"],  # type: ignore[arg-type]
-        where["transcript"],  # type: ignore[arg-type]
-        last_round=where["last_round"],  # type: ignore[arg-type]
+        where["kind"],
+        where["round"],
+        where["transcript"],
+        last_round=where["last_round"],
     )
 
 
