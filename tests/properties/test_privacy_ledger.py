@@ -33,7 +33,7 @@ from schemas.privacy import (
 
 SECRET = LedgerSecret(bytes(32))
 CAP = Budget(epsilon=1.0, delta=0.01)
-UNIT = 2**33  # the cap is some 36 of these, 24 beside the slots
+UNIT = 2**33  # the cap is some 36 of these, 27 beside the slots
 SLOTS = (2**38, 2**37)
 PURE = 2**36  # every bounded release costs this: four fit the first slot, two the second
 NAMES = st.sampled_from(["rows", "other"])
