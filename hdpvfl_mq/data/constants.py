@@ -149,7 +149,9 @@ def _settle(rule: NamedColumn, seen: _Pass, *, allow_constant: bool) -> NamedCol
         return _settle_categories(rule, seen.found[rule.name])
     numeric = seen.numeric[rule.name]
     filled = numeric.empty > 0 and isinstance(rule.missing, float)
-    if not (numeric.low < numeric.high or filled or allow_constant):
+    # Where every constant is declared, no row may decide whether this party takes part.
+    is_declared = "learn" not in (rule.missing, rule.centre, rule.scale)
+    if not (numeric.low < numeric.high or filled or allow_constant or is_declared):
         raise DataError(f"column {rule.name!r} is constant; leave it out")
     scale = _learned_scale(rule.name, numeric) if rule.scale == "learn" else rule.scale
     return NamedColumn(
