@@ -17,13 +17,27 @@ from hdpvfl_mq.machine import Input, OperatorRequest, Received
 from hdpvfl_mq.privacy.mechanism import largest_value
 from hdpvfl_mq.wire.signing import sign
 from parties.alignment import toss_commitment
-from parties.phases import Accepted, Aligned, Joining, Starting, Training, setup_of
+from parties.completion import statement as end_statement
+from parties.phases import (
+    Accepted,
+    Agreeing,
+    Aligned,
+    Joining,
+    Starting,
+    Terms,
+    Training,
+    setup_of,
+)
 from parties.witness import statement
 from schemas.config import RunManifest
 from schemas.ids import COORDINATOR, release_id
 from schemas.messages import (
+    Agreed,
+    Agreement,
     AlignBlock,
     AlignStart,
+    Ended,
+    Ending,
     LedgerNotice,
     LedgerWitness,
     Message,
@@ -74,7 +88,18 @@ def sent(act: Act, side: Side, offers: tuple[RunManifest, ...]) -> Input:
         return Started(epoch=side.epoch, standing=side.book.standing())
     if act.name == "withdraw":
         return OperatorRequest(request="withdraw")
+    if act.name in ("agree", "end"):
+        act = replace(act, sender=_counterpart(side, manifest, act.name))
     return Received(act.sender, MESSAGES[act.name](act, side, manifest))
+
+
+def _counterpart(side: Side, manifest: RunManifest, name: str) -> str:
+    """Who signs for this party: the active party, or a passive one that has not yet."""
+    if side.own.role == "passive":
+        return manifest.active_party
+    signed = getattr(side.state, "agreements" if name == "agree" else "endings", {})
+    missing = [p for p in manifest.passive_parties if p not in signed]
+    return (missing or manifest.passive_parties)[0]
 
 
 def _begin(act: Act, side: Side, manifest: RunManifest) -> Message:
@@ -124,7 +149,42 @@ def _values(act: Act, side: Side, manifest: RunManifest) -> Message:
     numbers = np.resize(act.values, count) * bound * (1.0 - 2.0**-40)
     tensor = _tensor(act, numbers, release.exponent)
     release = release.model_copy(update={"tensor": tensor})
-    return (ScoreShare if is_share else Residual)(round=round_, release=release)
+    if not is_share:
+        return Residual(round=round_, release=release)
+    orders = getattr(side.state, "orders", ())
+    count = getattr(side.state, "order_count", 0) + act.flaw // 4
+    digest = orders[-1] if orders else bytes(32)
+    return ScoreShare(round=round_, orders=count, orders_digest=digest, release=release)
+
+
+def _agree(act: Act, side: Side, manifest: RunManifest) -> Message:
+    """The signatures of everybody else under the party's own terms, or one that is spoilt."""
+    terms = getattr(side.state, "terms", None)
+    known = terms if isinstance(terms, Terms) else Terms(*[bytes(32)] * 5)
+    if side.own.role == "passive":
+        return Agreed(ledger=HEAD, signatures=_signed(act, manifest.parties, known.digest))
+    stated = vars(known) if not act.flaw % 5 else {**vars(known), "order": bytes(32)}
+    fields = {name: stated[name] for name in ("manifest", "members", "toss", "order", "plan")}
+    (signature,) = _signed(act, (act.sender,), known.digest)
+    return Agreement(**fields, ledger=HEAD, signature=signature)
+
+
+def _end(act: Act, side: Side, manifest: RunManifest) -> Message:
+    """The same for the end of the run."""
+    state = side.state
+    stated = end_statement(state) if isinstance(state, Training) else bytes(32)
+    if side.own.role == "passive":
+        parties = manifest.parties[act.flaw % 2 :]
+        return Ended(parties=parties, signatures=_signed(act, parties, stated))
+    (signature,) = _signed(act, (act.sender,), stated)
+    return Ending(rounds=0, residuals_digest=bytes(32), signature=signature)
+
+
+def _signed(act: Act, parties: tuple[str, ...], stated: bytes) -> tuple[bytes, ...]:
+    made = [sign(signing_key(party), stated) for party in parties]
+    if act.flaw % 5 == 4:
+        made[-1] = bytes(64)
+    return tuple(made)
 
 
 def _release(act: Act, name: str, count: int, exponent: int) -> Release:
@@ -190,7 +250,9 @@ MESSAGES: Mapping[str, Maker] = {
     "welcome": lambda act, side, manifest: Welcome(epoch=1, waiting_for=OTHERS[: act.flaw % 3]),
     "begin": _begin,
     "block": _block,
+    "agree": _agree,
     "plan": _plan,
+    "end": _end,
     "values": _values,
     "pause": lambda act, side, manifest: Pause(waiting_for=OTHERS[: act.flaw % 3]),
     "resume": _resume,
@@ -204,6 +266,8 @@ ACTS = ("start", "withdraw", *MESSAGES)
 def in_turn(pair: Pair, values: np.ndarray) -> Act:
     """What an honest peer would send next, with these numbers."""
     state = pair.view
+    if isinstance(state, Training) and state.is_done and not state.has_reported:
+        return Act("end") if pair.moves % 4 else Act("closed")
     waits = isinstance(state, Training) and not state.is_done
     if isinstance(state, Aligned) or (waits and state.round >= state.planned):
         return Act("plan")
@@ -212,7 +276,7 @@ def in_turn(pair: Pair, values: np.ndarray) -> Act:
     return Act(_NEXT.get(type(state), "closed"))
 
 
-_NEXT = {Starting: "start", Joining: "offer", Accepted: "begin"}
+_NEXT = {Starting: "start", Joining: "offer", Accepted: "begin", Agreeing: "agree"}
 
 
 def _speaker(pair: Pair) -> str:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import sqlite3
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Any
@@ -19,7 +19,7 @@ import numpy as np
 from nacl.signing import SigningKey
 
 from hdpvfl_mq.data.preprocess import PreparedData
-from hdpvfl_mq.errors import PeerError
+from hdpvfl_mq.errors import PeerError, RefusedError
 from hdpvfl_mq.machine import Effect, Input, Send
 from hdpvfl_mq.methods import plan_run
 from hdpvfl_mq.privacy.ledger_secret import LedgerSecret
@@ -52,6 +52,8 @@ NAMES = ("bank", "shop", "telco", COORDINATOR)
 # Digests under a secret of the party: they may differ, and no other field may.
 KEYED = {
     "hello": ("dataset_fingerprint", ("ledger", "digest")),
+    "agreement": (("ledger", "digest"),),
+    "agreed": (("ledger", "digest"),),
     "ledger_head": ("signature", ("head", "digest")),
     "check_ledger": ("signature", ("head", "digest")),
 }
@@ -117,7 +119,8 @@ class Side:
         for effect in effects:
             match effect:
                 case Reserve():
-                    self.book.reserve(effect)
+                    with suppress(RefusedError):  # as the node does: the ledger is read next
+                        self.book.reserve(effect)
                 case RememberHead(party=party, head=head, signature=signature):
                     self.book.remember(party, head, signature)
                 case CheckLedger(party=party, head=head, signature=signature):

@@ -73,7 +73,7 @@ def drive(pair: Pair, chosen: Scenario, *names: str) -> None:
         given(pair, act, chosen.offers)
 
 
-TO_TRAINING = ("start", "offer", "begin", "plan")
+TO_TRAINING = ("start", "offer", "begin", "agree", "plan")
 
 
 def test_a_release_of_one_neighbour_alone_is_noticed():

@@ -19,7 +19,7 @@ from tests.adversary.moves import Act, given
 from tests.adversary.pair import Pair, Rows
 from tests.adversary.search import POLICY
 
-TOLD = Act("start"), Act("offer"), Act("begin"), Act("plan")
+TOLD = Act("start"), Act("offer"), Act("begin"), Act("agree"), Act("plan")
 SQUARES = LossSpec(name="least_squares", residual_clip=1.0)
 
 

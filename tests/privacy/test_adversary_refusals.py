@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from hdpvfl_mq.errors import PeerError
-from hdpvfl_mq.machine import Received, Send
+from hdpvfl_mq.machine import Input, LedgerRead, Received, Send
 from parties.party import Party
 from parties.process.build import run_secret
 from schemas.alignment import KeptAlignment
@@ -45,7 +45,7 @@ def pair_in(run: RunManifest, victim: str = "shop", secret: bytes = bytes(32)) -
     return pair
 
 
-ALIGNED = Act("start"), Act("offer"), Act("begin")
+ALIGNED = Act("start"), Act("offer"), Act("begin"), Act("agree")
 VALUES = Act("values", sender="bank", values=np.ones(1))
 SHARE = Act("values", sender="shop", values=np.ones(1))
 TRAINING = (*ALIGNED, Act("plan"))
@@ -55,7 +55,7 @@ REFUSED = {
     "a residual under another name": (run_of(), "shop", TRAINING, replace(VALUES, flaw=5)),
     "the residual of the next round": (run_of(), "shop", TRAINING, replace(VALUES, shift=1)),
     "a second residual of the only round": (ONE_ROUND, "shop", (*TRAINING, VALUES), VALUES),
-    "a second share of a round": (TWO, "bank", (*TRAINING, SHARE), SHARE),
+    "a second share of a round": (TWO, "bank", (*ALIGNED, Act("agree"), Act("plan"), SHARE), SHARE),
     "a second message before the first plan": (run_of(), "shop", (*ALIGNED, VALUES), VALUES),
     "a plan with another digest": (run_of(), "shop", ALIGNED, Act("plan", flaw=3)),
     "a plan of rounds that were planned": (run_of(), "shop", TRAINING, Act("plan", shift=-6)),
@@ -87,8 +87,12 @@ def told(side: Side, *acts: Act) -> list:
     """The messages one party sends in answer to these moves."""
     found = []
     for act in acts:
-        side.state, effects = side.role.step(side.state, sent(act, side, (run_of(),)))
-        found += [effect.message for effect in effects if isinstance(effect, Send)]
+        step: Input | None = sent(act, side, (run_of(),))
+        while step is not None:
+            side.state, effects = side.role.step(side.state, step)
+            found += [effect.message for effect in effects if isinstance(effect, Send)]
+            is_due = side.settled(effects)
+            step = LedgerRead(standing=side.book.standing()) if is_due else None
     return found
 
 
@@ -111,7 +115,7 @@ def test_nobody_without_the_shared_key_can_compute_the_digest_of_the_order():
 
 def test_a_party_does_not_start_under_a_commitment_it_never_made():
     side = first_side()
-    told(side, *ALIGNED[:-1])
+    told(side, *ALIGNED[:2])
     start = AlignStart(is_kept=False, commitments=(bytes(32), bytes(32)))
     with pytest.raises(PeerError, match="another commitment than ours"):
         side.role.step(side.state, Received(COORDINATOR, start))
