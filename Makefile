@@ -16,7 +16,7 @@ RUN ?= latest
 MOVES ?= 1000000
 option = $(if $($(1)),--$(2) $($(1)))
 
-.PHONY: help setup run-parties predict test test-fast coverage check bench reproduce soak audit-privacy mutants test-slow lock clean
+.PHONY: help setup run-parties predict test test-fast coverage check bench reproduce soak audit-privacy mutants test-slow docs sbom lock clean
 
 help:
 	@echo "make run-parties    a federation of real processes on this machine trains a model"
@@ -30,6 +30,7 @@ help:
 	@echo "make audit-privacy  attack the guarantee, 13 planted bugs; a million moves of an adversary (MOVES=)"
 	@echo "make mutants        plant every fault of tests/mutants.toml and see that the tests notice"
 	@echo "make soak           a thousand kills, every bit of a journal flipped    make test-slow   all slow tests"
+	@echo "make docs           the site                            make sbom    bill of materials (CycloneDX)"
 	@echo "make clean          remove what was made       make lock    choose versions again"
 
 setup: $(READY)
@@ -85,6 +86,15 @@ mutants: $(READY)
 
 soak: $(READY)
 	@$(BIN)/python -m pytest -m slow tests/unit/journal tests/unit/audit tests/simulation tests/integration/test_kill_random.py tests/integration/test_replay_speed.py
+
+docs: $(READY)
+	@$(BIN)/mkdocs build --quiet --strict
+	@echo "build/site/index.html"
+
+sbom: $(READY)
+	@mkdir -p build
+	@$(BIN)/cyclonedx-py requirements requirements.lock --pyproject pyproject.toml --output-reproducible -o build/sbom.cdx.json
+	@echo "build/sbom.cdx.json"
 
 lock: $(READY)
 	$(BIN)/python -m pip install --quiet uv
