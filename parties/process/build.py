@@ -100,7 +100,7 @@ def _possession(settings: PartySettings, keys: Keys) -> Assets:
         raise SettingsError("ids.columns must be the number of data.id_columns")
     policy = load(PartyPolicy, Path(settings.policy))
     model = read_model(Path(settings.model), settings) if settings.model else None
-    files, source = PartyFiles(settings), TableFile(Path(settings.data.file))
+    files, source = PartyFiles(settings), TableFile.of(settings.data)
     room: Room = DiskRoom(files.state / "rows") if settings.data.on_disk else np.empty
     rules = settings.data if model is None else scoring_settings(model, settings.data)
     data, ids = _rows(source, settings, rules, room)
