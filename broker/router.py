@@ -22,10 +22,11 @@ from schemas.ids import COORDINATOR, PartyId, RunId
 
 @dataclass(frozen=True)
 class Routed:
-    """Where frames go: connections, and whether the coordinator in this process gets them too."""
+    """Where frames go: connections, whether to the coordinator in this process, and from whom."""
 
     connections: tuple[bytes, ...]
     local: bool
+    sender: PartyId
 
 
 class Router:
@@ -88,4 +89,5 @@ class Router:
         return Routed(
             tuple(connection for connection in bound if connection is not None),
             COORDINATOR in receivers,
+            header.sender,
         )

@@ -9,7 +9,7 @@ from typing import Any
 from hdpvfl_mq.node.node import Node
 from hdpvfl_mq.privacy.accountant import epsilon_shown
 from hdpvfl_mq.runtime.keys import load_keys
-from hdpvfl_mq.runtime.process import explain, run_process, stop_on_signals
+from hdpvfl_mq.runtime.process import run_process, say_how_it_ended, stop_on_signals
 from hdpvfl_mq.runtime.profile import pin_threads
 from hdpvfl_mq.runtime.runner import Runner
 from hdpvfl_mq.runtime.snapshots import Snapshots
@@ -19,7 +19,7 @@ from parties.assets import Assets
 from parties.party import Party
 from parties.phases import Training, setup_of, training_of
 from parties.process.alignment_store import AlignmentStore
-from parties.process.build import PartyFiles, build_node, load_possession
+from parties.process.build import PartyFiles, build_node, load_assets
 from parties.process.ledger_book import LedgerBook
 from parties.process.models import write_model, write_predictions
 from schemas.config import PartySettings
@@ -37,7 +37,7 @@ def _failed(settings: PartySettings, reason: str) -> None:
 
 async def _run(settings: PartySettings) -> str:
     keys = load_keys(Path(settings.keys))
-    own = load_possession(settings, keys)
+    own = load_assets(settings, keys)
     files = PartyFiles(settings)
     snapshots = Snapshots(files.snapshot, keys.signing)
     node, book = build_node(settings, own, keys, snapshots.load())
@@ -67,7 +67,7 @@ async def _run(settings: PartySettings) -> str:
         observe(node)
     finally:
         link.close()
-    explain(settings.party, outcome, node.state.reason)
+    say_how_it_ended(settings.party, outcome, node.state.reason)
     return outcome
 
 

@@ -12,12 +12,11 @@ from collections.abc import Iterator, Mapping
 from hdpvfl_mq.audit.checks_chain import CheckFailed
 from hdpvfl_mq.audit.evidence import Evidence, Place, StoredEntry, Transcript
 from hdpvfl_mq.errors import HdpvflError, PeerError
-from hdpvfl_mq.methods.run_plan import SIDES
 from hdpvfl_mq.privacy.accountant import Spent, affordable, fold
-from hdpvfl_mq.privacy.ledger import GENESIS, Books, Entry, apply, decode, extend
+from hdpvfl_mq.privacy.ledger import EMPTY_LEDGER, Books, Entry, apply, decode, extend
 from hdpvfl_mq.privacy.mechanism import largest_value, receive
 from hdpvfl_mq.privacy.plan import NoisePlan
-from schemas.ids import PartyId, release_id
+from schemas.ids import PARTY_ROLES, PartyId, release_id
 from schemas.messages import Hello, LedgerNotice
 from schemas.privacy import LedgerHead, Release, ReleaseBooked, RunReserved
 from schemas.records import LedgerRead, Reserve, Started
@@ -28,11 +27,11 @@ def noise_sufficient(evidence: Evidence) -> None:
     plan = evidence.plan
     if plan is None:
         return
-    for role in SIDES:
+    for role in PARTY_ROLES:
         noise = plan.noise_of(role)
         spent = noise.spent
-        claimed = noise.guarantee == "sound" and noise.budget is not None
-        if claimed and not affordable(noise.budget, spent.mu2_units, spent.tau_units):  # type: ignore[arg-type]
+        claimed = noise.budget if noise.guarantee == "sound" else None
+        if claimed and not affordable(claimed, spent.mu2_units, spent.tau_units):
             raise CheckFailed(None, f"the {role} side's noise does not give the claimed epsilon")
     for envelope, message in evidence.releases():
         noise = _noise(evidence, envelope.header.sender)
@@ -90,7 +89,7 @@ def sums_agree(evidence: Evidence) -> None:
 
 
 def _ledger_books(evidence: Evidence, party: PartyId) -> None:
-    heads = [GENESIS]
+    heads = [EMPTY_LEDGER]
     for sequence, digest, _, body, opening in evidence.ledgers[party]:
         heads.append(extend(heads[-1], body, opening))
         if (sequence, digest) != (heads[-1].sequence, heads[-1].digest):

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,8 +27,7 @@ from hdpvfl_mq.data.columns import (
 from hdpvfl_mq.data.tables import Column, Table, refuse
 from hdpvfl_mq.errors import DataError
 from schemas.data import DataSettings, NamedColumn
-
-Role = Literal["active", "passive"]
+from schemas.ids import PartyRole
 
 
 class Source(Protocol):
@@ -133,7 +132,7 @@ class Parsed:
         return len(self.ids[0])
 
 
-def reading(source: Source, settings: DataSettings, role: Role) -> Reading:
+def reading(source: Source, settings: DataSettings, role: PartyRole) -> Reading:
     """One rule for each feature column, its own or the default."""
     features = _feature_names(source, settings, role)
     own = {rule.name: rule for rule in settings.rules}
@@ -142,7 +141,7 @@ def reading(source: Source, settings: DataSettings, role: Role) -> Reading:
     return Reading(settings, tuple(rules))
 
 
-def _feature_names(source: Source, settings: DataSettings, role: Role) -> tuple[str, ...]:
+def _feature_names(source: Source, settings: DataSettings, role: PartyRole) -> tuple[str, ...]:
     """The columns that become features; a passive party's label column is refused."""
     special = [settings.label_column, settings.weight_column, settings.offset_column]
     named = [name for name in special if name]

@@ -13,13 +13,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hdpvfl_mq.arrays.chunked import Room
+from hdpvfl_mq.arrays.chunked import Allocate
 from hdpvfl_mq.data.columns import Words
 from hdpvfl_mq.data.constants import resolve
-from hdpvfl_mq.data.fingerprint import Fingerprint, Sides
-from hdpvfl_mq.data.parsed import Parsed, Reading, Role, Source, reading
+from hdpvfl_mq.data.fingerprint import Fingerprint, OtherColumns
+from hdpvfl_mq.data.parsed import Parsed, Reading, Source, reading
 from hdpvfl_mq.data.tables import Column, refuse
 from schemas.data import DataSettings, NamedColumn
+from schemas.ids import PartyRole
 from schemas.model import LabelKind
 
 Matrix = NDArray[np.float64] | NDArray[np.float32]
@@ -63,7 +64,7 @@ class PreparedData:
 
 
 def prepare(
-    source: Source, settings: DataSettings, *, role: Role, to_score: bool = False
+    source: Source, settings: DataSettings, *, role: PartyRole, to_score: bool = False
 ) -> PreparedData:
     """Prepare in memory, as float64. Rows to score may have a constant column.
 
@@ -79,24 +80,24 @@ def prepare(
     return replace(prepared, ids=ids)
 
 
-def prepare_in_room(
+def prepare_mapped(
     source: Source,
     settings: DataSettings,
-    room: Room,
+    allocate: Allocate,
     take_ids: TakeIds,
     *,
-    role: Role,
+    role: PartyRole,
     to_score: bool = False,
 ) -> PreparedData:
-    """Prepare chunk by chunk, as float32, into arrays of this room; the ids go to `take_ids`.
+    """Prepare chunk by chunk, as float32, into allocated arrays; `take_ids` gets the ids.
 
     The source is read twice, because its rows do not fit into memory.
     """
     how = reading(source, settings, role)
     settled, rows = resolve(how.chunks(source), how, allow_constant=to_score)
-    X = room((rows, len(output_names(settled))), np.float32)
+    X = allocate((rows, len(output_names(settled))), np.float32)
     again = Reading(settled, settled.rules).chunks(source)
-    prepared = _encode_all(again, settled, X, room, take_ids)
+    prepared = _encode_all(again, settled, X, allocate, take_ids)
     for array in (prepared.X, prepared.y, prepared.weights, prepared.offset):
         if array is not None:
             array.flags.writeable = False
@@ -121,24 +122,28 @@ def _taken(held: list[Parsed]) -> Iterator[Parsed]:
 
 
 def _encode_all(
-    chunks: Iterable[Parsed], settled: DataSettings, X: Matrix, room: Room, take_ids: TakeIds
+    chunks: Iterable[Parsed],
+    settled: DataSettings,
+    X: Matrix,
+    allocate: Allocate,
+    take_ids: TakeIds,
 ) -> PreparedData:
     names, start = output_names(settled), 0
     fingerprint = Fingerprint(names)
     columns = (settled.label_column, settled.weight_column, settled.offset_column)
-    y, weights, offset = (room((len(X),), np.float64) if column else None for column in columns)
+    y, weights, offset = (allocate((len(X),), np.float64) if column else None for column in columns)
     for chunk in chunks:
         rows = slice(start, start + chunk.rows)
         block = _block(X, rows, chunk.rows)
         _encode(chunk, settled, block)
-        sides = Sides(chunk.ids, _label(chunk, settled), chunk.weights, chunk.offset)
-        fingerprint.add(block, sides)
+        others = OtherColumns(chunk.ids, _label(chunk, settled), chunk.weights, chunk.offset)
+        fingerprint.add(block, others)
         if X.dtype != np.float64:
             X[rows] = block
-        _put(y, rows, _of_this_run(sides.y, settled))
-        _put(weights, rows, sides.weights)
-        _put(offset, rows, sides.offset)
-        take_ids(sides.ids)
+        _put(y, rows, _of_this_run(others.y, settled))
+        _put(weights, rows, others.weights)
+        _put(offset, rows, others.offset)
+        take_ids(others.ids)
         start += chunk.rows
     return PreparedData(
         ids=(),

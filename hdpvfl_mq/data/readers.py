@@ -130,7 +130,7 @@ class TableFile:
         return csv_stream.hint(self.names, dialect) if self._files[0].format == "csv" else ""
 
 
-def load(place: str | Path) -> Table:
+def load_table(place: str | Path) -> Table:
     """A whole file as one table."""
     return concatenate(list(TableFile(place).chunks()))
 

@@ -10,16 +10,13 @@ from __future__ import annotations
 import hashlib
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal
 
 from hdpvfl_mq.glm.families import Family
 from hdpvfl_mq.glm.schedule import Schedule
 from hdpvfl_mq.privacy.plan import NoisePlan
 from hdpvfl_mq.wire.codec import model_digest
 from schemas.config import RunManifest
-
-Side = Literal["active", "passive"]
-SIDES: tuple[Side, ...] = ("active", "passive")
+from schemas.ids import PartyRole
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,8 +48,8 @@ class RunPlan:
         """Rounds of the run."""
         return self.schedule.rounds
 
-    def noise_of(self, role: Side) -> NoisePlan:
-        """The noise of a side."""
+    def noise_of(self, role: PartyRole) -> NoisePlan:
+        """The noise of a party with this role."""
         return self.active_noise if role == "active" else self.passive_noise
 
     @cached_property

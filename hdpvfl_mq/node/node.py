@@ -23,6 +23,7 @@ from hdpvfl_mq.node.mailbox import Mailbox, Stamp
 from hdpvfl_mq.node.ports import Contact, Identity, LedgerPort, RecordStore, Turn
 from hdpvfl_mq.node.uncommitted import Uncommitted
 from hdpvfl_mq.wire.codec import Frames, decode_body, decode_header
+from schemas.base import printable
 from schemas.envelope import NO_PARENT, Header
 from schemas.ids import PartyId
 from schemas.messages import Releasing
@@ -126,7 +127,7 @@ class Node:
     def refuse(self, frames: Frames, reason: str) -> None:
         """Record frames that were turned away at the door, with the next commit."""
         digest = hashlib.sha256(b"".join(frames[:4])).digest()
-        self._uncommitted.refusals.append((reason[:500], digest))
+        self._uncommitted.refusals.append((printable(reason[:500]), digest))
 
     @property
     def has_refusals(self) -> bool:
@@ -164,6 +165,8 @@ class Node:
             stored: tuple[RecordedEffect, ...] = tuple(self._perform(e, parent) for e in effects)
         except PeerError as refused:
             stored = (Refused(reason=str(refused)[:500]),)
+            if isinstance(recorded, EnvelopeReceived):
+                self.mailbox.note_refused(recorded.frames)
         record = chain.encode(
             StepRecord(index=self.steps, previous=self.head, input=recorded, effects=stored)
         )

@@ -15,7 +15,7 @@ from pyarrow import feather, ipc, parquet
 
 from hdpvfl_mq.data.columns import numbers
 from hdpvfl_mq.data.preprocess import prepare
-from hdpvfl_mq.data.readers import TableFile, load
+from hdpvfl_mq.data.readers import TableFile, load_table
 from hdpvfl_mq.data.tables import Table
 from hdpvfl_mq.errors import DataError, SettingsError
 from schemas.data import ColumnRule, DataSettings, NamedColumn
@@ -80,7 +80,7 @@ def test_every_format_holds_the_same_rows(tmp_path: Path, name: str, cells: int)
     chunks = list(source.chunks())
     assert len(chunks) == {1: 4, 8: 2, 10_000: 1}[cells]
     assert [chunk.first_row for chunk in chunks] == list(range(1, 5, 4 // len(chunks)))
-    whole = load(tmp_path / name)
+    whole = load_table(tmp_path / name)
     assert whole.names == tuple(FRAME.columns)
     assert whole["id"].tolist() == FRAME["id"].tolist()
     assert np.array_equal(numbers(whole, "age"), FRAME["age"])
@@ -158,7 +158,7 @@ def test_plain_numpy_columns_are_numbered() -> None:
 def test_nulls_of_arrow_and_pandas_are_empty_cells(tmp_path: Path) -> None:
     frame = pd.DataFrame({"n": pd.array([1, None, 3], dtype="Int64"), "t": ["a", None, "c"]})
     frame.to_parquet(tmp_path / "x.parquet", index=False)
-    for table in (Table.of(frame), load(tmp_path / "x.parquet")):
+    for table in (Table.of(frame), load_table(tmp_path / "x.parquet")):
         assert np.isnan(numbers(table, "n")).tolist() == [False, True, False]
         assert table["t"].tolist() == ["a", "", "c"]
 
@@ -183,22 +183,22 @@ def test_a_column_named_twice_is_refused_in_every_format(tmp_path: Path) -> None
         sink.write_table(twice)
     for name in ("x.parquet", "x.arrow"):
         with pytest.raises(DataError, match="'a' is named twice"):
-            load(tmp_path / name)
+            load_table(tmp_path / name)
     with pytest.raises(DataError, match="'a' is named twice"):
         Table.of(pd.DataFrame([[1, 2]], columns=["a", "a"]))
 
 
 def test_wrong_use_names_the_remedy(tmp_path: Path) -> None:
     with pytest.raises(SettingsError, match="there is no file"):
-        load(tmp_path / "none.csv")
+        load_table(tmp_path / "none.csv")
     for name, remedy in (("x.xlsx", r"one of \.csv, .*\.csv\.gz"), ("x.npz", "write Parquet")):
         (tmp_path / name).write_bytes(b"")
         with pytest.raises(SettingsError, match=remedy):
-            load(tmp_path / name)
+            load_table(tmp_path / name)
     with pytest.raises(SettingsError, match="no password in an address"):
-        load("s3://key:s3cret@bucket/x.parquet")
+        load_table("s3://key:s3cret@bucket/x.parquet")
     with pytest.raises(SettingsError, match="ftp:// is not known"):
-        load("ftp://host/x.parquet")
+        load_table("ftp://host/x.parquet")
 
 
 def test_a_table_cannot_be_changed() -> None:
