@@ -27,7 +27,7 @@ from schemas.base import printable
 EXIT_STOPPED = 130
 DESCRIPTORS = 65_536
 _PR_SET_DUMPABLE = 4
-PARENT_VARIABLE = "HDPVFL_PARENT"  # set by a parent without which this process shall not live
+PARENT_VARIABLE = "HDPVFL_PARENT"  # exit when this parent process dies
 PARENT_POLL_S = 0.5
 EXIT_BY_OUTCOME = {
     "completed": 0,
