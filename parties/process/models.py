@@ -33,7 +33,10 @@ from schemas.data import DataSettings
 
 MODEL_FORMAT = 3
 # What is said about the file; the rest comes from the model.
-_OF_THE_FILE = ("file", "separator", "decimal", "encoding", "id_columns", "empty_ids", "on_disk")
+_OF_THE_FILE = (
+    *("file", "query", "source", "separator", "decimal", "encoding"),
+    *("id_columns", "empty_ids", "on_disk"),
+)
 _NO_LABEL = ("label_column", "label_classes", "label_positive", "label_centre", "label_scale")
 
 
