@@ -17,7 +17,7 @@ from hdpvfl_mq.wire.sequence import UNACKNOWLEDGED_BYTES_MAX, Inbox, Outbox
 from hdpvfl_mq.wire.signing import envelope_digest, frames_digest, sign, verify
 from schemas.envelope import NO_PARENT, PROTOCOL_VERSION, Delivery, Header
 from schemas.ids import PartyId
-from schemas.messages import ROUTES, Ack, Message
+from schemas.messages import GREETINGS, ROUTES, Ack, Message
 from schemas.snapshot import StreamMark
 
 REFUSED_BYTES_MAX = 64 * 2**20  # of one peer that one process puts into its journal
@@ -38,7 +38,7 @@ class Mailbox:
     """The streams of one node."""
 
     def __init__(self, identity: Identity, contacts: Mapping[PartyId, Contact]) -> None:
-        self._identity, self._contacts = identity, contacts
+        self._identity, self._contacts = identity, dict(contacts)
         self._inbox: dict[PartyId, Inbox[tuple[Header, Frames]]] = {p: Inbox() for p in contacts}
         self._outbox: dict[PartyId, Outbox[Frames]] = {p: Outbox() for p in contacts}
         self._seen: dict[PartyId, bytes] = dict.fromkeys(contacts, NO_PARENT)
@@ -46,6 +46,13 @@ class Mailbox:
         self._copies_noted = 0
         self._refused_bytes: Counter[PartyId] = Counter()
         self.greeting: Frames | None = None  # this process's hello, first on every connection
+
+    def meet(self, party: PartyId, contact: Contact) -> None:
+        """Read a peer's envelopes from now on, with this key; its stream goes on if it has one."""
+        self._contacts[party] = contact
+        self._inbox.setdefault(party, Inbox())
+        self._outbox.setdefault(party, Outbox())
+        self._seen.setdefault(party, NO_PARENT)
 
     # -- out ----------------------------------------------------------------------------------
 
@@ -57,7 +64,7 @@ class Mailbox:
         for party, number in numbers.items():
             self._outbox[party].keep(number, frames, _size(frames))
             self._owed.discard(party)
-        if message.kind == "hello":
+        if message.kind in GREETINGS:
             self.greeting = frames
         return frames
 
@@ -155,7 +162,7 @@ class Mailbox:
         self._owed.add(header.sender)
         is_new = self._inbox[header.sender].offer(mine.sequence, (header, frames), _size(frames))
         # A hello comes again on every connection; any other copy is a resend or a replay.
-        if not is_new and header.kind != "hello" and self._copies_noted < COPIES_NOTED_MAX:
+        if not is_new and header.kind not in GREETINGS and self._copies_noted < COPIES_NOTED_MAX:
             self._copies_noted += 1
             raise PeerError(f"a copy of envelope {mine.sequence} of {header.sender}")
 

@@ -58,6 +58,7 @@ OTHER_INPUTS = (
     TimerFired(timer="closing"),
     TimerFired(timer="unheard-of"),
     OperatorRequest(request="withdraw"),
+    OperatorRequest(request="close"),
     Started(epoch=1, standing=NO_LEDGER),
     LedgerRead(standing=NO_LEDGER),
 )
