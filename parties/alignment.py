@@ -195,7 +195,7 @@ def _aligned(own: Assets, state: Accepted | Aligning, found: _Found) -> Step[Wit
         plan = plan_run(manifest, len(found.positions))
     except (RefusedError, SettingsError) as refused:  # held for all own rows, not for the common
         return _withdrawn(state, "rows", str(refused))
-    spent = plan.noise_of(own.role).spent
+    spent = plan.spent_by(own.role)
     if spent.exact == 0 and spent.mu2_units > state.standing.mu2_units_free:
         return _withdrawn(state, "budget", "the run would exceed the lifetime cap of the policy")
     kept = _to_keep(own, manifest, found)
@@ -216,7 +216,7 @@ def make_setup(
     own: Assets, plan: RunPlan, positions: NDArray[np.integer[Any]], kept: KeptAlignment | None
 ) -> Setup:
     """Everything that follows from the plan and the common ids, without a word to anybody."""
-    mechanism = Mechanism(own.party, own.run, own.secret, plan.noise_of(own.role))
+    mechanism = Mechanism(own.party, own.run, own.secret, plan.releases_of(own.role))
     return Setup(plan, mechanism, packed_positions(own, positions), kept)
 
 

@@ -26,6 +26,7 @@ from schemas.alignment import KeptAlignment
 from schemas.config import IdRules, PartyPolicy, RunManifest
 from schemas.data import DataSettings
 from schemas.ids import PartyId, RunId, release_id
+from schemas.privacy import Release
 
 
 def id_profile(rules: IdRules) -> IdProfile:
@@ -77,6 +78,7 @@ class Assets:
     numeric_profile: str
     kept: tuple[KeptAlignment, ...] = field(default=(), repr=False)  # of these ids and id rules
     model: TrainedModel | None = field(default=None, repr=False)  # to predict with
+    kept_gram: Release | None = field(default=None, repr=False)  # X'X of this data set, noised
     found: KeptAlignment | None = field(default=None, repr=False)  # by an earlier start of the run
     # Gives every array that has an entry for each row, in memory or mapped from disk.
     room: Room = field(default=np.empty, repr=False)

@@ -36,22 +36,31 @@ class Budget(Closed):
 
 
 class SpendEvent(Closed):
-    """What one release costs; `exact` costs infinitely much and its amounts are zero."""
+    """What one release costs; `exact` costs infinitely much and its amounts are zero.
+
+    `disclosed` are exact scores of `disclosed_rows` agreed rows from private weights: those rows
+    count as disclosed, for all others the release is free.
+    """
 
     release_id: ReleaseId
     round: Round
-    mechanism: Literal["lattice_gaussian", "exact"]
+    mechanism: Literal["lattice_gaussian", "exact", "disclosed"]
     mu2_units: Count
     tau_units: Count
+    disclosed_rows: Count = 0
 
 
 class Release(Closed):
-    """Values that may leave a party; only the mechanism makes one."""
+    """Values that may leave a party; only the mechanism makes one.
+
+    A receiver multiplies by `scale`, a number that follows from releases already booked.
+    """
 
     release_id: ReleaseId
     tensor: Tensor
     exponent: Exponent
     noise_std: Annotated[float, Field(ge=0.0, le=1e18)]
+    scale: Annotated[float, Field(gt=0.0, le=1e18)] = 1.0
     event: SpendEvent
 
 
