@@ -6,8 +6,10 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from hdpvfl_mq.methods.run_plan import RunPlan, Side
 from hdpvfl_mq.node.node import Node
-from hdpvfl_mq.privacy.accountant import epsilon_shown
+from hdpvfl_mq.privacy.accountant import Spent, epsilon_shown
+from hdpvfl_mq.privacy.plan import mu_of_units
 from hdpvfl_mq.runtime.keys import load_keys
 from hdpvfl_mq.runtime.process import explain, run_process, stop_on_signals
 from hdpvfl_mq.runtime.profile import pin_threads
@@ -19,9 +21,10 @@ from parties.assets import Assets
 from parties.party import Party
 from parties.phases import Training, setup_of, training_of
 from parties.process.alignment_store import AlignmentStore
-from parties.process.build import PartyFiles, build_node, load_possession
+from parties.process.build import PartyFiles, build_node, gram_store, load_possession
 from parties.process.ledger_book import LedgerBook
 from parties.process.models import write_model, write_predictions
+from parties.rounds.private_model import PrivatePassive
 from schemas.config import PartySettings
 
 
@@ -46,11 +49,14 @@ async def _run(settings: PartySettings) -> str:
     link = DealerLink(settings.broker, keys, bytes.fromhex(settings.broker_curve_key))
     status, watch = Status(files.run / "status.json"), Stopwatch()
     alignments = AlignmentStore(files.alignments, settings.run)
+    grams = gram_store(settings, own.policy, own.data)
 
     def observe(node: Node) -> None:
         training = training_of(node.state)
         if training is not None:  # rounds are planned, so all parties have found the same rows
             alignments.keep(training.setup.alignment)
+            if isinstance(training.rounds, PrivatePassive):
+                grams.keep(training.rounds.gram)
         snapshots.see(node)
         watch.see(running=isinstance(node.state, Training) and not node.state.is_done)
         if status.due() or node.outcome is not None:
@@ -85,6 +91,7 @@ def _fields(
     assert isinstance(role, Party)
     setup, training, own = setup_of(node.state), training_of(node.state), role.own
     noise = setup.plan.noise_of(settings.role) if setup else None
+    spent = setup.plan.spent_by(settings.role) if setup else None
     delta = book.delta
     return {
         **role.progress(node.state),
@@ -94,16 +101,36 @@ def _fields(
         "columns": own.data.X.shape[1],
         "epoch": node.epoch,
         "steps": node.steps,
-        "releases": training.last_released + 1 if training else 0,
+        "releases": _releases(setup.plan, settings.role, training) if setup else [],
         "epsilon_spent": _json(epsilon_shown(book.spent(), delta)),
         "epsilon_lifetime": _json(book.lifetime_epsilon()),
         "delta": delta,
-        "mu": _json(noise.mu) if noise else None,
+        "mu": _json(_mu(spent)) if spent else None,
         "noise_std": noise.noise_std if noise else None,
         "sensitivity": _json(noise.sensitivity) if noise else None,
         "bytes_sent": link.bytes_sent,
         "bytes_received": link.bytes_received,
     }
+
+
+def _releases(plan: RunPlan, role: Side, training: Training | None) -> list[dict[str, Any]]:
+    """Every kind of release with its own price; disclosed rows cost only those rows."""
+    rounds = training.last_released + 1 if training else 0
+    return [
+        {
+            "kind": kind,
+            "rounds": rounds,
+            "mu": _json(noise.mu),
+            "noise_std": noise.noise_std,
+            "sensitivity": _json(noise.sensitivity),
+            "disclosed_rows": noise.disclosed_rows,
+        }
+        for kind, noise in plan.releases_of(role).items()
+    ]
+
+
+def _mu(spent: Spent) -> float:
+    return float("inf") if spent.exact else mu_of_units(spent.mu2_units)
 
 
 def _json(number: float) -> float | str:

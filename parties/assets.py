@@ -54,7 +54,10 @@ class TrainedModel:
     rows: int  # common rows it learnt from
     dataset: str  # the name they have in the ledger
     weights: FloatVector = field(repr=False)
-    # Of each passive party that was there, after one round.
+    weights_private: bool = False  # w~: post-processing of booked releases, free to be used
+    # What each partner's scores are multiplied by; after descent they are added as they are.
+    coefficients: Mapping[PartyId, float] = field(default_factory=lambda: MappingProxyType({}))
+    # Of each passive party that was there, unless it was descent.
     score_regressions: Mapping[PartyId, ScoreRegression] = field(
         default_factory=lambda: MappingProxyType({}), repr=False
     )

@@ -159,6 +159,11 @@ def unsealed(release: Release, key: bytes) -> Release:
     return Release(**{**dict(release), "tensor": Tensor.of(values)})
 
 
+def stored_release(stored: bytes) -> Release:
+    """A release that was written down as JSON; ValueError if these bytes are none."""
+    return Release.model_validate_json(stored)
+
+
 def receive(release: Release, *, count: int, bound: float) -> NDArray[np.float64]:
     """Scale a peer's release to numbers, refusing what its plan cannot have made.
 

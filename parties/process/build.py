@@ -27,6 +27,7 @@ from hdpvfl_mq.runtime.settings import fields_of, load
 from parties.assets import Assets, id_profile, ids_digest
 from parties.party import Party
 from parties.process import alignment_store
+from parties.process.gram_store import GramStore
 from parties.process.ledger_book import LedgerBook, open_ledger, recognise
 from parties.process.mapped_arrays import DiskRoom
 from parties.process.models import read_model, scoring_settings
@@ -62,6 +63,11 @@ class PartyFiles:
     def alignments(self) -> Path:
         """Common rows found in this and earlier runs."""
         return self.state / "alignments"
+
+    @property
+    def statistics(self) -> Path:
+        """Noised statistics of data sets, paid once."""
+        return self.state / "statistics"
 
     @property
     def snapshot(self) -> Path:
@@ -121,10 +127,17 @@ def _possession(settings: PartySettings, keys: Keys) -> Assets:
         kept=alignment_store.usable(
             files.alignments, settings.run, ids_digest(ids), id_profile(settings.ids).digest()
         ),
+        kept_gram=None if model else gram_store(settings, policy, data).usable(),
         model=model,
         found=alignment_store.found(files.alignments, settings.run),
         room=room,
     )
+
+
+def gram_store(settings: PartySettings, policy: PartyPolicy, data: PreparedData) -> GramStore:
+    """Where this data set's noised X'X is kept."""
+    folder = PartyFiles(settings).statistics
+    return GramStore(folder, settings.run, policy.dataset, data.column_names)
 
 
 def _rows(

@@ -20,6 +20,7 @@ from hdpvfl_mq.errors import PeerError
 from hdpvfl_mq.glm.families import family, unclipped
 from hdpvfl_mq.glm.quality import quality
 from hdpvfl_mq.machine import Book, Effect, Send, Step
+from hdpvfl_mq.methods.one_round.refit import ScoreRegression
 from hdpvfl_mq.methods.private_model.expectation import Expected, Shares, expect
 from hdpvfl_mq.methods.private_model.last_fit import (
     Labels,
@@ -63,6 +64,9 @@ class PrivateActive(ActiveRounds):
 
     fit: LastFit | None = field(default=None, repr=False)
     partners: tuple[PartyId, ...] = ()  # in the order of the coefficients
+    score_regressions: Mapping[PartyId, ScoreRegression] = field(
+        default_factory=lambda: MappingProxyType({}), repr=False
+    )
     held_out: Mapping[str, float] = field(default_factory=lambda: MappingProxyType({}), repr=False)
 
     @property
@@ -228,10 +232,24 @@ def _fit(own: Assets, state: Training) -> Step[Training]:
         w=fit.w,
         fit=fit,
         partners=tuple(came),
+        score_regressions=MappingProxyType(_regressions(tuple(came), expected, column)),
         held_out=MappingProxyType(held),
         shares=MappingProxyType({}),
     )
     return finished_round(replace(state, transcript=transcript, rounds=rounds), is_over=True)
+
+
+def _regressions(
+    partners: tuple[PartyId, ...], expected: Expected | None, column: FloatVector
+) -> dict[PartyId, ScoreRegression]:
+    """What the own columns tell of each partner's scores: for later scores that are noised."""
+    if expected is None:
+        return {}
+    told, left = expected.told / column[:, None], np.diag(expected.doubt_unseen)
+    return {
+        party: ScoreRegression(told[:, number], float(left[number]))
+        for number, party in enumerate(partners)
+    }
 
 
 def _labels(own: Assets, setup: Setup) -> Labels:

@@ -33,7 +33,7 @@ from schemas.alignment import KeptAlignment
 from schemas.config import PartyPolicy, RunManifest
 from schemas.ids import COORDINATOR, PartyId
 from schemas.messages import RoleName
-from schemas.privacy import Budget
+from schemas.privacy import Budget, Release
 
 
 def open_policy(manifest: RunManifest, dataset: str = "rehearsal") -> PartyPolicy:
@@ -46,6 +46,7 @@ def open_policy(manifest: RunManifest, dataset: str = "rehearsal") -> PartyPolic
         guarantees=("sound", "paper", "none"),
         rows_min=1,
         learned_constants=True,
+        disclosed_rows_max=10**9,
     )
 
 
@@ -72,6 +73,7 @@ class Rehearsal:
         self.ledgers = {p: sqlite3.connect(":memory:", isolation_level=None) for p in self.parties}
         self.outcomes: dict[PartyId, str] = {}
         self.kept: dict[PartyId, tuple[KeptAlignment, ...]] = {}  # from an earlier rehearsal
+        self.kept_grams: dict[PartyId, Release] = {}  # of an earlier rehearsal
         self.models: dict[PartyId, TrainedModel] = {}  # of an earlier rehearsal, to predict with
 
     def secret(self, party: PartyId, purpose: bytes) -> bytes:
@@ -95,6 +97,7 @@ class Rehearsal:
             verify_keys={p: key.verify_key for p, key in self.keys.items()},
             numeric_profile="rehearsal",
             kept=self.kept.get(party, ()),
+            kept_gram=self.kept_grams.get(party),
             model=self.models.get(party),
         )
 

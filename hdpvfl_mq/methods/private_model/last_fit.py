@@ -243,7 +243,8 @@ class _Joint:
         m = np.full(partners, prior_mean(partners))
         own_std = _OWN_STD if len(A) >= _ROWS_TO_LEARN else _FIXED_STD
         common = _COMMON_STD if len(A) >= _ROWS_TO_LEARN else _FIXED_STD
-        L = np.linalg.cholesky(common**2 + own_std**2 * np.eye(partners))
+        spread = common**2 + own_std**2 * np.eye(partners)
+        L: Matrix = np.linalg.cholesky(spread).astype(np.float64)
         prior = np.full(partners, dispersion)
         strengths = np.concatenate([alone.strengths[:-1], prior, alone.strengths[-1:]])
         gamma, H = m, expected.scores

@@ -72,7 +72,7 @@ class PrivateModelPlan(RunPlan):
 
     def residual_count(self, round_: int) -> int:
         """Labels of the rows that are learnt from."""
-        return self.learnt_rows.stop
+        return self.rows - self.method.held_out_rows
 
     def share_count(self, round_: int) -> int:
         """Scores that leave."""

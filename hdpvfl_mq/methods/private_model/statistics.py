@@ -40,7 +40,8 @@ def row_integers(block: ColumnBlock, rows: slice) -> NDArray[np.float64]:
 def clipped(received: FloatVector, clip: float) -> FloatVector:
     """z: what was received, centred, then clipped, then a multiple of 2^-16 toward zero."""
     z = np.clip(received - received.mean(), -clip, clip)
-    return np.trunc(z * 2.0**Z_BITS) * 2.0**-Z_BITS
+    whole: FloatVector = np.trunc(z * 2.0**Z_BITS)
+    return whole * 2.0**-Z_BITS
 
 
 def moments(block: ColumnBlock, z: FloatVector, *, clip: float, exponent: int) -> Unreleased:

@@ -34,7 +34,9 @@ class Received:
     z_variance: float
 
     @classmethod
-    def of(cls, family: Family, received: FloatVector, z: FloatVector, noise_std: float) -> Received:
+    def of(
+        cls, family: Family, received: FloatVector, z: FloatVector, noise_std: float
+    ) -> Received:
         """Read the mean label, the slope there and the labels' variance off the release."""
         low, high = family.mean_range
         half = (high - low) / 2.0
