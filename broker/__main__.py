@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 from broker.service import build_service
-from hdpvfl_mq.runtime.process import explain, run_process, stop_on_signals
+from hdpvfl_mq.runtime.process import run_process, say_how_it_ended, stop_on_signals
 from schemas.config import BrokerSettings
 
 # A multipart message has no size limit of its own in ZeroMQ; the process has.
@@ -24,7 +24,7 @@ async def _run(settings: BrokerSettings) -> str:
     service = build_service(settings)
     stop_on_signals(service.runner)
     outcome = await service.run()
-    explain("coordinator", outcome, service.node.state.reason)
+    say_how_it_ended("coordinator", outcome, service.node.state.reason)
     return outcome
 
 

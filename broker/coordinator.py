@@ -29,7 +29,7 @@ from hdpvfl_mq.machine import (
     dispatch,
     stay,
 )
-from hdpvfl_mq.node.frozen import dump, load_fields
+from hdpvfl_mq.node.frozen import fields_from_plain, to_plain
 from hdpvfl_mq.wire.canonical import pack, unpack
 from schemas.config import RunManifest
 from schemas.ids import COORDINATOR, PartyId
@@ -98,7 +98,7 @@ class Coordinator:
     def freeze(self, state: Phase) -> bytes:
         """The state as bytes, at any time."""
         phase = type(state).__name__
-        return pack({"manifest": self.manifest_digest, "phase": phase, "state": dump(state)})
+        return pack({"manifest": self.manifest_digest, "phase": phase, "state": to_plain(state)})
 
     def thaw(self, frozen: bytes) -> Phase | None:
         """The state again; None if it belongs to another manifest or cannot be read."""
@@ -107,7 +107,7 @@ class Coordinator:
             if stored["manifest"] != self.manifest_digest:
                 return None
             phase = PHASES[stored["phase"]]
-            return phase(**load_fields(phase, stored["state"]))
+            return phase(**fields_from_plain(phase, stored["state"]))
         except (PeerError, ValidationError, ValueError, KeyError, TypeError):
             return None
 

@@ -19,7 +19,7 @@ from hdpvfl_mq.node.node import Node
 from hdpvfl_mq.node.ports import Contact, Identity
 from hdpvfl_mq.runtime.keys import Keys, load_keys
 from hdpvfl_mq.runtime.runner import Runner
-from hdpvfl_mq.runtime.settings import load
+from hdpvfl_mq.runtime.settings import load_settings
 from hdpvfl_mq.runtime.snapshots import Snapshots
 from hdpvfl_mq.runtime.status import Status
 from hdpvfl_mq.runtime.transport import Arrivals, Gate
@@ -132,5 +132,5 @@ class Service:
 
 def build_service(settings: BrokerSettings) -> Service:
     """Read the manifest and the keys, open the journal, bind."""
-    manifest = load(RunManifest, Path(settings.manifest))
+    manifest = load_settings(RunManifest, Path(settings.manifest))
     return Service(settings, manifest, load_keys(Path(settings.keys)))

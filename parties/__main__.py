@@ -6,12 +6,12 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from hdpvfl_mq.methods.run_plan import RunPlan, Side
+from hdpvfl_mq.methods.run_plan import RunPlan
 from hdpvfl_mq.node.node import Node
 from hdpvfl_mq.privacy.accountant import Spent, epsilon_shown
 from hdpvfl_mq.privacy.plan import mu_of_units
 from hdpvfl_mq.runtime.keys import load_keys
-from hdpvfl_mq.runtime.process import explain, run_process, stop_on_signals
+from hdpvfl_mq.runtime.process import run_process, say_how_it_ended, stop_on_signals
 from hdpvfl_mq.runtime.profile import pin_threads
 from hdpvfl_mq.runtime.runner import Runner
 from hdpvfl_mq.runtime.snapshots import Snapshots
@@ -21,11 +21,12 @@ from parties.assets import Assets
 from parties.party import Party
 from parties.phases import Training, setup_of, training_of
 from parties.process.alignment_store import AlignmentStore
-from parties.process.build import PartyFiles, build_node, gram_store, load_possession
+from parties.process.build import PartyFiles, build_node, gram_store, load_assets
 from parties.process.ledger_book import LedgerBook
 from parties.process.models import write_model, write_predictions
 from parties.rounds.private_model import PrivatePassive
 from schemas.config import PartySettings
+from schemas.ids import PartyRole
 
 
 def main(path: Path) -> int:
@@ -40,7 +41,7 @@ def _failed(settings: PartySettings, reason: str) -> None:
 
 async def _run(settings: PartySettings) -> str:
     keys = load_keys(Path(settings.keys))
-    own = load_possession(settings, keys)
+    own = load_assets(settings, keys)
     files = PartyFiles(settings)
     snapshots = Snapshots(files.snapshot, keys.signing)
     node, book = build_node(settings, own, keys, snapshots.load())
@@ -73,7 +74,7 @@ async def _run(settings: PartySettings) -> str:
         observe(node)
     finally:
         link.close()
-    explain(settings.party, outcome, node.state.reason)
+    say_how_it_ended(settings.party, outcome, node.state.reason)
     return outcome
 
 
@@ -113,7 +114,7 @@ def _fields(
     }
 
 
-def _releases(plan: RunPlan, role: Side, training: Training | None) -> list[dict[str, Any]]:
+def _releases(plan: RunPlan, role: PartyRole, training: Training | None) -> list[dict[str, Any]]:
     """Every kind of release with its own price; disclosed rows cost only those rows."""
     rounds = training.last_released + 1 if training else 0
     return [

@@ -10,6 +10,7 @@ import math
 
 from hdpvfl_mq.methods.prediction.plan import prediction_of
 from hdpvfl_mq.privacy.calibration import mu_of
+from hdpvfl_mq.psi import possible_methods
 from parties.assets import Assets
 from schemas.config import PartyPolicy, RunManifest
 from schemas.methods import Prediction, PrivateModel
@@ -96,8 +97,7 @@ def _too_few_rows(policy: PartyPolicy, manifest: RunManifest) -> str | None:
 
 def _wrong_alignment(policy: PartyPolicy, manifest: RunManifest) -> str | None:
     allowed, method = policy.alignment_methods, manifest.alignment.method
-    possible = {"ecdh", "oprf"} if method == "auto" else {method}
-    if possible <= set(allowed):
+    if set(possible_methods(method)) <= set(allowed):
         return None
     return (
         f"policy.alignment_methods allows {', '.join(allowed)}, the manifest's alignment.method "

@@ -27,10 +27,11 @@ from hdpvfl_mq.psi import (
     nonce_of,
     open_session,
     order_digest,
+    rules_digest,
 )
 from hdpvfl_mq.wire.codec import model_digest
-from parties.assets import Assets, id_profile, ids_digest
-from parties.common_rows import ordered, packed_positions
+from parties.assets import Assets, ids_digest
+from parties.common_rows import in_shared_order, packed_positions
 from parties.phases import Accepted, Aligned, Aligning, Setup, Withdrawn, WithRows
 from schemas.alignment import KeptAlignment
 from schemas.config import RunManifest
@@ -71,7 +72,7 @@ def align_start(
         passives=manifest.passive_parties,
         session_id=_session_id(manifest, message.commitments),
         commitments=message.commitments,
-        profile_digest=id_profile(own.id_rules).digest(),
+        profile_digest=rules_digest(own.id_rules),
         rows_min=manifest.alignment.rows_min,
         rows_max=manifest.alignment.rows_max,
     )
@@ -200,7 +201,7 @@ def _aligned(own: Assets, state: Accepted | Aligning, found: _Found) -> Step[Wit
         return _withdrawn(state, "budget", "the run would exceed the lifetime cap of the policy")
     kept = _to_keep(own, manifest, found)
     after = Aligned(standing=state.standing, setup=make_setup(own, plan, found.positions, kept))
-    ids, _ = ordered(own, manifest, found.positions)
+    ids, _ = in_shared_order(own, manifest, found.positions)
     aligned = AlignedMessage(
         rows=plan.rows,
         rounds=plan.rounds,
@@ -233,7 +234,7 @@ def _to_keep(own: Assets, manifest: RunManifest, found: _Found) -> KeptAlignment
     return KeptAlignment(
         ids_digest=ids_digest(own.ids),
         parties=tuple(sorted(manifest.parties)),
-        id_profile_digest=id_profile(own.id_rules).digest(),
+        id_profile_digest=rules_digest(own.id_rules),
         shared_key=found.shared_key,
         positions=Tensor.smallest(np.asarray(found.positions, dtype=np.int64)),
     )

@@ -10,34 +10,22 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from types import MappingProxyType
-from typing import Literal
 
 import numpy as np
 from nacl.bindings import crypto_scalarmult
 from nacl.signing import SigningKey, VerifyKey
 
-from hdpvfl_mq.arrays.chunked import Room
+from hdpvfl_mq.arrays.chunked import Allocate
 from hdpvfl_mq.arrays.memo import Memo
 from hdpvfl_mq.arrays.unreleased import FloatVector
 from hdpvfl_mq.data.preprocess import PreparedData
 from hdpvfl_mq.methods.one_round.refit import ScoreRegression
-from hdpvfl_mq.psi import IdProfile, NormalisedIds, Workspace, order_digest
+from hdpvfl_mq.psi import NormalisedIds, Workspace, order_digest
 from schemas.alignment import KeptAlignment
 from schemas.config import IdRules, PartyPolicy, RunManifest
 from schemas.data import DataSettings
-from schemas.ids import PartyId, RunId, release_id
+from schemas.ids import PartyId, PartyRole, RunId, release_id
 from schemas.privacy import Release
-
-
-def id_profile(rules: IdRules) -> IdProfile:
-    """A party's id rules in the words of entity resolution."""
-    return IdProfile(
-        kind=rules.kind,
-        columns=rules.columns,
-        casefold=rules.casefold,
-        duplicates=rules.duplicates,
-        empties=rules.empties,
-    )
 
 
 def ids_digest(ids: NormalisedIds) -> bytes:
@@ -68,7 +56,7 @@ class Assets:
     """What a party brings into a run and never gives away."""
 
     party: PartyId
-    role: Literal["active", "passive"]
+    role: PartyRole
     run: RunId
     policy: PartyPolicy
     data: PreparedData = field(repr=False)
@@ -84,7 +72,7 @@ class Assets:
     kept_gram: Release | None = field(default=None, repr=False)  # X'X of this data set, noised
     found: KeptAlignment | None = field(default=None, repr=False)  # by an earlier start of the run
     # Gives every array that has an entry for each row, in memory or mapped from disk.
-    room: Room = field(default=np.empty, repr=False)
+    allocate: Allocate = field(default=np.empty, repr=False)
 
     def kept_for(self, manifest: RunManifest) -> KeptAlignment | None:
         """The alignment with exactly these parties that may be used again."""
@@ -119,7 +107,7 @@ class Assets:
         No other cell enters it, so nothing that is said before a release depends on one.
         """
         secret = self.derived(b"entity resolution" + ids_digest(self.ids))
-        return Workspace(self.ids.ids, secret, room=self.room)
+        return Workspace(self.ids.ids, secret, allocate=self.allocate)
 
     @cached_property
     def memo(self) -> Memo:

@@ -35,19 +35,21 @@ class CommonRows:
 
 def packed_positions(own: Assets, positions: NDArray[np.integer[Any]]) -> bytes:
     """Which of the own ids are common, a bit each: small enough for a state."""
-    mask = marks(len(own.ids.ids), own.room)
+    mask = marks(len(own.ids.ids), own.allocate)
     mask[np.asarray(positions)] = True
     return pack_marks(mask)
 
 
-def ordered(
+def in_shared_order(
     own: Assets, manifest: RunManifest, common: NDArray[np.integer[Any]]
 ) -> tuple[PackedIds, NDArray[np.int64]]:
     """The common ids in the order all parties share, and the own rows that order asks for."""
     key = hashlib.sha256(b"order" + manifest.seed.to_bytes(8, "big")).digest()
-    order = row_order(own.ids.ids.chosen(common, own.room), key, own.room)
-    positions = gather(common, order, own.room)
-    return own.ids.ids.chosen(positions, own.room), gather(own.ids.rows, positions, own.room)
+    order = row_order(own.ids.ids.chosen(common, own.allocate), key, own.allocate)
+    positions = gather(common, order, own.allocate)
+    return own.ids.ids.chosen(positions, own.allocate), gather(
+        own.ids.rows, positions, own.allocate
+    )
 
 
 def rows_of(own: Assets, setup: Setup) -> CommonRows:
@@ -57,14 +59,14 @@ def rows_of(own: Assets, setup: Setup) -> CommonRows:
 
 def _rows(own: Assets, setup: Setup) -> CommonRows:
     manifest = setup.plan.manifest
-    common: Positions = marked(unpack_marks(setup.common, len(own.ids.ids)), own.room)
-    _, order = ordered(own, manifest, common)
+    common: Positions = marked(unpack_marks(setup.common, len(own.ids.ids)), own.allocate)
+    _, order = in_shared_order(own, manifest, common)
     block = ColumnBlock.align(
         own.data.X,
         order,
         intercept=own.role == "active" and manifest.intercept,
         scaled=is_scaled(own, manifest),
-        room=own.room,
+        allocate=own.allocate,
     )
     return CommonRows(order, block)
 
@@ -101,5 +103,5 @@ def _response(own: Assets, setup: Setup) -> Response:
         weights=own.data.weights,
         offset=own.data.offset,
         order=rows_of(own, setup).order,
-        room=own.room,
+        allocate=own.allocate,
     )

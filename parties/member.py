@@ -28,10 +28,11 @@ from hdpvfl_mq.machine import (
 )
 from hdpvfl_mq.methods import plan_run
 from hdpvfl_mq.privacy.noise import commitment
+from hdpvfl_mq.psi import rules_digest
 from hdpvfl_mq.wire.codec import model_digest
 from parties import alignment, witness
 from parties.admission import broken_rule
-from parties.assets import Assets, id_profile
+from parties.assets import Assets
 from parties.phases import (
     Accepted,
     Aligned,
@@ -104,7 +105,7 @@ def offer(own: Assets, state: Joining, given: Received[RunOffer]) -> Step[Joinin
         return replace(state, reason=detail or public), (refusal,)
     accept = RunAccept(
         manifest_digest=model_digest(manifest),
-        id_profile_digest=id_profile(own.id_rules).digest(),
+        id_profile_digest=rules_digest(own.id_rules),
         set_size=len(own.ids.ids),
         columns=own.data.X.shape[1],
         kept_alignment=kept.name if (kept := own.kept_for(manifest)) else None,

@@ -14,7 +14,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from hdpvfl_mq.errors import PeerError
-from hdpvfl_mq.node.frozen import dump, load_fields
+from hdpvfl_mq.node.frozen import fields_from_plain, to_plain
 from hdpvfl_mq.privacy.noise import commitment
 from hdpvfl_mq.wire.canonical import pack, unpack
 from hdpvfl_mq.wire.codec import model_digest
@@ -42,8 +42,8 @@ def freeze(own: Assets, state: Phase) -> bytes | None:
             "made_of": _made_of(own),
             "alignment": state.setup.alignment.name,
             "manifest": state.manifest.model_dump(),
-            "training": dump(state),
-            "rounds": dump(state.rounds),
+            "training": to_plain(state),
+            "rounds": to_plain(state.rounds),
         }
     )
 
@@ -65,8 +65,8 @@ def _thawed(own: Assets, stored: Any) -> Training | None:
     setup = setup_again(own, manifest, own.found)
     rounds = ROUNDS[type(manifest.method)]
     begun = (rounds.active_start if own.role == "active" else rounds.passive_start)(own, setup)
-    begun = replace(begun, **load_fields(type(begun), stored["rounds"]))
-    return Training(setup=setup, rounds=begun, **load_fields(Training, stored["training"]))
+    begun = replace(begun, **fields_from_plain(type(begun), stored["rounds"]))
+    return Training(setup=setup, rounds=begun, **fields_from_plain(Training, stored["training"]))
 
 
 def _made_of(own: Assets) -> bytes:

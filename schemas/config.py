@@ -12,7 +12,7 @@ from pydantic import Field, model_validator
 
 from schemas.base import Closed, Positive
 from schemas.data import DataSettings
-from schemas.ids import COORDINATOR, MAX_PASSIVES, DatasetId, PartyId, RunId
+from schemas.ids import COORDINATOR, MAX_PASSIVES, DatasetId, PartyId, PartyRole, RoleName, RunId
 from schemas.methods import Absence, Descent, Guarantee, Method
 from schemas.model import LossSpec, PenaltySpec
 from schemas.privacy import Budget
@@ -113,7 +113,7 @@ class Peer(Closed):
     """A peer's public signing key."""
 
     party: PartyId
-    role: Literal["active", "passive", "coordinator"]
+    role: RoleName
     verify_key: HexKey
 
 
@@ -127,7 +127,7 @@ class PartySettings(Closed):
     """One party's process."""
 
     party: PartyId
-    role: Literal["active", "passive"]
+    role: PartyRole
     run: RunId
     broker: Endpoint
     broker_curve_key: HexKey

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import Field
 
@@ -17,6 +17,10 @@ ReleaseId = Annotated[
 ]
 Round = Annotated[int, Field(ge=0, le=10_000_000)]
 Epoch = Annotated[int, Field(ge=1, le=2**31)]
+
+PartyRole = Literal["active", "passive"]
+RoleName = Literal["active", "passive", "coordinator"]
+PARTY_ROLES: tuple[PartyRole, ...] = ("active", "passive")
 
 COORDINATOR: PartyId = "coordinator"
 MAX_PASSIVES = 256

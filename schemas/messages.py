@@ -12,7 +12,7 @@ from pydantic import Field, TypeAdapter
 
 from schemas.base import Closed, Count, Digest, Signature
 from schemas.config import RunManifest
-from schemas.ids import MAX_PASSIVES, Epoch, PartyId, Round
+from schemas.ids import MAX_PASSIVES, Epoch, PartyId, RoleName, Round
 from schemas.privacy import LedgerHead, Release
 from schemas.tensor import Tensor
 
@@ -209,7 +209,6 @@ Message = (
 Releasing = ScoreShare | Residual  # the only messages that carry numbers about rows
 MESSAGE: TypeAdapter[Message] = TypeAdapter(Annotated[Message, Field(discriminator="kind")])
 
-RoleName = Literal["active", "passive", "coordinator"]
 _PARTY: frozenset[RoleName] = frozenset({"active", "passive"})
 _ALL: frozenset[RoleName] = frozenset({"active", "passive", "coordinator"})
 _COORDINATOR: frozenset[RoleName] = frozenset({"coordinator"})

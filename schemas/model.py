@@ -40,7 +40,7 @@ def _bounded(label: float) -> float:
     return label
 
 
-_LabelBound = Annotated[float, AfterValidator(_bounded)]
+_LabelBound = Annotated[float, AfterValidator(_bounded), Field(ge=-LABEL_MAX, le=LABEL_MAX)]
 _Dispersion = Annotated[float, Field(ge=1e-6, le=1e6)]
 _Theta = Annotated[float, Field(ge=1e-9, le=1e9)]
 _WeightMax = Annotated[float, Field(gt=0.0, le=1e6)]

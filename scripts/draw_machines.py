@@ -16,7 +16,7 @@ from broker import coordinator
 from broker import phases as seen
 from hdpvfl_mq.machine import Moves, find_move, stay
 from parties import active, passive, phases
-from schemas.messages import RoleName
+from schemas.ids import RoleName
 from scripts.machine_picture import picture
 
 DOCS = Path(__file__).parents[1] / "docs"

@@ -96,7 +96,10 @@ def _add_up(commands: Any) -> None:
     add("--epochs", type=int, help="passes over the rows; takes descent instead of one round")
     add("--batch", type=int, help="rows of a batch; takes descent instead of one round")
     add("--loss", help="default: the data set's own")
-    add("--penalty", help="none, l2, l1 or elastic_net; takes descent instead of one round")
+    add(
+        "--penalty",
+        help="none, l2, l1, ... (a wrong name lists all); takes descent instead of one round",
+    )
     add("--seed", type=int, default=0, help="public seed of split and row order")
     add("--out", type=Path, default=Path(), help="folder for runs/ and state/ (default: here)")
     add("--port", type=int, help="the broker's port (default: a free one)")
@@ -149,9 +152,9 @@ def _add_ledger(commands: Any) -> None:
 
 
 def _up(options: argparse.Namespace) -> int:
-    from rich.console import Console  # noqa: PLC0415
+    from rich.console import Console  # noqa: PLC0415 - start-up
 
-    from hdpvfl_mq.app.commands import up  # noqa: PLC0415
+    from hdpvfl_mq.app.commands import up  # noqa: PLC0415 - start-up
 
     fields = up.UpOptions.__dataclass_fields__
     chosen = up.UpOptions(**{name: getattr(options, name) for name in fields})
@@ -166,9 +169,9 @@ def _up(options: argparse.Namespace) -> int:
 
 
 def _predict(options: argparse.Namespace) -> int:
-    from rich.console import Console  # noqa: PLC0415
+    from rich.console import Console  # noqa: PLC0415 - start-up
 
-    from hdpvfl_mq.app.commands import predict  # noqa: PLC0415
+    from hdpvfl_mq.app.commands import predict  # noqa: PLC0415 - start-up
 
     fields = predict.PredictOptions.__dataclass_fields__
     chosen = predict.PredictOptions(**{name: getattr(options, name) for name in fields})
@@ -179,19 +182,19 @@ def _predict(options: argparse.Namespace) -> int:
 
 
 def _broker(options: argparse.Namespace) -> int:
-    from broker.__main__ import main as broker_main  # noqa: PLC0415
+    from broker.__main__ import main as broker_main  # noqa: PLC0415 - start-up
 
     return broker_main(options.settings)
 
 
 def _party(options: argparse.Namespace) -> int:
-    from parties.__main__ import main as party_main  # noqa: PLC0415
+    from parties.__main__ import main as party_main  # noqa: PLC0415 - start-up
 
     return party_main(options.settings)
 
 
 def _keys(options: argparse.Namespace) -> int:
-    from hdpvfl_mq.runtime.keys import make_keys  # noqa: PLC0415
+    from hdpvfl_mq.runtime.keys import make_keys  # noqa: PLC0415 - start-up
 
     made = make_keys(options.folder)
     public = {"verify_key": made.verify_hex, "curve_key": made.curve_public.hex()}
@@ -203,13 +206,13 @@ def _keys(options: argparse.Namespace) -> int:
 
 
 def _plan(options: argparse.Namespace) -> int:
-    from hdpvfl_mq.app.commands import plan  # noqa: PLC0415
-    from hdpvfl_mq.runtime.settings import check  # noqa: PLC0415
-    from schemas.model import LossSpec  # noqa: PLC0415
-    from schemas.privacy import Budget  # noqa: PLC0415
+    from hdpvfl_mq.app.commands import plan  # noqa: PLC0415 - start-up
+    from hdpvfl_mq.runtime.settings import check_settings  # noqa: PLC0415 - start-up
+    from schemas.model import LossSpec  # noqa: PLC0415 - start-up
+    from schemas.privacy import Budget  # noqa: PLC0415 - start-up
 
-    budget = check(Budget, {"epsilon": options.epsilon, "delta": options.delta}, "options")
-    loss = check(LossSpec, {"name": options.loss}, "options: loss")
+    budget = check_settings(Budget, {"epsilon": options.epsilon, "delta": options.delta}, "options")
+    loss = check_settings(LossSpec, {"name": options.loss}, "options: loss")
     found = plan.figures(options.rows, options.passives, budget, loss)
     if options.json:
         print(json.dumps(found))
@@ -219,7 +222,7 @@ def _plan(options: argparse.Namespace) -> int:
 
 
 def _ledger(options: argparse.Namespace) -> int:
-    from hdpvfl_mq.app.commands import ledger  # noqa: PLC0415
+    from hdpvfl_mq.app.commands import ledger  # noqa: PLC0415 - start-up
 
     if options.what == "export":
         return ledger.export(options.file, options.run)
@@ -230,15 +233,15 @@ def _ledger(options: argparse.Namespace) -> int:
 
 
 def _datasets(options: argparse.Namespace) -> int:
-    from hdpvfl_mq.app.commands.up import data_folder  # noqa: PLC0415
-    from hdpvfl_mq.data.bundled import describe  # noqa: PLC0415
+    from hdpvfl_mq.app.commands.up import data_folder  # noqa: PLC0415 - start-up
+    from hdpvfl_mq.data.bundled import describe  # noqa: PLC0415 - start-up
 
     rows = describe(data_folder())
     if options.json:
         print(json.dumps(rows))
         return 0
-    from rich.console import Console  # noqa: PLC0415
-    from rich.table import Table  # noqa: PLC0415
+    from rich.console import Console  # noqa: PLC0415 - start-up
+    from rich.table import Table  # noqa: PLC0415 - start-up
 
     table = Table(box=None, pad_edge=False, header_style="bold")
     for title in rows[0]:

@@ -6,6 +6,7 @@ On a terminal there is a live bar, elsewhere one line per news.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -180,11 +181,10 @@ def _test_table(test: dict[str, Any]) -> RichTable:
 
 def size(count: int) -> str:
     """Bytes for people."""
-    for unit in ("B", "kB", "MB"):
-        if count < 1000:
-            return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
-        count /= 1000  # type: ignore[assignment]
-    return f"{count:.1f} GB"
+    if count < 1000:
+        return f"{count} B"
+    thousands = min(int(math.log10(count) / 3), 3)
+    return f"{count / 1000**thousands:.1f} {('kB', 'MB', 'GB')[thousands - 1]}"
 
 
 def scores(console: Console, result: dict[str, Any]) -> None:

@@ -24,11 +24,11 @@ from hdpvfl_mq.node.ports import Contact, Identity
 from hdpvfl_mq.privacy.noise import commitment
 from hdpvfl_mq.runtime.keys import load_keys
 from hdpvfl_mq.runtime.profile import numeric_profile, pin_threads
-from hdpvfl_mq.runtime.settings import load
+from hdpvfl_mq.runtime.settings import load_settings
 from hdpvfl_mq.wire.codec import model_digest
 from parties.assets import Assets
 from parties.party import Party
-from parties.process.build import PartyFiles, contacts, load_possession
+from parties.process.build import PartyFiles, contacts, load_assets
 from schemas.config import BrokerSettings, PartySettings, RunManifest
 from schemas.ids import COORDINATOR, PartyId
 from schemas.messages import Hello
@@ -73,15 +73,15 @@ def open_replay(folder: Path, party: PartyId, settings: Path | None = None) -> R
     path = settings or folder / "settings" / f"{party}.toml"
     transcript = read_transcript(_existing(folder / party / "journal.db"), party)
     if party == COORDINATOR:
-        return Replay(_coordinator(load(BrokerSettings, path), transcript), transcript)
-    return Replay(_member(load(PartySettings, path), transcript), transcript)
+        return Replay(_coordinator(load_settings(BrokerSettings, path), transcript), transcript)
+    return Replay(_member(load_settings(PartySettings, path), transcript), transcript)
 
 
 def _member(settings: PartySettings, transcript: Transcript) -> Node:
     pin_threads()
     _existing(PartyFiles(settings).secret)  # a new one must not be made here
     keys = load_keys(Path(settings.keys))
-    own = load_possession(settings, keys)
+    own = load_assets(settings, keys)
     _check_seed(own, transcript)
     identity = Identity(settings.party, settings.role, settings.run, keys.signing)
     store = RecordedStore(transcript.rows)
@@ -89,7 +89,7 @@ def _member(settings: PartySettings, transcript: Transcript) -> Node:
 
 
 def _coordinator(settings: BrokerSettings, transcript: Transcript) -> Node:
-    manifest = load(RunManifest, Path(settings.manifest))
+    manifest = load_settings(RunManifest, Path(settings.manifest))
     keys = load_keys(Path(settings.keys))
     return Node(
         Coordinator(manifest, model_digest(manifest)),

@@ -1,8 +1,8 @@
-"""Room for arrays with an entry for every row, and ways to go over them a part at a time.
+"""Arrays with an entry for every row: how they are allocated, and how they are read in chunks.
 
-It owns chunks, gathering and grouping; it knows no file and no meaning of an entry. A room gives
-arrays to be filled: numpy's own memory, or files that a party maps. Everything here holds a few
-chunks besides, so with mapped arrays the number of rows costs no memory.
+It owns chunks, gathering and grouping; it knows no file and no meaning of an entry. Arrays are
+allocated in memory by numpy, or in files that a party maps. Everything here holds only a few chunks
+of its own, so with mapped arrays memory does not grow with the number of rows.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 # Shape and dtype to an array whose contents do not matter yet.
-Room = Callable[[tuple[int, ...], Any], NDArray[Any]]
+Allocate = Callable[[tuple[int, ...], Any], NDArray[Any]]
 Positions = NDArray[np.int64]
 
 CHUNK_ROWS = 1 << 16
@@ -29,24 +29,26 @@ def chunks(rows: int, size: int = CHUNK_ROWS) -> Iterator[slice]:
         yield slice(start, min(start + size, rows))
 
 
-def gather(values: NDArray[Any], positions: NDArray[np.integer[Any]], room: Room) -> NDArray[Any]:
+def gather(
+    values: NDArray[Any], positions: NDArray[np.integer[Any]], allocate: Allocate
+) -> NDArray[Any]:
     """values[positions], for vectors."""
-    taken = room((len(positions),), values.dtype)
+    taken = allocate((len(positions),), values.dtype)
     for part in chunks(len(positions)):
         taken[part] = values[positions[part]]
     return taken
 
 
-def marks(rows: int, room: Room) -> NDArray[np.bool_]:
+def marks(rows: int, allocate: Allocate) -> NDArray[np.bool_]:
     """A mark for each row, none of them set."""
-    unset = room((rows,), np.bool_)
+    unset = allocate((rows,), np.bool_)
     unset[:] = False
     return unset
 
 
-def marked(mask: NDArray[np.bool_], room: Room) -> Positions:
+def marked(mask: NDArray[np.bool_], allocate: Allocate) -> Positions:
     """Where marks are set, ascending."""
-    found = room((int(np.count_nonzero(mask)),), np.int64)
+    found = allocate((int(np.count_nonzero(mask)),), np.int64)
     filled = 0
     for part in chunks(len(mask)):
         here = np.flatnonzero(mask[part])
@@ -56,11 +58,11 @@ def marked(mask: NDArray[np.bool_], room: Room) -> Positions:
 
 
 class Growing:
-    """A vector that is filled without knowing its length; room for it is doubled as needed."""
+    """A vector that is filled without knowing its length; its capacity doubles as needed."""
 
-    def __init__(self, dtype: Any, room: Room) -> None:
-        self._room = room
-        self._held = room((_GROWS_FROM,), dtype)
+    def __init__(self, dtype: Any, allocate: Allocate) -> None:
+        self._allocate = allocate
+        self._held = allocate((_GROWS_FROM,), dtype)
         self._length = 0
 
     @property
@@ -72,7 +74,7 @@ class Growing:
         """Put these at the end."""
         needed = self._length + len(values)
         if needed > len(self._held):
-            larger = self._room((max(needed, 2 * len(self._held)),), self._held.dtype)
+            larger = self._allocate((max(needed, 2 * len(self._held)),), self._held.dtype)
             larger[: self._length] = self.filled
             self._held = larger
         self._held[self._length : needed] = values
@@ -100,7 +102,7 @@ class Groups:
 
 
 def group(
-    number_of: Callable[[slice], NDArray[Any]], rows: int, *, groups: int, room: Room
+    number_of: Callable[[slice], NDArray[Any]], rows: int, *, groups: int, allocate: Allocate
 ) -> Groups:
     """Group rows by the number that `number_of` gives for each row of a slice; called twice.
 
@@ -110,7 +112,7 @@ def group(
     for part in chunks(rows):
         counts += np.bincount(number_of(part).astype(np.int64), minlength=groups)
     bounds = np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(counts)])
-    positions, free = room((rows,), np.int64), bounds[:-1].copy()
+    positions, free = allocate((rows,), np.int64), bounds[:-1].copy()
     narrow = np.min_scalar_type(groups)  # numpy sorts 16 bits by radix
     for part in chunks(rows):
         numbers = number_of(part).astype(narrow)

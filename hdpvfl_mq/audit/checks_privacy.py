@@ -12,12 +12,11 @@ from collections.abc import Iterator, Mapping
 from hdpvfl_mq.audit.checks_chain import CheckFailed
 from hdpvfl_mq.audit.evidence import Evidence, Place, StoredEntry, Transcript
 from hdpvfl_mq.errors import HdpvflError, PeerError
-from hdpvfl_mq.methods.run_plan import SIDES
 from hdpvfl_mq.privacy.accountant import Spent, affordable, fold
-from hdpvfl_mq.privacy.ledger import GENESIS, Books, Entry, apply, decode, extend
+from hdpvfl_mq.privacy.ledger import EMPTY_LEDGER, Books, Entry, apply, decode, extend
 from hdpvfl_mq.privacy.mechanism import largest_value, receive
 from hdpvfl_mq.privacy.plan import NoisePlan
-from schemas.ids import PartyId, release_id
+from schemas.ids import PARTY_ROLES, PartyId, release_id
 from schemas.messages import Hello, LedgerNotice, ScoreShare
 from schemas.privacy import LedgerHead, Release, ReleaseBooked, RunReserved
 from schemas.records import Book, LedgerRead, Reserve, Started
@@ -28,7 +27,7 @@ def noise_sufficient(evidence: Evidence) -> None:
     plan = evidence.plan
     if plan is None:
         return
-    for role in SIDES:
+    for role in PARTY_ROLES:
         spent, budget = plan.spent_by(role), plan.manifest.budget
         if plan.manifest.guarantee == "sound" and (
             budget is None or not affordable(budget, spent.mu2_units, spent.tau_units)
@@ -116,7 +115,7 @@ def _inner_releases(evidence: Evidence, party: PartyId) -> None:
 
 
 def _ledger_books(evidence: Evidence, party: PartyId) -> None:
-    heads = [GENESIS]
+    heads = [EMPTY_LEDGER]
     for sequence, digest, _, body, opening in evidence.ledgers[party]:
         heads.append(extend(heads[-1], body, opening))
         if (sequence, digest) != (heads[-1].sequence, heads[-1].digest):

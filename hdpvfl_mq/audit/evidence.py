@@ -18,8 +18,8 @@ from hdpvfl_mq.wire.codec import Frames, decode_body, decode_header
 from hdpvfl_mq.wire.signing import frames_digest
 from schemas.config import RunManifest
 from schemas.envelope import Delivery, Header
-from schemas.ids import PartyId
-from schemas.messages import Aligned, Message, Residual, RoleName, RunOffer, ScoreShare
+from schemas.ids import PartyId, RoleName
+from schemas.messages import Aligned, Message, Residual, RunOffer, ScoreShare
 from schemas.records import EnvelopeReceived, EnvelopeSent, StepRecord
 
 StoredRecord = tuple[int, bytes, bytes]  # index, bytes, digest

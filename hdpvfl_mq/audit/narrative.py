@@ -15,7 +15,7 @@ from pydantic import BaseModel
 from hdpvfl_mq.errors import PeerError
 from hdpvfl_mq.journal import chain
 from hdpvfl_mq.wire.codec import Frames, decode_body, decode_header
-from schemas.messages import Message
+from schemas.messages import Message, Releasing
 from schemas.records import (
     Arm,
     Book,
@@ -38,6 +38,16 @@ from schemas.records import (
 from schemas.tensor import Tensor
 
 DIFFERENCES_MAX = 20
+_SHOWN_FIELDS = {
+    "round",
+    "rounds_done",
+    "rows",
+    "first",
+    "last",
+    "stage",
+    "outcome",
+    "rule",
+}
 
 
 def line(record: StepRecord) -> str:
@@ -93,13 +103,13 @@ def _envelope(frames: Frames, *, received: bool) -> str:
 
 
 def _details(message: Message) -> str:
-    parts = []
-    for name in ("round", "rounds_done", "rows", "first", "last", "stage", "outcome", "rule"):
-        value = getattr(message, name, None)
-        if isinstance(value, int | str) and not isinstance(value, bool):
-            parts.append(f"{name.replace('_', ' ')} {value}")
-    release = getattr(message, "release", None)
-    if release is not None:
+    parts = [
+        f"{name.replace('_', ' ')} {value}"
+        for name, value in message
+        if name in _SHOWN_FIELDS and type(value) in (int, str)
+    ]
+    if isinstance(message, Releasing):
+        release = message.release
         parts.append(f"{release.tensor.shape[0]} values, noise {release.noise_std:g}")
     return f" ({', '.join(parts)})" if parts else ""
 

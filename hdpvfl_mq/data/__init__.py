@@ -1,1 +1,5 @@
-"""A party's own rows: from files of any common kind to checked numbers. Nothing here is sent."""
+"""A party's own rows: from files of any common kind to checked numbers.
+
+It owns readers, columns, preprocessing constants and fingerprints. It knows no loss, message or
+peer; nothing here is sent.
+"""

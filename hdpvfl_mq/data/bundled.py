@@ -13,7 +13,7 @@ from pathlib import Path
 from hdpvfl_mq.data.cards import CARDS, Card
 from hdpvfl_mq.data.fetch import fetch_pair
 from hdpvfl_mq.data.packaged import PACKAGED, Pair
-from hdpvfl_mq.data.readers import load
+from hdpvfl_mq.data.readers import load_table
 from hdpvfl_mq.data.splits import overlapping
 from hdpvfl_mq.data.tables import Table
 from hdpvfl_mq.errors import SettingsError
@@ -69,7 +69,7 @@ def load_dataset(
     if card is None:
         raise SettingsError(f"there is no data set {name!r}; known are {', '.join(CARDS)}")
     if folder is not None and (files := _files(folder, name)):
-        return SplitDataset(name, card, load(files[0]), load(files[1]))
+        return SplitDataset(name, card, load_table(files[0]), load_table(files[1]))
     active, passive = _whole(base, card, folder, cache)
     if base != name:
         active, passive = overlapping(active, passive)
@@ -102,7 +102,7 @@ def _place(name: str, folder: Path | None) -> str:
 
 def _whole(base: str, card: Card, folder: Path | None, cache: Path | None) -> Pair:
     if folder is not None and (files := _files(folder, base)):
-        return load(files[0]), load(files[1])
+        return load_table(files[0]), load_table(files[1])
     if base in PACKAGED:
         return PACKAGED[base]()
     assert card.public is not None

@@ -7,7 +7,6 @@ settings with every "learn" replaced by a number or a list, which prepares later
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Literal
 
 import numpy as np
 
@@ -16,8 +15,8 @@ from hdpvfl_mq.data.readers import TableFile
 from hdpvfl_mq.data.tables import Table
 from hdpvfl_mq.errors import DataError
 from schemas.data import MAX_CATEGORIES, ColumnRule, DataSettings, NamedColumn
+from schemas.ids import PartyRole
 
-Role = Literal["active", "passive"]
 Source = Table | TableFile
 
 
@@ -60,7 +59,7 @@ class _Pass:
 
 
 def resolve(
-    source: Source, settings: DataSettings, role: Role, *, allow_constant: bool = False
+    source: Source, settings: DataSettings, role: PartyRole, *, allow_constant: bool = False
 ) -> tuple[DataSettings, int]:
     """Check every cell that will be used; return settled settings and the number of rows."""
     seen, names, rules = _Pass(), tuple[str, ...](), dict[str, NamedColumn]()
@@ -90,7 +89,7 @@ def resolve(
     ), seen.rows
 
 
-def feature_names(table: Table, settings: DataSettings, role: Role) -> tuple[str, ...]:
+def feature_names(table: Table, settings: DataSettings, role: PartyRole) -> tuple[str, ...]:
     """The columns that become features; a passive party's label column is refused."""
     special = (settings.label_column, settings.weight_column, settings.offset_column)
     if role == "passive" and any(special):

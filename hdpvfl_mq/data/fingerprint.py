@@ -19,7 +19,7 @@ from hdpvfl_mq.data.tables import Column
 
 
 @dataclass(frozen=True)
-class Sides:
+class OtherColumns:
     """What a chunk holds besides its features."""
 
     ids: tuple[Column, ...]
@@ -35,13 +35,13 @@ class Fingerprint:
         self._names = names
         self._parts = {name: hashlib.sha256() for name in ("X", "ids", "y", "weights", "offset")}
 
-    def add(self, block: NDArray[np.float64], sides: Sides) -> None:
+    def add(self, block: NDArray[np.float64], others: OtherColumns) -> None:
         """Take in the next rows."""
         self._parts["X"].update(np.ascontiguousarray(block, dtype="<f8").tobytes())
-        keys = zip(*map(_as_json, sides.ids), strict=True)
+        keys = zip(*map(_as_json, others.ids), strict=True)
         self._parts["ids"].update("".join([f"[{', '.join(key)}]\n" for key in keys]).encode())
         for name in ("y", "weights", "offset"):
-            values = getattr(sides, name)
+            values = getattr(others, name)
             if values is not None:
                 self._parts[name].update(values.astype("<f8").tobytes())
 

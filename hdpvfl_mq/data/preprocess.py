@@ -12,12 +12,13 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from hdpvfl_mq.arrays.chunked import Room
+from hdpvfl_mq.arrays.chunked import Allocate
 from hdpvfl_mq.data.columns import categories, complete_numbers, ids, numbers, refuse
-from hdpvfl_mq.data.constants import Role, Source, resolve
-from hdpvfl_mq.data.fingerprint import Fingerprint, Sides
+from hdpvfl_mq.data.constants import Source, resolve
+from hdpvfl_mq.data.fingerprint import Fingerprint, OtherColumns
 from hdpvfl_mq.data.tables import Column, Table
 from schemas.data import DataSettings, NamedColumn
+from schemas.ids import PartyRole
 from schemas.model import LabelKind
 
 Matrix = NDArray[np.float64] | NDArray[np.float32]
@@ -60,7 +61,7 @@ class PreparedData:
 
 
 def prepare(
-    source: Source, settings: DataSettings, *, role: Role, to_score: bool = False
+    source: Source, settings: DataSettings, *, role: PartyRole, to_score: bool = False
 ) -> PreparedData:
     """Prepare in memory, as float64. Rows to score may have a constant column."""
     settled, rows = resolve(source, settings, role, allow_constant=to_score)
@@ -71,19 +72,19 @@ def prepare(
     return replace(prepared, ids=ids)
 
 
-def prepare_in_room(
+def prepare_mapped(
     source: Source,
     settings: DataSettings,
-    room: Room,
+    allocate: Allocate,
     take_ids: TakeIds,
     *,
-    role: Role,
+    role: PartyRole,
     to_score: bool = False,
 ) -> PreparedData:
-    """Prepare chunk by chunk, as float32, into arrays of this room; the ids go to `take_ids`."""
+    """Prepare chunk by chunk, as float32, into allocated arrays; `take_ids` gets the ids."""
     settled, rows = resolve(source, settings, role, allow_constant=to_score)
-    X = room((rows, len(output_names(settled))), np.float32)
-    prepared = _encode_all(source, settled, X, room, take_ids)
+    X = allocate((rows, len(output_names(settled))), np.float32)
+    prepared = _encode_all(source, settled, X, allocate, take_ids)
     for array in (prepared.X, prepared.y, prepared.weights, prepared.offset):
         if array is not None:
             array.flags.writeable = False
@@ -102,22 +103,22 @@ def output_names(settled: DataSettings) -> tuple[str, ...]:
 
 
 def _encode_all(
-    source: Source, settled: DataSettings, X: Matrix, room: Room, take_ids: TakeIds
+    source: Source, settled: DataSettings, X: Matrix, allocate: Allocate, take_ids: TakeIds
 ) -> PreparedData:
     names, start = output_names(settled), 0
     fingerprint = Fingerprint(names)
     columns = (settled.label_column, settled.weight_column, settled.offset_column)
-    y, weights, offset = (room((len(X),), np.float64) if column else None for column in columns)
+    y, weights, offset = (allocate((len(X),), np.float64) if column else None for column in columns)
     for chunk in source.chunks():
         block = np.hstack([_encode(chunk, rule) for rule in settled.rules])
-        sides = _sides(chunk, settled)
-        fingerprint.add(block, sides)
+        others = _other_columns(chunk, settled)
+        fingerprint.add(block, others)
         rows = slice(start, start + chunk.rows)
         X[rows] = block
-        _put(y, rows, _of_this_run(sides.y, settled))
-        _put(weights, rows, sides.weights)
-        _put(offset, rows, sides.offset)
-        take_ids(sides.ids)
+        _put(y, rows, _of_this_run(others.y, settled))
+        _put(weights, rows, others.weights)
+        _put(offset, rows, others.offset)
+        take_ids(others.ids)
         start += chunk.rows
     return PreparedData(
         ids=(),
@@ -138,9 +139,9 @@ def _put(
         array[rows] = values
 
 
-def _sides(chunk: Table, settings: DataSettings) -> Sides:
+def _other_columns(chunk: Table, settings: DataSettings) -> OtherColumns:
     weight, offset = settings.weight_column, settings.offset_column
-    return Sides(
+    return OtherColumns(
         ids=tuple(
             ids(chunk, name, keep_empty=settings.empty_ids == "keep")
             for name in settings.id_columns

@@ -54,7 +54,7 @@ class TableFile:
             raise DataError(f"{self.path.name} has no row")
 
 
-def load(path: Path) -> Table:
+def load_table(path: Path) -> Table:
     """A whole file as one table."""
     return concatenate(list(TableFile(path).chunks()))
 
@@ -89,19 +89,19 @@ def _csv_chunks(text: IO[str], cells: int) -> Iterator[Table]:
         raise DataError("the file is empty")
     names = [name.strip() for name in names]
     check_names(names)
-    size, row, pending = _rows_for(len(names), cells), 0, []
+    size, row, batch = _rows_for(len(names), cells), 0, []
     for line in lines:
         if not line:
             continue
         row += 1
         if len(line) != len(names):
             raise DataError(f"row {row} has {len(line)} cells, the header has {len(names)}")
-        pending.append(line)
-        if len(pending) == size:
-            yield _text_table(names, pending)
-            pending = []
-    if pending:
-        yield _text_table(names, pending)
+        batch.append(line)
+        if len(batch) == size:
+            yield _text_table(names, batch)
+            batch = []
+    if batch:
+        yield _text_table(names, batch)
 
 
 def _text_table(names: list[str], lines: list[list[str]]) -> Table:

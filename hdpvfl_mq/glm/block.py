@@ -1,7 +1,7 @@
 """One party's columns of the common rows, ready for rounds: scores out, gradient in.
 
 It owns row scaling, the intercept column and the products with the columns; it knows no ids,
-labels or files. A block is float64 in memory, or float32 in a room on disk, which is widened chunk
+labels or files. A block is float64 in memory, or float32 in a mapped file, which is widened chunk
 by chunk: the arithmetic is float64 on the numbers as stored.
 """
 
@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hdpvfl_mq.arrays.chunked import Room
+from hdpvfl_mq.arrays.chunked import Allocate
 from hdpvfl_mq.arrays.unreleased import FloatVector, Unreleased
 from hdpvfl_mq.errors import DataError
 from hdpvfl_mq.glm.reorder import Matrix, ordered_rows
@@ -61,17 +61,16 @@ class ColumnBlock:
         *,
         intercept: bool = False,
         scaled: bool = True,
-        room: Room = np.empty,
+        allocate: Allocate = np.empty,
     ) -> ColumnBlock:
         """Take rows of X in the given order, scale them, append the intercept.
 
-        With an intercept a scaled row is (x, 1) / sqrt(2). The block is of the type of X, and in
-        this room.
+        With an intercept a scaled row is (x, 1) / sqrt(2). The block has the type of X.
         """
         columns = X.shape[1] + int(intercept)
-        block: Matrix = room((len(order), columns), X.dtype)
+        block: Matrix = allocate((len(order), columns), X.dtype)
         mapped = isinstance(X, np.memmap)
-        for run, taken in ordered_rows(X, order, block, room) if mapped else _taken(X, order):
+        for run, taken in ordered_rows(X, order, block, allocate) if mapped else _taken(X, order):
             for rows in _chunks(slice(0, len(taken)), columns):
                 block[run][rows] = _block_rows(
                     np.asarray(taken[rows], dtype=np.float64),

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from hdpvfl_mq.arrays.chunked import Room, chunks, group, take_places
+from hdpvfl_mq.arrays.chunked import Allocate, chunks, group, take_places
 
 Matrix = NDArray[np.float64] | NDArray[np.float32]
 
@@ -21,7 +21,7 @@ RUN_NUMBERS = 2**22
 
 
 def ordered_rows(
-    X: Matrix, order: NDArray[np.int64], out: Matrix, room: Room
+    X: Matrix, order: NDArray[np.int64], out: Matrix, allocate: Allocate
 ) -> Iterator[tuple[slice, Matrix]]:
     """X[order], run by run with its place in the order.
 
@@ -33,7 +33,10 @@ def ordered_rows(
     length = max(1, RUN_NUMBERS // columns)
     runs = list(chunks(len(order), length))
     by_source = group(
-        lambda part: order[part] // length, len(order), groups=-(-len(X) // length), room=room
+        lambda part: order[part] // length,
+        len(order),
+        groups=-(-len(X) // length),
+        allocate=allocate,
     )
     free = np.array([run.start for run in runs], dtype=np.int64)
     for source, wanted in zip(chunks(len(X), length), by_source, strict=True):

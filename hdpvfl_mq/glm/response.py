@@ -11,7 +11,7 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from hdpvfl_mq.arrays.chunked import Room, chunks
+from hdpvfl_mq.arrays.chunked import Allocate, chunks
 from hdpvfl_mq.arrays.unreleased import FloatVector, Unreleased
 from hdpvfl_mq.errors import DataError, SettingsError
 from hdpvfl_mq.glm.families.base import Family
@@ -33,16 +33,16 @@ class Response:
         weights: FloatVector | None = None,
         offset: FloatVector | None = None,
         order: NDArray[np.int64] | None = None,
-        room: Room = np.empty,
+        allocate: Allocate = np.empty,
     ) -> None:
-        """`order` names the rows to take, all as they are if it is None; `room` is for copies."""
+        """`order` names the rows to take; None takes all as they are."""
         if any(part is not None and len(part) != len(y) for part in (weights, offset)):
             raise DataError("labels, sample weights and offsets differ in number")
         if offset is not None and family.spec.offset_max == 0.0:
             raise SettingsError("an offset needs a declared offset_max in the loss")
         weight_max, offset_max = family.spec.weight_max, family.spec.offset_max
         self.family = family
-        copied = partial(_copied, order=order, room=room)
+        copied = partial(_copied, order=order, allocate=allocate)
         self._y = copied(y, family.coded)
         self._weights = self._offset = None
         if weights is not None:
@@ -133,9 +133,9 @@ def _copied(
     bounded: Callable[[FloatVector], FloatVector],
     *,
     order: NDArray[np.int64] | None,
-    room: Room,
+    allocate: Allocate,
 ) -> FloatVector:
-    copy: FloatVector = room((len(values) if order is None else len(order),), np.float64)
+    copy: FloatVector = allocate((len(values) if order is None else len(order),), np.float64)
     for part in chunks(len(copy)):
         copy[part] = bounded(values[part if order is None else order[part]])
     return copy

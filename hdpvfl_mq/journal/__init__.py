@@ -1,1 +1,5 @@
-"""The journal: chain, store, replay, audit."""
+"""The journal: a hash chain of records, its Merkle tree, its store.
+
+It owns how records become bytes and how bytes are checked and kept. It knows no role: the node
+writes, replays and audits read.
+"""

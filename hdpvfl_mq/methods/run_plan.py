@@ -12,7 +12,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from types import MappingProxyType
-from typing import Literal
 
 from hdpvfl_mq.glm.families import Family
 from hdpvfl_mq.glm.schedule import Schedule
@@ -20,9 +19,7 @@ from hdpvfl_mq.privacy.accountant import Spent
 from hdpvfl_mq.privacy.plan import NoisePlan, total_spent
 from hdpvfl_mq.wire.codec import model_digest
 from schemas.config import RunManifest
-
-Side = Literal["active", "passive"]
-SIDES: tuple[Side, ...] = ("active", "passive")
+from schemas.ids import PartyRole
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,18 +53,18 @@ class RunPlan:
         """Rounds of the run."""
         return self.schedule.rounds
 
-    def noise_of(self, role: Side) -> NoisePlan:
-        """The noise of what a side sends: a number for every row."""
+    def noise_of(self, role: PartyRole) -> NoisePlan:
+        """The noise of what a party with this role sends: a number for every row."""
         return self.active_noise if role == "active" else self.passive_noise
 
-    def releases_of(self, role: Side) -> Mapping[str, NoisePlan]:
-        """The noise of every kind of release of a side."""
+    def releases_of(self, role: PartyRole) -> Mapping[str, NoisePlan]:
+        """The noise of every kind of release of a party with this role."""
         if role == "active":
             return {"residual": self.active_noise}
         return {**self.inner_noise, "share": self.passive_noise}
 
-    def spent_by(self, role: Side) -> Spent:
-        """What all releases of a side cost together: the amount to reserve."""
+    def spent_by(self, role: PartyRole) -> Spent:
+        """What all releases of such a party cost together: the amount to reserve."""
         return total_spent(self.releases_of(role).values())
 
     def residual_count(self, round_: int) -> int:

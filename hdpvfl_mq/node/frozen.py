@@ -19,28 +19,28 @@ from pydantic import BaseModel
 from schemas.tensor import Tensor
 
 
-def dump(value: Any) -> Any:
+def to_plain(value: Any) -> Any:
     """Plain values: dict, tuple, str, bytes, int, float, bool, None."""
     if is_dataclass(value):
-        return {f.name: dump(getattr(value, f.name)) for f in fields(value) if not is_fixed(f)}
+        return {f.name: to_plain(getattr(value, f.name)) for f in fields(value) if not is_fixed(f)}
     if isinstance(value, BaseModel):
         return value.model_dump()
     if isinstance(value, np.ndarray):
         return Tensor.of(value).model_dump()
     if isinstance(value, Mapping):
-        return tuple((dump(key), dump(each)) for key, each in sorted(value.items()))
+        return tuple((to_plain(key), to_plain(each)) for key, each in sorted(value.items()))
     if isinstance(value, frozenset):
         return tuple(sorted(value))
-    return tuple(map(dump, value)) if isinstance(value, tuple) else value
+    return tuple(map(to_plain, value)) if isinstance(value, tuple) else value
 
 
-def load_fields(state: type, plain: Any) -> dict[str, Any]:
+def fields_from_plain(state: type, plain: Any) -> dict[str, Any]:
     """The stored fields of a state, checked, as arguments for it."""
     wanted = {f.name for f in fields(state) if not is_fixed(f)}
     if not isinstance(plain, dict) or set(plain) != wanted:
         raise ValueError("the stored fields are not those of this state")
     hints = typing.get_type_hints(state)
-    return {name: load(hints[name], plain[name]) for name in wanted}
+    return {name: from_plain(hints[name], plain[name]) for name in wanted}
 
 
 def is_fixed(f: Any) -> bool:
@@ -48,41 +48,41 @@ def is_fixed(f: Any) -> bool:
     return bool(f.metadata.get("fixed", False))
 
 
-def load(hint: Any, plain: Any) -> Any:  # noqa: PLR0911 - one case each
+def from_plain(hint: Any, plain: Any) -> Any:  # noqa: PLR0911 - one case each
     """The value of a type that these plain values describe."""
     origin, arguments = get_origin(hint), get_args(hint)
     if origin is typing.Annotated:
-        return load(arguments[0], plain)
+        return from_plain(arguments[0], plain)
     if origin in (Union, types.UnionType):
-        return _load_optional(arguments, plain)
+        return _optional_from_plain(arguments, plain)
     if origin is np.ndarray:
         return Tensor.model_validate(plain).array()
     if isinstance(hint, type) and issubclass(hint, BaseModel):
         return hint.model_validate(plain)
     if is_dataclass(hint) and isinstance(hint, type):
-        return hint(**load_fields(hint, plain))
+        return hint(**fields_from_plain(hint, plain))
     if origin in (tuple, frozenset) or (isinstance(origin, type) and issubclass(origin, Mapping)):
-        return _load_many(origin, arguments, plain)
+        return _many_from_plain(origin, arguments, plain)
     if not isinstance(hint, type) or type(plain) is not hint:
         raise ValueError("a stored value is not of its type")
     return plain
 
 
-def _load_optional(arguments: tuple[Any, ...], plain: Any) -> Any:
+def _optional_from_plain(arguments: tuple[Any, ...], plain: Any) -> Any:
     if plain is None and type(None) in arguments:
         return None
     (inner,) = (each for each in arguments if each is not type(None))
-    return load(inner, plain)
+    return from_plain(inner, plain)
 
 
-def _load_many(origin: Any, arguments: tuple[Any, ...], plain: Any) -> Any:
+def _many_from_plain(origin: Any, arguments: tuple[Any, ...], plain: Any) -> Any:
     if not isinstance(plain, tuple):
         raise ValueError("a stored collection is not one")
     if origin is frozenset:
-        return frozenset(load(arguments[0], each) for each in plain)
+        return frozenset(from_plain(arguments[0], each) for each in plain)
     if origin is not tuple:
         key, value = arguments
-        return types.MappingProxyType({load(key, k): load(value, v) for k, v in plain})
+        return types.MappingProxyType({from_plain(key, k): from_plain(value, v) for k, v in plain})
     if arguments[1:] == (Ellipsis,):
-        return tuple(load(arguments[0], each) for each in plain)
-    return tuple(load(hint, each) for hint, each in zip(arguments, plain, strict=True))
+        return tuple(from_plain(arguments[0], each) for each in plain)
+    return tuple(from_plain(hint, each) for hint, each in zip(arguments, plain, strict=True))

@@ -12,8 +12,7 @@ from typing import Protocol
 from nacl.signing import SigningKey, VerifyKey
 
 from hdpvfl_mq.wire.codec import Frames
-from schemas.ids import PartyId, RunId
-from schemas.messages import RoleName
+from schemas.ids import PartyId, RoleName, RunId
 from schemas.privacy import LedgerHead, Release
 from schemas.records import Arm, LedgerStanding, Reserve
 

@@ -1,4 +1,5 @@
-"""Sensitivity, calibration, noise, mechanism, accounts and ledger of one party.
+"""Calibration, noise, mechanism, accounting and ledger of one party.
 
-It knows no model, no message and no peer: bounds come in as numbers, releases go out.
+It owns what a release is and what it costs. It knows no model, message or peer: bounds come in as
+numbers, releases go out.
 """

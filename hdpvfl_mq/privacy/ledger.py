@@ -40,7 +40,7 @@ from schemas.privacy import (
 )
 
 Entry = SecretFixed | CapFixed | BudgetsApart | RunReserved | ReleaseBooked | RunSettled
-GENESIS = LedgerHead(sequence=0, digest=bytes(32))
+EMPTY_LEDGER = LedgerHead(sequence=0, digest=bytes(32))
 OPENING_BYTES = 32
 _ENTRY: TypeAdapter[Entry] = TypeAdapter(LedgerEntry)
 _LINK_DOMAIN = b"hdpvfl-mq ledger 2\x00"
@@ -63,26 +63,19 @@ class RunAccount:
         return Spent(self.reserve.mu2_units, self.reserve.tau_units, self.spent.exact)
 
 
+@dataclass
 class Books:
     """Caps by data set and run accounts by (data set, run); an entry changes one of them."""
 
-    def __init__(self) -> None:
-        self.caps: dict[str, Budget] = {}
-        self.runs: dict[tuple[str, str], RunAccount] = {}
-        self.apart: set[frozenset[str]] = set()  # pairs of data sets that share ids, not budgets
-        self.secret_check: bytes | None = None  # None: a ledger of format 1
+    caps: dict[str, Budget] = field(default_factory=dict)
+    runs: dict[tuple[str, str], RunAccount] = field(default_factory=dict)
+    # Pairs of data sets that share ids, not budgets.
+    apart: set[frozenset[str]] = field(default_factory=set)
+    secret_check: bytes | None = None  # None: a ledger of format 1
 
     def copy(self) -> Books:
         """The same books, to be changed or kept apart."""
-        other = Books()
-        other.caps, other.runs, other.apart = dict(self.caps), dict(self.runs), set(self.apart)
-        other.secret_check = self.secret_check
-        return other
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Books) and vars(self) == vars(other)
-
-    __hash__ = None  # type: ignore[assignment]
+        return Books(dict(self.caps), dict(self.runs), set(self.apart), self.secret_check)
 
     def spent(self, dataset: str) -> Spent:
         """Add up what has left, over all runs."""

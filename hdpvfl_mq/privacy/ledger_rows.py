@@ -8,13 +8,13 @@ from __future__ import annotations
 import sqlite3
 
 from hdpvfl_mq.errors import IntegrityError, RefusedError
-from hdpvfl_mq.privacy.ledger import GENESIS, Books, Entry, apply, decode, extend
+from hdpvfl_mq.privacy.ledger import EMPTY_LEDGER, Books, Entry, apply, decode, extend
 from schemas.privacy import LedgerHead, ReleaseBooked
 
 
 def folded(connection: sqlite3.Connection) -> tuple[Books, LedgerHead]:
     """Fold the stored bytes: sequence and hash of each, rules, release ids, co-signatures."""
-    books, head = Books(), GENESIS
+    books, head = Books(), EMPTY_LEDGER
     rows = connection.execute("SELECT * FROM entry ORDER BY sequence")
     for sequence, digest, release_id, body, opening in rows:
         if not isinstance(body, bytes) or not isinstance(opening, bytes | None):
@@ -39,7 +39,7 @@ def folded(connection: sqlite3.Connection) -> tuple[Books, LedgerHead]:
 def digest_at(connection: sqlite3.Connection, sequence: int) -> bytes | None:
     """The digest of an entry, if there is that one."""
     if sequence == 0:
-        return GENESIS.digest
+        return EMPTY_LEDGER.digest
     row = connection.execute("SELECT digest FROM entry WHERE sequence = ?", (sequence,))
     found = row.fetchone()
     return None if found is None else bytes(found[0])

@@ -1,10 +1,14 @@
-"""Entity resolution without showing ids: the names the roles use. See docs/entity-resolution.md."""
+"""Entity resolution without showing ids (docs/entity-resolution.md).
+
+It owns normal forms of ids, oblivious functions, sessions and what they exchange. It knows no
+envelope, journal or file; the names the roles use are listed here.
+"""
 
 from hdpvfl_mq.psi.blocks import Outgoing
 from hdpvfl_mq.psi.collect import IdCollector, NormalisedIds, normalise
 from hdpvfl_mq.psi.exchange import Block
-from hdpvfl_mq.psi.ids import IdProfile
-from hdpvfl_mq.psi.methods import choose_method
+from hdpvfl_mq.psi.ids import rules_digest
+from hdpvfl_mq.psi.methods import choose_method, possible_methods
 from hdpvfl_mq.psi.open import open_session
 from hdpvfl_mq.psi.order import order_digest, row_order
 from hdpvfl_mq.psi.packed import PackedIds
@@ -16,7 +20,6 @@ from hdpvfl_mq.psi.workspace import Workspace
 __all__ = [
     "Block",
     "IdCollector",
-    "IdProfile",
     "NormalisedIds",
     "Outgoing",
     "PackedIds",
@@ -29,5 +32,7 @@ __all__ = [
     "normalise",
     "open_session",
     "order_digest",
+    "possible_methods",
     "row_order",
+    "rules_digest",
 ]

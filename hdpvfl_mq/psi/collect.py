@@ -1,6 +1,6 @@
 """A party's distinct ids, collected chunk by chunk. Owns what is dropped or refused, by row.
 
-What a value's normal form is belongs to ids.py. Ids go into the room they are given as they come,
+What a value's normal form is belongs to ids.py. Ids go into allocated arrays as they come,
 and repeated ones are found a part at a time, so that ids may be more than memory holds. Errors
 count rows from 1, the header apart, and never show a value.
 """
@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 
 from hdpvfl_mq.arrays.chunked import (
     OBJECT_ROWS,
+    Allocate,
     Growing,
-    Room,
     chunks,
     gather,
     group,
@@ -24,8 +24,9 @@ from hdpvfl_mq.arrays.chunked import (
     marks,
 )
 from hdpvfl_mq.errors import DataError
-from hdpvfl_mq.psi.ids import IdColumn, IdProfile, canonical_column, joined
+from hdpvfl_mq.psi.ids import IdColumn, canonical_column, joined
 from hdpvfl_mq.psi.packed import PackedIds, Packing
+from schemas.config import IdRules
 
 _ROWS_SHOWN = 5
 _PART_BITS = 16  # ids that are looked through for repeated ones at a time
@@ -42,13 +43,13 @@ class NormalisedIds:
 
 
 def normalise(
-    columns: Sequence[IdColumn], profile: IdProfile, room: Room = np.empty
+    columns: Sequence[IdColumn], rules: IdRules, allocate: Allocate = np.empty
 ) -> NormalisedIds:
     """Canonical ids of a table's id columns.
 
-    *Guarantee*: the same table and profile give the same bytes.
+    *Guarantee*: the same table and rules give the same bytes.
     """
-    collector = IdCollector(profile, room)
+    collector = IdCollector(rules, allocate)
     collector.check(columns)
     for part in chunks(len(columns[0]), OBJECT_ROWS):
         collector.add([column[part] for column in columns])
@@ -58,17 +59,17 @@ def normalise(
 class IdCollector:
     """Takes the id columns of one chunk of rows after the other."""
 
-    def __init__(self, profile: IdProfile, room: Room) -> None:
-        self._profile, self._room = profile, room
-        self._packing = Packing(room)
-        self._rows, self._hashes = Growing(np.int64, room), Growing(np.int64, room)
+    def __init__(self, rules: IdRules, allocate: Allocate) -> None:
+        self._rules, self._allocate = rules, allocate
+        self._packing = Packing(allocate)
+        self._rows, self._hashes = Growing(np.int64, allocate), Growing(np.int64, allocate)
         self._seen = 0
         self._empty = 0
         self._first_empty: list[int] = []
 
     def check(self, columns: Sequence[IdColumn]) -> None:
         """Refuse another number of columns than agreed, or columns that do not match."""
-        agreed = self._profile.columns
+        agreed = self._rules.columns
         if len(columns) != agreed:
             raise DataError(f"{agreed} id columns are agreed, the table gives {len(columns)}")
         if len({len(column) for column in columns}) != 1:
@@ -78,7 +79,7 @@ class IdCollector:
         """The next rows; a value that cannot be an id is refused at once."""
         self.check(columns)
         parts = [
-            canonical_column(column, self._profile, number=number, first_row=self._seen + 1)
+            canonical_column(column, self._rules, number=number, first_row=self._seen + 1)
             for number, column in enumerate(columns, start=1)
         ]
         ids = parts[0] if len(parts) == 1 else list(map(joined, zip(*parts, strict=True)))
@@ -95,18 +96,18 @@ class IdCollector:
 
     def distinct(self) -> NormalisedIds:
         """First occurrences, once all rows are there."""
-        if self._empty and self._profile.empties == "error":
+        if self._empty and self._rules.empties == "error":
             where = _rows_text(self._first_empty, self._empty)
             raise DataError(f"empty ids in {where}: fill them in or set empties to 'drop'")
         ids, rows = self._packing.packed, self._rows.filled
-        is_repeated = _repeated(ids, self._hashes.filled, self._room)
+        is_repeated = _repeated(ids, self._hashes.filled, self._allocate)
         repeats = int(np.count_nonzero(is_repeated))
-        if repeats and self._profile.duplicates == "error":
-            where = _rows_text(rows[marked(is_repeated, self._room)[:_ROWS_SHOWN]], repeats)
+        if repeats and self._rules.duplicates == "error":
+            where = _rows_text(rows[marked(is_repeated, self._allocate)[:_ROWS_SHOWN]], repeats)
             raise DataError(f"repeated ids in {where}: remove them or set duplicates='first'")
         if repeats:
-            kept = marked(np.logical_not(is_repeated, out=is_repeated), self._room)
-            ids, rows = ids.chosen(kept, self._room), gather(rows, kept, self._room)
+            kept = marked(np.logical_not(is_repeated, out=is_repeated), self._allocate)
+            ids, rows = ids.chosen(kept, self._allocate), gather(rows, kept, self._allocate)
         return NormalisedIds(ids, rows, self._empty, repeats)
 
     def _note_empty(self, rows: NDArray[np.int64]) -> None:
@@ -114,13 +115,16 @@ class IdCollector:
         self._first_empty += rows[: _ROWS_SHOWN - len(self._first_empty)].tolist()
 
 
-def _repeated(ids: PackedIds, hashes: NDArray[np.int64], room: Room) -> NDArray[np.bool_]:
+def _repeated(ids: PackedIds, hashes: NDArray[np.int64], allocate: Allocate) -> NDArray[np.bool_]:
     """Marks every id that an earlier one equals: equal ids are in the same part."""
-    is_repeated = marks(len(ids), room)
+    is_repeated = marks(len(ids), allocate)
     bits = max(1, len(ids).bit_length() - _PART_BITS)
     shift = np.uint64(64 - bits)
     parts = group(
-        lambda part: hashes[part].view(np.uint64) >> shift, len(ids), groups=1 << bits, room=room
+        lambda part: hashes[part].view(np.uint64) >> shift,
+        len(ids),
+        groups=1 << bits,
+        allocate=allocate,
     )
     for positions in parts:
         here = hashes[positions]

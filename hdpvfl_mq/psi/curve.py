@@ -7,8 +7,6 @@ inverse also has that form; then a blinded point can be unblinded with the same 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from functools import partial
 from hashlib import blake2b
 
 import gmpy2
@@ -29,8 +27,6 @@ _SMALL_ORDER = frozenset(  # u-coordinates on the curve whose order divides the 
         39382357235489614581723060781553021112529911719440698176882885853963445705823,
     )
 )
-
-BlockMap = Callable[[Callable[[bytes], bytes], Iterable[bytes]], Iterable[bytes]]
 
 
 def _on_curve(u: gmpy2.mpz) -> bool:
@@ -85,20 +81,9 @@ def blinding_scalar(key: bytes) -> tuple[bytes, bytes]:
             inverse += ORDER
 
 
-def _multiply(scalar: bytes, points: bytes) -> bytes:
-    return b"".join(
-        [
-            crypto_scalarmult(scalar, points[start : start + POINT_BYTES])
-            for start in range(0, len(points), POINT_BYTES)
-        ]
-    )
-
-
-def multiply(scalar: bytes, points: bytes, mapper: BlockMap) -> bytes:
+def multiply(scalar: bytes, points: bytes) -> bytes:
     """Every point times the scalar, in the same order."""
-    return b"".join(
-        mapper(partial(_multiply, scalar), in_blocks(points, _BLOCK_POINTS * POINT_BYTES))
-    )
+    return b"".join([crypto_scalarmult(scalar, point) for point in in_blocks(points, POINT_BYTES)])
 
 
 def in_blocks(data: bytes, size: int) -> list[bytes]:

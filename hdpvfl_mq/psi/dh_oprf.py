@@ -19,7 +19,6 @@ from numpy.typing import NDArray
 from hdpvfl_mq.errors import PeerError
 from hdpvfl_mq.psi.curve import (
     POINT_BYTES,
-    BlockMap,
     are_points,
     blinding_scalar,
     hash_to_curve,
@@ -33,13 +32,13 @@ from hdpvfl_mq.psi.stream import Words, derive, random_pairs
 _HASH_BLOCK = 16 * 2048
 
 
-def _points(elements: Words, mapper: BlockMap) -> bytes:
-    return b"".join(mapper(hash_to_curve, in_blocks(elements.tobytes(), _HASH_BLOCK)))
+def _points(elements: Words) -> bytes:
+    return b"".join(map(hash_to_curve, in_blocks(elements.tobytes(), _HASH_BLOCK)))
 
 
-def _outputs(points: bytes, elements: Words, mapper: BlockMap) -> Words:
+def _outputs(points: bytes, elements: Words) -> Words:
     rows = np.frombuffer(points, dtype="<u8").reshape(-1, POINT_BYTES // 8)
-    return hash_rows(rows, elements, mapper)
+    return hash_rows(rows, elements)
 
 
 def _require_points(points: bytes, sender: str, stage: str) -> None:
@@ -65,16 +64,15 @@ class DhQuery:
     order: NDArray[np.intp]
     blinded: bytes
     inverse: bytes
-    mapper: BlockMap
 
     def sent_to(self, peer: str, agreed: None) -> bytes:
         return self.blinded
 
     def outputs(self, peer: str, agreed: None, reply: bytes) -> Words:
         _require_points(reply, peer, "answer")
-        points = multiply(self.inverse, reply, self.mapper)
+        points = multiply(self.inverse, reply)
         outputs = np.empty_like(self.elements)
-        outputs[self.order] = _outputs(points, self.elements[self.order], self.mapper)
+        outputs[self.order] = _outputs(points, self.elements[self.order])
         return outputs
 
 
@@ -83,7 +81,6 @@ class DhAsker:
     """Blinds the active party's elements."""
 
     secret: bytes
-    mapper: BlockMap
 
     def opening(self, peer: str) -> bytes:
         return b""
@@ -96,8 +93,8 @@ class DhAsker:
         scalar, inverse = blinding_scalar(derive(self.secret, "dh blinding", bucket))
         random = random_pairs(derive(self.secret, "dh order", bucket), len(elements))
         order = np.argsort(random[:, 0])
-        blinded = multiply(scalar, _points(elements[order], self.mapper), self.mapper)
-        return DhQuery(elements, order, blinded, inverse, self.mapper)
+        blinded = multiply(scalar, _points(elements[order]))
+        return DhQuery(elements, order, blinded, inverse)
 
 
 @dataclass(frozen=True)
@@ -106,7 +103,6 @@ class DhAnswerer:
 
     secret: bytes
     asker: str
-    mapper: BlockMap
 
     def choose(self, opening: bytes) -> tuple[bytes, None]:
         if opening:
@@ -118,5 +114,5 @@ class DhAnswerer:
     ) -> tuple[bytes, Words]:
         _require_points(query, self.asker, "query")
         scalar = secret_scalar(derive(self.secret, "dh key", bucket))
-        own = multiply(scalar, _points(elements, self.mapper), self.mapper)
-        return multiply(scalar, query, self.mapper), _outputs(own, elements, self.mapper)
+        own = multiply(scalar, _points(elements))
+        return multiply(scalar, query), _outputs(own, elements)

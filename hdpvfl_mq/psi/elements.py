@@ -14,7 +14,7 @@ from hashlib import blake2b
 import numpy as np
 from numpy.typing import NDArray
 
-from hdpvfl_mq.arrays.chunked import OBJECT_ROWS, Groups, Room, chunks, group
+from hdpvfl_mq.arrays.chunked import OBJECT_ROWS, Allocate, Groups, chunks, group
 from hdpvfl_mq.errors import IntegrityError
 from hdpvfl_mq.psi.stream import Words, derive, random_pairs
 
@@ -23,10 +23,10 @@ _SMALLEST_PADDED = 64
 _DEVIATIONS = 8  # a bucket of random elements overflows this with probability below 2^-49
 
 
-def hash_ids(ids: Sequence[bytes], public_seed: bytes, room: Room = np.empty) -> Words:
+def hash_ids(ids: Sequence[bytes], public_seed: bytes, allocate: Allocate = np.empty) -> Words:
     """One 128-bit element per id."""
     key = derive(public_seed, "psi element")
-    elements = room((len(ids), 2), "<u8")
+    elements = allocate((len(ids), 2), "<u8")
     for part in chunks(len(ids), OBJECT_ROWS):
         hashed = b"".join([blake2b(key + each, digest_size=16).digest() for each in ids[part]])
         elements[part] = np.frombuffer(hashed, dtype="<u8").reshape(-1, 2)
@@ -53,14 +53,14 @@ def bucket_capacity(padded: int, buckets: int) -> int:
     return -(-largest // _SMALLEST_PADDED) * _SMALLEST_PADDED
 
 
-def split_buckets(elements: Words, buckets: int, room: Room = np.empty) -> Groups:
+def split_buckets(elements: Words, buckets: int, allocate: Allocate = np.empty) -> Groups:
     """Positions of the elements of each bucket."""
 
     def number(part: slice) -> Words:
         leading: Words = elements[part, 0] >> np.uint64(32)
         return (leading * np.uint64(buckets)) >> np.uint64(32)
 
-    return group(number, len(elements), groups=buckets, room=room)
+    return group(number, len(elements), groups=buckets, allocate=allocate)
 
 
 def fill_bucket(real: Words, capacity: int, key: bytes) -> Words:

@@ -17,13 +17,14 @@ from hdpvfl_mq.errors import PeerError
 from hdpvfl_mq.psi.blocks import Outgoing, Receiving, Sending, block_count
 from hdpvfl_mq.psi.elements import bucket_capacity, bucket_count
 from hdpvfl_mq.psi.match import packed_bytes
-from hdpvfl_mq.psi.methods import BUCKET_IDS, LENGTHS, Function, Method, choose_method
+from hdpvfl_mq.psi.methods import METHODS, Function, method_for
 from hdpvfl_mq.psi.oprf import Lengths
 from hdpvfl_mq.psi.seal import SEAL_BYTES, Link, Place
 from hdpvfl_mq.psi.stream import Words, derive
 from hdpvfl_mq.psi.terms import Terms
 from hdpvfl_mq.psi.toss import toss
 from hdpvfl_mq.psi.workspace import Workspace
+from schemas.config import AlignmentMethod
 
 Messages = tuple[Outgoing, ...]
 E = TypeVar("E", bound="Exchange")
@@ -87,16 +88,16 @@ class Exchange:
         return toss(self.terms.session_id, [self.nonces[party] for party in self.terms.parties])
 
     @property
-    def method(self) -> Method:
+    def method(self) -> AlignmentMethod:
         """The manifest's, or what all choose alike."""
-        return (
-            choose_method(self.sizes.values()) if self.terms.method == "auto" else self.terms.method
-        )
+        return method_for(self.terms.method, self.sizes.values())
 
     @property
     def buckets(self) -> int:
         """Into how many every set is split."""
-        return bucket_count(self.sizes.values(), self.terms.bucket_ids or BUCKET_IDS[self.method])
+        return bucket_count(
+            self.sizes.values(), self.terms.bucket_ids or METHODS[self.method].bucket_ids
+        )
 
     # -- what the roles need --------------------------------------------------------------------
 
@@ -105,7 +106,7 @@ class Exchange:
 
     def _function(self, work: Workspace) -> Function:
         key = derive(self._root(work), "oprf", self.seed)
-        return Function(self.method, self.terms.active, key, self.seed, work.mapper)
+        return Function(self.method, self.terms.active, key, self.seed)
 
     def _elements(self, work: Workspace) -> Words:
         return work.elements(self.seed)
@@ -118,7 +119,7 @@ class Exchange:
 
     @property
     def _lengths(self) -> Lengths:
-        return LENGTHS[self.method]
+        return METHODS[self.method].lengths
 
     @property
     def _clear_bytes(self) -> int:

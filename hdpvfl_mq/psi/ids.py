@@ -1,8 +1,8 @@
 """Identifiers as bytes. Owns the one normal form of an id; knows no table, matching or peer.
 
-Two parties find a common id only if both write it down alike, so the rules are a named profile
-whose digest is compared before any work. Errors count columns and rows from 1, the header apart, as
-all errors about data do, and never show a value.
+Two parties find a common id only if both write it the same way, so the parties compare a digest of
+their rules (`IdRules`) before any work. Errors count columns and rows from 1, without the header,
+and never show a value.
 """
 
 from __future__ import annotations
@@ -10,15 +10,15 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from hashlib import blake2b
-from typing import Any, Literal
+from typing import Any
 from unicodedata import normalize
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hdpvfl_mq.errors import DataError
+from schemas.config import IdRules
 
 IdColumn = Sequence[object] | NDArray[Any]
 
@@ -27,24 +27,13 @@ _MAX_INTEGER_BITS = 3400  # below 1,024 digits, and far below the interpreter's 
 _INTEGER = re.compile(r"([+-]?)0*([0-9]+)", re.ASCII)
 
 
-@dataclass(frozen=True)
-class IdProfile:
-    """How ids are read; must be equal at all parties."""
-
-    kind: Literal["text", "integer"] = "text"
-    columns: int = 1
-    casefold: bool = False
-    strip: bool = True
-    duplicates: Literal["error", "first"] = "error"
-    empties: Literal["error", "drop"] = "error"
-
-    def digest(self) -> bytes:
-        """32 bytes that are equal exactly when the profiles are."""
-        named = (
-            f"kind={self.kind};columns={self.columns};casefold={self.casefold};strip={self.strip};"
-            f"duplicates={self.duplicates};empties={self.empties}"
-        )
-        return blake2b(named.encode(), digest_size=32, person=b"hdpvfl id prof 1").digest()
+def rules_digest(rules: IdRules) -> bytes:
+    """32 bytes that are equal exactly when the rules are."""
+    named = (
+        f"kind={rules.kind};columns={rules.columns};casefold={rules.casefold};strip=True;"
+        f"duplicates={rules.duplicates};empties={rules.empties}"
+    )
+    return blake2b(named.encode(), digest_size=32, person=b"hdpvfl id prof 1").digest()
 
 
 class _UnusableError(Exception):
@@ -52,7 +41,7 @@ class _UnusableError(Exception):
 
 
 def canonical_column(
-    column: IdColumn, profile: IdProfile, *, number: int, first_row: int
+    column: IdColumn, rules: IdRules, *, number: int, first_row: int
 ) -> list[bytes]:
     """The normal forms of an id column's cells, b"" for an empty one.
 
@@ -60,16 +49,16 @@ def canonical_column(
     names them. *Guarantee*: no value passes through a float.
     """
     if isinstance(column, np.ndarray):
-        if column.dtype.kind in "iu" and profile.kind == "integer":
+        if column.dtype.kind in "iu" and rules.kind == "integer":
             return [b"%d" % value for value in column.tolist()]  # nothing to check in these
         column = column.tolist()
-    canonical: Callable[[object, IdProfile], bytes] = (
-        _canonical_text if profile.kind == "text" else _canonical_integer
+    canonical: Callable[[object, IdRules], bytes] = (
+        _canonical_text if rules.kind == "text" else _canonical_integer
     )
     result: list[bytes] = []
     for row, value in enumerate(column, start=first_row):
         try:
-            result.append(b"" if _is_missing(value) else canonical(value, profile))
+            result.append(b"" if _is_missing(value) else canonical(value, rules))
             if len(result[-1]) > MAX_ID_BYTES:
                 raise _UnusableError(f"is longer than {MAX_ID_BYTES} bytes")
         except _UnusableError as why:
@@ -88,23 +77,23 @@ def _is_missing(value: object) -> bool:
     return value is None or (isinstance(value, float | np.floating) and math.isnan(value))
 
 
-def _canonical_text(value: object, profile: IdProfile) -> bytes:
+def _canonical_text(value: object, rules: IdRules) -> bytes:
     if not isinstance(value, str):
-        raise _UnusableError(f"is of type {type(value).__name__}, the profile says text")
+        raise _UnusableError(f"is of type {type(value).__name__}, the rules say text")
     if value.isascii():  # normal already; most ids take this path
-        text = value.lower() if profile.casefold else value
-    elif profile.casefold:  # caseless matching of compatibility forms, Unicode definition D146
+        text = value.lower() if rules.casefold else value
+    elif rules.casefold:  # caseless matching of compatibility forms, Unicode definition D146
         folded = normalize("NFKC", normalize("NFD", value).casefold())
         text = normalize("NFKC", folded.casefold())
     else:
         text = normalize("NFKC", value)
     try:
-        return (text.strip() if profile.strip else text).encode()
+        return text.strip().encode()
     except UnicodeEncodeError:
         raise _UnusableError("is not valid Unicode text") from None
 
 
-def _canonical_integer(value: object, profile: IdProfile) -> bytes:
+def _canonical_integer(value: object, rules: IdRules) -> bytes:
     if isinstance(value, float | np.floating):
         raise _UnusableError("is a float; read the column as integer or text")
     if isinstance(value, int | np.integer) and not isinstance(value, bool):
@@ -112,9 +101,9 @@ def _canonical_integer(value: object, profile: IdProfile) -> bytes:
             raise _UnusableError(f"is longer than {MAX_ID_BYTES} bytes")
         return b"%d" % int(value)
     if not isinstance(value, str):
-        raise _UnusableError(f"is of type {type(value).__name__}, the profile says integer")
+        raise _UnusableError(f"is of type {type(value).__name__}, the rules say integer")
     text = normalize("NFKC", value)
-    text = text.strip() if profile.strip else text
+    text = text.strip()
     if not text:
         return b""
     match = _INTEGER.fullmatch(text)

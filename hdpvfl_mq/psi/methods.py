@@ -1,46 +1,81 @@
-"""The methods of entity resolution. Owns the rule for `auto` and the making of functions."""
+"""The methods of entity resolution: one value each. Owns the table and the rule for `auto`.
+
+A method is a pair of oblivious functions (`oprf.py`), the lengths of their messages and a bucket
+size. To add one: its name in `schemas.config.AlignmentMethod`, a module like `dh_oprf.py`, and a
+line in `METHODS`.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, get_args
 
-from hdpvfl_mq.psi.curve import BlockMap
 from hdpvfl_mq.psi.dh_oprf import DhAnswerer, DhAsker, DhLengths
 from hdpvfl_mq.psi.oprf import Answerer, Asker, Lengths
 from hdpvfl_mq.psi.ot_oprf import OtAnswerer, OtAsker, OtLengths
+from schemas.config import AlignmentMethod
 
-Method = Literal["ecdh", "oprf"]
-# Few enough for both sides to work at once and, with oprf, for a processor's cache.
-BUCKET_IDS: dict[Method, int] = {"ecdh": 1 << 12, "oprf": 1 << 16}
-LENGTHS: dict[Method, Lengths] = {"ecdh": DhLengths(), "oprf": OtLengths()}
 LARGE_SET = 2_000  # from here on 480 base transfers cost less than multiplying every point
-
-
-def choose_method(sizes: Iterable[int]) -> Method:
-    """`oprf` for large sets; `ecdh` sends fewer bytes and is quicker for small ones."""
-    return "oprf" if max(sizes, default=0) >= LARGE_SET else "ecdh"
 
 
 @dataclass(frozen=True)
 class Function:
     """What one side of a function is made of."""
 
-    method: Method
+    method: AlignmentMethod
     active: str
     key: bytes = field(repr=False)
     public_seed: bytes
-    mapper: BlockMap
 
     def asker(self) -> Asker:
         """The active party's side."""
-        if self.method == "ecdh":
-            return DhAsker(self.key, self.mapper)
-        return OtAsker(self.key, self.public_seed, self.mapper)
+        return METHODS[self.method].asker(self)
 
     def answerer(self, me: str) -> Answerer:
         """A passive party's side."""
-        if self.method == "ecdh":
-            return DhAnswerer(self.key, self.active, self.mapper)
-        return OtAnswerer(self.key, self.public_seed, me, self.active, self.mapper)
+        return METHODS[self.method].answerer(self, me)
+
+
+@dataclass(frozen=True)
+class PsiMethod:
+    """How both sides of a method are made, and the public sizes it works with."""
+
+    asker: Callable[[Function], Asker]
+    answerer: Callable[[Function, str], Answerer]
+    lengths: Lengths
+    # Few enough for both sides to work at once and, with oprf, for a processor's cache.
+    bucket_ids: int
+
+
+METHODS: Mapping[AlignmentMethod, PsiMethod] = {
+    "ecdh": PsiMethod(
+        asker=lambda f: DhAsker(f.key),
+        answerer=lambda f, me: DhAnswerer(f.key, f.active),
+        lengths=DhLengths(),
+        bucket_ids=1 << 12,
+    ),
+    "oprf": PsiMethod(
+        asker=lambda f: OtAsker(f.key, f.public_seed),
+        answerer=lambda f, me: OtAnswerer(f.key, f.public_seed, me, f.active),
+        lengths=OtLengths(),
+        bucket_ids=1 << 16,
+    ),
+}
+# A name without a method, or a method without a name, stops here.
+assert set(METHODS) == set(get_args(AlignmentMethod)), "AlignmentMethod and METHODS differ"
+
+
+def choose_method(sizes: Iterable[int]) -> AlignmentMethod:
+    """`oprf` for large sets; `ecdh` sends fewer bytes and is quicker for small ones."""
+    return "oprf" if max(sizes, default=0) >= LARGE_SET else "ecdh"
+
+
+def method_for(asked: Literal["auto", AlignmentMethod], sizes: Iterable[int]) -> AlignmentMethod:
+    """The method a manifest asks for; `auto` follows the sizes that all parties know."""
+    return choose_method(sizes) if asked == "auto" else asked
+
+
+def possible_methods(asked: Literal["auto", AlignmentMethod]) -> Collection[AlignmentMethod]:
+    """What a manifest may lead to, before the sizes are known."""
+    return tuple(METHODS) if asked == "auto" else (asked,)

@@ -7,16 +7,13 @@ F(y) for any element and learns nothing. Both sides get 128-bit outputs. The sta
 
 from __future__ import annotations
 
-from functools import partial
 from hashlib import blake2b
 from typing import Any, Protocol
 
 import numpy as np
 
-from hdpvfl_mq.psi.curve import BlockMap, in_blocks
+from hdpvfl_mq.psi.curve import in_blocks
 from hdpvfl_mq.psi.stream import Words
-
-_BLOCK_RECORDS = 1 << 13
 
 
 class Lengths(Protocol):
@@ -71,19 +68,9 @@ class Answerer(Protocol):
         """
 
 
-def _hash_block(record_bytes: int, records: bytes) -> bytes:
-    return b"".join(
-        [
-            blake2b(records[start : start + record_bytes], digest_size=16).digest()
-            for start in range(0, len(records), record_bytes)
-        ]
-    )
-
-
-def hash_rows(rows: Words, elements: Words, mapper: BlockMap) -> Words:
+def hash_rows(rows: Words, elements: Words) -> Words:
     """128 bits of each secret row with its element."""
     records = np.hstack([rows, elements])
-    record_bytes = 8 * records.shape[1]
-    blocks = in_blocks(records.tobytes(), _BLOCK_RECORDS * record_bytes)
-    hashed = b"".join(mapper(partial(_hash_block, record_bytes), blocks))
+    each = in_blocks(records.tobytes(), 8 * records.shape[1])
+    hashed = b"".join([blake2b(record, digest_size=16).digest() for record in each])
     return np.frombuffer(hashed, dtype="<u8").reshape(-1, 2)

@@ -11,19 +11,21 @@ from hashlib import blake2b
 
 import numpy as np
 
-from hdpvfl_mq.arrays.chunked import OBJECT_ROWS, Positions, Room, chunks, group
+from hdpvfl_mq.arrays.chunked import OBJECT_ROWS, Allocate, Positions, chunks, group
 
 _PART_BITS = 16  # rows that are sorted at a time
 
 
-def row_order(ids: Sequence[bytes], seed: bytes, room: Room = np.empty) -> Positions:
+def row_order(ids: Sequence[bytes], seed: bytes, allocate: Allocate = np.empty) -> Positions:
     """Positions that put distinct ids into the order all parties share."""
-    keys = room((len(ids), 2), np.uint64)
+    keys = allocate((len(ids), 2), np.uint64)
     for part in chunks(len(ids), OBJECT_ROWS):
         keys[part] = np.frombuffer(_keys(ids[part], seed), dtype=">u8").reshape(-1, 2)
     bits = max(1, len(ids).bit_length() - _PART_BITS)
     shift = np.uint64(64 - bits)
-    parts = group(lambda part: keys[part, 0] >> shift, len(ids), groups=1 << bits, room=room)
+    parts = group(
+        lambda part: keys[part, 0] >> shift, len(ids), groups=1 << bits, allocate=allocate
+    )
     order = parts.positions
     for number, positions in enumerate(parts):
         words = keys[positions]

@@ -22,7 +22,7 @@ from hdpvfl_mq.psi import base_ot
 from hdpvfl_mq.psi.bits import columns_to_rows, transpose_bits
 from hdpvfl_mq.psi.code import LENGTH, MESSAGE_BYTES, ROW_BYTES, encode_columns, encode_rows
 from hdpvfl_mq.psi.consistency import MASK_BYTES, PROOF_BYTES, challenge, is_proved, prove
-from hdpvfl_mq.psi.curve import BlockMap, in_blocks
+from hdpvfl_mq.psi.curve import in_blocks
 from hdpvfl_mq.psi.oprf import hash_rows
 from hdpvfl_mq.psi.store import Cells, locate, look_up, solve, store_cells
 from hdpvfl_mq.psi.stream import Octets, Words, derive, expand, permute_pairs
@@ -95,7 +95,6 @@ class OtQuery:
     messages: Octets
     codewords: Octets
     secret: bytes
-    mapper: BlockMap
 
     @property
     def _length(self) -> int:
@@ -118,7 +117,7 @@ class OtQuery:
 
     def outputs(self, peer: str, agreed: Transfers, reply: bytes) -> Words:
         table = _as_words(_streams(agreed.zeros, self.bucket, self._length))
-        return hash_rows(look_up(table, self.cells), self.elements, self.mapper)
+        return hash_rows(look_up(table, self.cells), self.elements)
 
 
 @dataclass(frozen=True)
@@ -127,7 +126,6 @@ class OtAsker:
 
     secret: bytes
     public_seed: bytes
-    mapper: BlockMap
 
     def opening(self, peer: str) -> bytes:
         return base_ot.open_transfers(derive(self.secret, "ot sender", peer))
@@ -159,7 +157,6 @@ class OtAsker:
             messages,
             encode_columns(messages),
             secret=self.secret,
-            mapper=self.mapper,
         )
 
 
@@ -171,7 +168,6 @@ class OtAnswerer:
     public_seed: bytes
     me: str
     asker: str
-    mapper: BlockMap
 
     def choose(self, opening: bytes) -> tuple[bytes, Choice]:
         if len(opening) != base_ot.POINT_BYTES:
@@ -200,4 +196,4 @@ class OtAnswerer:
         seed = derive(self.public_seed, "query store", bucket)
         rows = look_up(_as_words(chosen), locate(elements, count, seed))
         rows ^= encode_rows(_messages(elements, seed), agreed.mask)
-        return b"", hash_rows(rows, elements, self.mapper)
+        return b"", hash_rows(rows, elements)

@@ -12,7 +12,7 @@ from typing import Any, overload
 import numpy as np
 from numpy.typing import NDArray
 
-from hdpvfl_mq.arrays.chunked import Growing, Room, gather
+from hdpvfl_mq.arrays.chunked import Allocate, Growing, gather
 from hdpvfl_mq.psi.stream import Octets
 
 
@@ -40,9 +40,11 @@ class PackedIds(Sequence[bytes]):
         """The ids at a few positions."""
         return self._cut(self._starts[positions], self._ends[positions])
 
-    def chosen(self, positions: NDArray[np.integer[Any]], room: Room) -> PackedIds:
+    def chosen(self, positions: NDArray[np.integer[Any]], allocate: Allocate) -> PackedIds:
         """The ids at these positions, in this order; their text is shared."""
-        starts, ends = (gather(bounds, positions, room) for bounds in (self._starts, self._ends))
+        starts, ends = (
+            gather(bounds, positions, allocate) for bounds in (self._starts, self._ends)
+        )
         return PackedIds(self._text, starts, ends)
 
     def _cut(self, starts: NDArray[np.int64], ends: NDArray[np.int64]) -> list[bytes]:
@@ -60,8 +62,8 @@ class PackedIds(Sequence[bytes]):
 class Packing:
     """Ids on their way into one string."""
 
-    def __init__(self, room: Room) -> None:
-        self._text, self._bounds = Growing(np.uint8, room), Growing(np.int64, room)
+    def __init__(self, allocate: Allocate) -> None:
+        self._text, self._bounds = Growing(np.uint8, allocate), Growing(np.int64, allocate)
         self._bounds.add(np.zeros(1, dtype=np.int64))
 
     def add(self, ids: Sequence[bytes]) -> None:

@@ -8,8 +8,8 @@ from typing import Literal
 from hdpvfl_mq.errors import SettingsError
 from hdpvfl_mq.psi.elements import MAX_IDS
 from hdpvfl_mq.psi.match import PAIR_BYTES
-from hdpvfl_mq.psi.methods import Method
 from hdpvfl_mq.psi.stream import derive
+from schemas.config import AlignmentMethod
 
 MIN_BLOCK_BYTES = 1 << 14  # the 480 points of a choice fit into one block
 
@@ -18,7 +18,7 @@ MIN_BLOCK_BYTES = 1 << 14  # the 480 points of a choice fit into one block
 class Terms:
     """What all parties agree on before they start; the hello checks that they do."""
 
-    method: Literal["auto", Method]  # auto: all choose alike from the sizes of the hellos
+    method: Literal["auto", AlignmentMethod]  # auto: all choose alike from the sizes of the hellos
     active: str
     passives: tuple[str, ...]
     session_id: bytes  # 32 bytes, other ones for every run

@@ -11,9 +11,8 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from hdpvfl_mq.arrays.chunked import Groups, Positions, Room, marked, marks
+from hdpvfl_mq.arrays.chunked import Allocate, Groups, Positions, marked, marks
 from hdpvfl_mq.arrays.memo import Memo
-from hdpvfl_mq.psi.curve import BlockMap
 from hdpvfl_mq.psi.elements import hash_ids, split_buckets
 from hdpvfl_mq.psi.stream import Words
 
@@ -21,8 +20,7 @@ from hdpvfl_mq.psi.stream import Words
 class Workspace(Memo):
     """One party's distinct normalised ids, and a secret that no other party knows or run uses.
 
-    `mapper` may spread blocks of bytes over a pool (it takes picklable functions of bytes and keeps
-    their order); `room` gives the arrays that have an entry for each id.
+    `allocate` makes the arrays that have an entry for each id.
     """
 
     def __init__(
@@ -30,29 +28,28 @@ class Workspace(Memo):
         ids: Sequence[bytes],
         secret: bytes,
         *,
-        mapper: BlockMap = map,
-        room: Room = np.empty,
+        allocate: Allocate = np.empty,
     ) -> None:
-        self.ids, self.secret, self.mapper, self.room = ids, secret, mapper, room
+        self.ids, self.secret, self.allocate = ids, secret, allocate
         super().__init__()
 
     def elements(self, seed: bytes) -> Words:
         """The ids as elements under a public seed."""
-        return self.once("elements", seed, lambda: hash_ids(self.ids, seed, self.room))
+        return self.once("elements", seed, lambda: hash_ids(self.ids, seed, self.allocate))
 
     def members(self, seed: bytes, buckets: int) -> Groups:
         """Positions of the ids in each bucket."""
         elements = self.elements(seed)
         return self.once(
-            "members", (seed, buckets), lambda: split_buckets(elements, buckets, self.room)
+            "members", (seed, buckets), lambda: split_buckets(elements, buckets, self.allocate)
         )
 
     def positions(self, members: Groups, found: Sequence[bytes]) -> Positions:
         """Where the ids are whose bits are set among the members of each bucket, ascending."""
-        is_common = marks(len(self.ids), self.room)
+        is_common = marks(len(self.ids), self.allocate)
         for own, packed in zip(members, found, strict=True):
             is_common[own[unpack_marks(packed, len(own))]] = True
-        return marked(is_common, self.room)
+        return marked(is_common, self.allocate)
 
 
 def pack_marks(mask: NDArray[np.bool_]) -> bytes:

@@ -17,7 +17,7 @@ from pydantic import BaseModel
 
 from hdpvfl_mq.errors import HdpvflError
 from hdpvfl_mq.runtime.runner import Runner, Stopped
-from hdpvfl_mq.runtime.settings import load
+from hdpvfl_mq.runtime.settings import load_settings
 
 EXIT_STOPPED = 130
 PARENT_VARIABLE = "HDPVFL_PARENT"  # set by a parent without which this process shall not live
@@ -36,7 +36,7 @@ def run_process(
     """Load settings, run to the outcome, return the exit code; a known error prints one line."""
     settings: Settings | None = None
     try:
-        settings = load(schema, path)
+        settings = load_settings(schema, path)
         return EXIT_BY_OUTCOME.get(asyncio.run(run(settings)), 1)
     except Stopped:
         print("stopped; start the same command again to go on", file=sys.stderr)
@@ -66,7 +66,7 @@ def _watch_parent(runner: Runner, parent: int, loop: asyncio.AbstractEventLoop) 
     loop.call_later(PARENT_POLL_S, _watch_parent, runner, parent, loop)
 
 
-def explain(name: str, outcome: str, reason: str) -> None:
+def say_how_it_ended(name: str, outcome: str, reason: str) -> None:
     """Say on the console why a run did not complete."""
     if outcome != "completed":
         print(f"{name}: run {outcome}: {reason}", file=sys.stderr)

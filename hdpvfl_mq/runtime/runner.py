@@ -66,8 +66,8 @@ class Runner:
             await self._turn(arrivals, now)
             if self._node.outcome is not None:
                 ended_at = ended_at or now
-                post = self._node.mailbox
-                over = not post.has_unacknowledged and not post.owes
+                mailbox = self._node.mailbox
+                over = not mailbox.has_unacknowledged and not mailbox.owes
                 if over or now - ended_at > self._farewell_s:
                     return self._node.outcome
 

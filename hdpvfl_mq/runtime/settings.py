@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import tomllib
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, get_args
 
 import tomlkit
 from pydantic import BaseModel, ValidationError
@@ -18,7 +18,7 @@ from hdpvfl_mq.errors import SettingsError
 Model = TypeVar("Model", bound=BaseModel)
 
 
-def load(schema: type[Model], path: Path) -> Model:
+def load_settings(schema: type[Model], path: Path) -> Model:
     """Read and check a TOML file."""
     try:
         values = tomllib.loads(path.read_text())
@@ -28,20 +28,27 @@ def load(schema: type[Model], path: Path) -> Model:
         ) from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as broken:
         raise SettingsError(f"{path} is not TOML: {broken}") from None
-    return check(schema, values, str(path))
+    return check_settings(schema, values, str(path))
 
 
-def check(schema: type[Model], values: dict[str, Any], where: str) -> Model:
+def check_settings(schema: type[Model], values: dict[str, Any], where: str) -> Model:
     """Check values that came as plain TOML or JSON types (lists stand for tuples)."""
     try:
         return schema.model_validate_json(json.dumps(values))
     except ValidationError as wrong:
-        raise SettingsError(f"{where}: {explain(wrong)}") from None
+        raise SettingsError(f"{where}: {describe_mistakes(wrong)}") from None
     except (TypeError, ValueError) as broken:
         raise SettingsError(f"{where}: {broken}") from None
 
 
-def explain(wrong: ValidationError) -> str:
+def check_choice(choices: Any, value: str, where: str) -> Any:
+    """One of the values of a Literal type."""
+    if value not in get_args(choices):
+        raise SettingsError(f"{where} = {value!r}: choose {', '.join(get_args(choices))}")
+    return value
+
+
+def describe_mistakes(wrong: ValidationError) -> str:
     """All mistakes, one after the other, each with its field."""
     parts = []
     for error in wrong.errors(include_url=False, include_input=False):
@@ -55,8 +62,8 @@ def explain(wrong: ValidationError) -> str:
     return "; ".join(parts)
 
 
-def dump(model: BaseModel) -> str:
-    """A settings file that `load` reads back."""
+def dump_settings(model: BaseModel) -> str:
+    """A settings file that `load_settings` reads back."""
     return tomlkit.dumps(json.loads(model.model_dump_json(exclude_none=True)))
 
 

@@ -13,23 +13,23 @@ from pathlib import Path
 import numpy as np
 from nacl.signing import VerifyKey
 
-from hdpvfl_mq.arrays.chunked import Room
-from hdpvfl_mq.data.preprocess import PreparedData, prepare, prepare_in_room
+from hdpvfl_mq.arrays.chunked import Allocate
+from hdpvfl_mq.data.preprocess import PreparedData, prepare, prepare_mapped
 from hdpvfl_mq.data.readers import TableFile
 from hdpvfl_mq.errors import DataError, SettingsError
 from hdpvfl_mq.journal.store import Journal
 from hdpvfl_mq.node.node import Node
 from hdpvfl_mq.node.ports import Contact, Identity
-from hdpvfl_mq.psi import IdCollector, NormalisedIds, normalise
+from hdpvfl_mq.psi import IdCollector, NormalisedIds, normalise, rules_digest
 from hdpvfl_mq.runtime.keys import Keys, read_secret, write_secret
 from hdpvfl_mq.runtime.profile import numeric_profile
-from hdpvfl_mq.runtime.settings import fields_of, load
-from parties.assets import Assets, id_profile, ids_digest
+from hdpvfl_mq.runtime.settings import fields_of, load_settings
+from parties.assets import Assets, ids_digest
 from parties.party import Party
 from parties.process import alignment_store
 from parties.process.gram_store import GramStore
 from parties.process.ledger_book import LedgerBook, open_ledger, recognise
-from parties.process.mapped_arrays import DiskRoom
+from parties.process.mapped_arrays import MappedArrays
 from parties.process.models import read_model, scoring_settings
 from schemas.config import PartyPolicy, PartySettings
 from schemas.data import DataSettings
@@ -88,28 +88,28 @@ def run_secret(path: Path) -> tuple[bytes, bytes]:
     return secret[:SECRET_BYTES], secret[SECRET_BYTES:]
 
 
-def load_possession(settings: PartySettings, keys: Keys) -> Assets:
+def load_assets(settings: PartySettings, keys: Keys) -> Assets:
     """Read policy, data and ids; DataError or SettingsError before anything is opened."""
     if settings.ids.empties == "drop":  # the id rules judge empty ids, not the reader
         data = DataSettings(**{**dict(settings.data), "empty_ids": "keep"})
         settings = PartySettings(**{**fields_of(settings), "data": data})
     try:
-        return _possession(settings, keys)
+        return _assets(settings, keys)
     except DataError as wrong:
         raise DataError(f"{settings.party}, {settings.data.file}: {wrong}") from None
 
 
-def _possession(settings: PartySettings, keys: Keys) -> Assets:
+def _assets(settings: PartySettings, keys: Keys) -> Assets:
     if settings.data.file is None:
         raise SettingsError("data.file: name the file with this party's rows")
     if len(settings.data.id_columns) != settings.ids.columns:
         raise SettingsError("ids.columns must be the number of data.id_columns")
-    policy = load(PartyPolicy, Path(settings.policy))
+    policy = load_settings(PartyPolicy, Path(settings.policy))
     model = read_model(Path(settings.model), settings) if settings.model else None
     files, source = PartyFiles(settings), TableFile(Path(settings.data.file))
-    room: Room = DiskRoom(files.state / "rows") if settings.data.on_disk else np.empty
+    allocate: Allocate = MappedArrays(files.state / "rows") if settings.data.on_disk else np.empty
     rules = settings.data if model is None else scoring_settings(model, settings.data)
-    data, ids = _rows(source, settings, rules, room)
+    data, ids = _rows(source, settings, rules, allocate)
     secret, salt = run_secret(files.secret)
     return Assets(
         party=settings.party,
@@ -125,12 +125,12 @@ def _possession(settings: PartySettings, keys: Keys) -> Assets:
         verify_keys={p: contact.verify_key for p, contact in contacts(settings).items()},
         numeric_profile=numeric_profile(),
         kept=alignment_store.usable(
-            files.alignments, settings.run, ids_digest(ids), id_profile(settings.ids).digest()
+            files.alignments, settings.run, ids_digest(ids), rules_digest(settings.ids)
         ),
         kept_gram=None if model else gram_store(settings, policy, data).usable(),
         model=model,
         found=alignment_store.found(files.alignments, settings.run),
-        room=room,
+        allocate=allocate,
     )
 
 
@@ -141,14 +141,14 @@ def gram_store(settings: PartySettings, policy: PartyPolicy, data: PreparedData)
 
 
 def _rows(
-    source: TableFile, settings: PartySettings, rules: DataSettings, room: Room
+    source: TableFile, settings: PartySettings, rules: DataSettings, allocate: Allocate
 ) -> tuple[PreparedData, NormalisedIds]:
-    profile, to_score = id_profile(settings.ids), settings.model is not None
+    id_rules, to_score = settings.ids, settings.model is not None
     if not rules.on_disk:
         data = prepare(source, rules, role=settings.role, to_score=to_score)
-        return data, normalise(data.ids, profile)
-    ids = IdCollector(profile, room)
-    data = prepare_in_room(source, rules, room, ids.add, role=settings.role, to_score=to_score)
+        return data, normalise(data.ids, id_rules)
+    ids = IdCollector(id_rules, allocate)
+    data = prepare_mapped(source, rules, allocate, ids.add, role=settings.role, to_score=to_score)
     return data, ids.distinct()
 
 

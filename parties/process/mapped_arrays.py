@@ -1,4 +1,4 @@
-"""Room for rows larger than memory: mapped files in a party's own folder.
+"""Arrays larger than memory: mapped files in a party's own folder.
 
 It owns those files. They have no name, so nobody can open them by one, two processes never share
 one, and the system takes the space back when the array is let go of or the process ends.
@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from hdpvfl_mq.errors import OperatorError
 
 
-class DiskRoom:
+class MappedArrays:
     """Makes arrays whose numbers live in a folder."""
 
     def __init__(self, folder: Path) -> None:

@@ -13,13 +13,13 @@ import sys
 from pathlib import Path
 
 from hdpvfl_mq.runtime.profile import pin_threads
-from hdpvfl_mq.runtime.settings import load
+from hdpvfl_mq.runtime.settings import load_settings
 from parties.__main__ import _run
 from schemas.config import PartySettings
 
 
 async def _all(paths: list[Path]) -> list[str]:
-    return await asyncio.gather(*(_run(load(PartySettings, path)) for path in paths))
+    return await asyncio.gather(*(_run(load_settings(PartySettings, path)) for path in paths))
 
 
 if __name__ == "__main__":

@@ -18,7 +18,6 @@ from typing import Any
 
 from hdpvfl_mq.psi import (
     Block,
-    IdProfile,
     Outgoing,
     Terms,
     Workspace,
@@ -26,6 +25,8 @@ from hdpvfl_mq.psi import (
     nonce_of,
     open_session,
 )
+from hdpvfl_mq.psi.ids import rules_digest
+from schemas.config import IdRules
 
 _CONTEXT = multiprocessing.get_context("fork")
 
@@ -95,7 +96,7 @@ def measure(method: Any, *, parties: int, ids: int, **terms: int) -> dict[str, f
     """Run one entity resolution with every party in a process of its own."""
     names = tuple(f"party{number}" for number in range(parties))
     commitments = tuple(commit(nonce_of(_secret(n)), name) for n, name in enumerate(names))
-    profile = IdProfile().digest()
+    profile = rules_digest(IdRules())
     agreed = Terms(method, names[0], names[1:], b"\7" * 32, commitments, profile, **terms)
     results, ready = _CONTEXT.Queue(), _CONTEXT.Barrier(parties)
     with tempfile.TemporaryDirectory(dir="/dev/shm") as folder:

@@ -25,7 +25,6 @@ from hdpvfl_mq.methods.one_round.fit import fit_active
 from hdpvfl_mq.methods.one_round.plan import OneRoundPlan
 from hdpvfl_mq.privacy.mechanism import released_values
 from hdpvfl_mq.psi import normalise, row_order
-from parties.assets import id_profile
 from parties.common_rows import block_of, response_of
 from parties.party import Party
 from parties.phases import training_of
@@ -77,7 +76,7 @@ def order_of(run: Fitted, data: Split, party: str) -> NDArray[np.int64]:
     """The rows of a party's table in the order of the run's rounds: public to the parties."""
     manifest = run.rehearsal.manifest
     key = hashlib.sha256(b"order" + manifest.seed.to_bytes(8, "big")).digest()
-    ids = normalise(data.train[party].ids, id_profile(manifest.alignment.ids))
+    ids = normalise(data.train[party].ids, manifest.alignment.ids)
     order: NDArray[np.int64] = ids.rows[row_order(ids.ids, key)]
     return order
 

@@ -14,14 +14,14 @@ import numpy as np
 import pytest
 
 from hdpvfl_mq.app.refold import RecordedStore
-from hdpvfl_mq.arrays.chunked import Room
+from hdpvfl_mq.arrays.chunked import Allocate
 from hdpvfl_mq.errors import PeerError
 from hdpvfl_mq.journal import chain
 from hdpvfl_mq.machine import Input, Step
 from hdpvfl_mq.node.node import Node
 from hdpvfl_mq.wire.codec import decode_header
 from parties.party import Party
-from parties.process.mapped_arrays import DiskRoom
+from parties.process.mapped_arrays import MappedArrays
 from schemas.config import AlignmentSpec, IdRules
 from schemas.records import EnvelopeReceived, StepRecord
 from tests.deep import arrays_in, deep_digest
@@ -33,13 +33,13 @@ from tests.golden.recorded import RUNS, federation, read
 class TwiceFederation(Federation):
     """Every step of every role is made twice."""
 
-    room: Room = np.empty
+    allocate: Allocate = np.empty
     steps: list[str] = field(default_factory=list)
 
     def node(self, party: str) -> Node:
         node = super().node(party)
         if isinstance(node.role, Party):
-            node.role.own = replace(node.role.own, room=self.room)
+            node.role.own = replace(node.role.own, allocate=self.allocate)
         step = node.role.step
 
         def twice(state: Any, given: Input) -> Step[Any]:
@@ -81,7 +81,7 @@ def test_every_input_of_a_run_is_repeatable_and_changes_no_state(
 ) -> None:
     alignment = AlignmentSpec(ids=IdRules(kind="integer"), rows_min=10, method=method)
     federation = TwiceFederation(manifest(alignment=alignment, epochs=1), tables(44))
-    federation.room = DiskRoom(tmp_path)
+    federation.allocate = MappedArrays(tmp_path)
     federation.simulate()
     assert set(federation.outcomes.values()) == {"completed"}
     assert {"Joining", "Accepted", "Aligning", "Aligned", "Training"} <= set(federation.steps)

@@ -11,6 +11,8 @@ from __future__ import annotations
 import lzma
 from pathlib import Path
 
+import msgpack
+
 from hdpvfl_mq.audit.evidence import Evidence, Key, StoredRecord
 from hdpvfl_mq.wire.canonical import pack
 from schemas.methods import ActiveSide, OneRound, PassiveSide
@@ -37,8 +39,6 @@ def federation(name: str) -> Federation:
 
 def read(name: str) -> dict[str, tuple[StoredRecord, ...]]:
     """The rows of every journal of a recording."""
-    import msgpack  # noqa: PLC0415
-
     plain = lzma.decompress((FOLDER / f"{name}.journals").read_bytes())
     journals = msgpack.unpackb(plain, use_list=False, raw=False)
     return {party: tuple(rows) for party, rows in journals.items()}

@@ -16,7 +16,7 @@ from hdpvfl_mq.app.commands.up import UpOptions, prepare_demo
 from hdpvfl_mq.app.demo.prepare import Demo, free_port, write_demo
 from hdpvfl_mq.privacy.ledger_store import Ledger
 from hdpvfl_mq.runtime.keys import write_secret
-from hdpvfl_mq.runtime.settings import dump, fields_of, load
+from hdpvfl_mq.runtime.settings import dump_settings, fields_of, load_settings
 from schemas.config import BrokerSettings, PartySettings
 from schemas.ids import COORDINATOR
 
@@ -116,8 +116,10 @@ class Processes:
     def change(self, name: str, **changes) -> None:
         """Rewrite a process's settings file."""
         schema = BrokerSettings if name == COORDINATOR else PartySettings
-        settings = load(schema, self.demo.settings(name))
-        self.demo.settings(name).write_text(dump(schema(**{**fields_of(settings), **changes})))
+        settings = load_settings(schema, self.demo.settings(name))
+        self.demo.settings(name).write_text(
+            dump_settings(schema(**{**fields_of(settings), **changes}))
+        )
 
     def entries(self, party: str) -> list:
         ledger = Ledger.open(self.state / party / "ledger.db", party)

@@ -15,7 +15,7 @@ from hdpvfl_mq.app.demo.prepare import free_port, write_demo
 from hdpvfl_mq.audit.reader import read_transcript
 from hdpvfl_mq.data.tables import Table
 from hdpvfl_mq.errors import DataError
-from hdpvfl_mq.runtime.settings import dump, load
+from hdpvfl_mq.runtime.settings import dump_settings, load_settings
 from parties.__main__ import main
 from schemas.config import IdRules, PartySettings
 from schemas.data import DataSettings
@@ -120,11 +120,11 @@ def spoil(source: Path, target: Path, change: Callable[[Rows], None]) -> None:
 def spoilt(demo, party: str, folder: Path, change: Callable[[Rows], None]) -> Path:
     """The settings of a party whose file is bad; journal and ledger go to `folder`."""
     spoil(demo.rows(party, "train"), folder / "people.csv", change)
-    settings = load(PartySettings, demo.settings(party))
+    settings = load_settings(PartySettings, demo.settings(party))
     data = DataSettings(**{**fields_of(settings.data), "file": str(folder / "people.csv")})
     changes = {"data": data, "runs": str(folder / "runs"), "state": str(folder / "state")}
     path = folder / "party.toml"
-    path.write_text(dump(PartySettings(**{**fields_of(settings), **changes})))
+    path.write_text(dump_settings(PartySettings(**{**fields_of(settings), **changes})))
     return path
 
 

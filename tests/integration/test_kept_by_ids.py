@@ -8,11 +8,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from hdpvfl_mq.psi import rules_digest
 from hdpvfl_mq.runtime.keys import load_keys
-from hdpvfl_mq.runtime.settings import load
-from parties.assets import Assets, id_profile, ids_digest
+from hdpvfl_mq.runtime.settings import load_settings
+from parties.assets import Assets, ids_digest
 from parties.process.alignment_store import AlignmentStore
-from parties.process.build import PartyFiles, load_possession
+from parties.process.build import PartyFiles, load_assets
 from schemas.alignment import KeptAlignment
 from schemas.config import PartySettings
 from schemas.tensor import Tensor
@@ -29,8 +30,8 @@ def demo(tmp_path: Path):
 
 def assets(demo: Processes, run: str) -> tuple[PartySettings, Assets]:
     demo.change(PARTY, run=run)
-    settings = load(PartySettings, demo.demo.settings(PARTY))
-    return settings, load_possession(settings, load_keys(Path(settings.keys)))
+    settings = load_settings(PartySettings, demo.demo.settings(PARTY))
+    return settings, load_assets(settings, load_keys(Path(settings.keys)))
 
 
 def keep_one(demo: Processes) -> KeptAlignment:
@@ -39,7 +40,7 @@ def keep_one(demo: Processes) -> KeptAlignment:
     kept = KeptAlignment(
         ids_digest=ids_digest(own.ids),
         parties=tuple(sorted(demo.demo.parties)),
-        id_profile_digest=id_profile(own.id_rules).digest(),
+        id_profile_digest=rules_digest(own.id_rules),
         shared_key=bytes(32),
         positions=Tensor.smallest(np.arange(200)),
     )

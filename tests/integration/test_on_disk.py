@@ -13,10 +13,10 @@ import pytest
 from hdpvfl_mq.glm import reorder
 from hdpvfl_mq.runtime.keys import load_keys
 from hdpvfl_mq.runtime.profile import pin_threads
-from hdpvfl_mq.runtime.settings import load
+from hdpvfl_mq.runtime.settings import load_settings
 from parties import alignment
 from parties.phases import Accepted, Aligned
-from parties.process.build import load_possession
+from parties.process.build import load_assets
 from schemas.config import BrokerSettings, PartySettings, RunManifest
 from schemas.data import DataSettings
 from schemas.ids import COORDINATOR
@@ -32,7 +32,7 @@ TRACED_BYTES_A_ROW = 10.0  # 4 are for the alignment that is kept, and 4 for mak
 
 def put_on_disk(real: Processes) -> None:
     for party in real.demo.parties:
-        data = load(PartySettings, real.demo.settings(party)).data
+        data = load_settings(PartySettings, real.demo.settings(party)).data
         real.change(party, data=DataSettings(**{**fields_of(data), "on_disk": True}))
 
 
@@ -55,9 +55,9 @@ def test_mapped_rows_give_the_model_of_rows_in_memory(tmp_path, case):
 def test_rows_on_disk_have_no_name_and_are_float32(tmp_path):
     with processes(tmp_path) as real:
         put_on_disk(real)
-        settings = load(PartySettings, real.demo.settings("passive-1"))
-        own = load_possession(settings, load_keys(Path(settings.keys)))
-        block = own.room((5, 2), own.data.X.dtype)
+        settings = load_settings(PartySettings, real.demo.settings("passive-1"))
+        own = load_assets(settings, load_keys(Path(settings.keys)))
+        block = own.allocate((5, 2), own.data.X.dtype)
     for array in (own.data.X, block):
         assert isinstance(array, np.memmap)
         assert array.dtype == np.float32
@@ -88,11 +88,14 @@ def give_rows(real: Processes, *, rows: int, columns: int) -> None:
 
 def traced_peak(real: Processes, party: str, rows: int) -> int:
     """Bytes the interpreter and numpy took at most, from the file to rows ready for rounds."""
-    settings = load(PartySettings, real.demo.settings(party))
-    broker = load(BrokerSettings, real.demo.settings(COORDINATOR))
-    manifest, keys = load(RunManifest, Path(broker.manifest)), load_keys(Path(settings.keys))
+    settings = load_settings(PartySettings, real.demo.settings(party))
+    broker = load_settings(BrokerSettings, real.demo.settings(COORDINATOR))
+    manifest, keys = (
+        load_settings(RunManifest, Path(broker.manifest)),
+        load_keys(Path(settings.keys)),
+    )
     tracemalloc.start()
-    own = load_possession(settings, keys)
+    own = load_assets(settings, keys)
     standing = LedgerStanding(head=LedgerHead(sequence=0, digest=bytes(32)), mu2_units_free=0)
     state = Accepted(manifest=manifest, standing=standing)
     found = alignment._Found(np.arange(rows), bytes(32))

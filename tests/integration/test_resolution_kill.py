@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from hdpvfl_mq.runtime import status
-from hdpvfl_mq.runtime.settings import dump, load
+from hdpvfl_mq.runtime.settings import dump_settings, load_settings
 from parties.process.alignment_store import _read
 from schemas.config import RunManifest
 from schemas.ids import COORDINATOR
@@ -22,9 +22,9 @@ DEMO = {"dataset": "meps_overlap", "guarantee": "none", "epochs": 2, "passives":
 def set_alignment(run: Processes, **changes) -> None:
     """Rewrite how the manifest has entities resolved."""
     path = run.demo.settings("manifest")
-    manifest = load(RunManifest, path)
+    manifest = load_settings(RunManifest, path)
     alignment = type(manifest.alignment)(**{**dict(manifest.alignment), **changes})
-    path.write_text(dump(RunManifest(**{**fields_of(manifest), "alignment": alignment})))
+    path.write_text(dump_settings(RunManifest(**{**fields_of(manifest), "alignment": alignment})))
 
 
 def results(run: Processes) -> dict[str, tuple]:

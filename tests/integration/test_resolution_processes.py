@@ -11,7 +11,7 @@ import pytest
 
 from hdpvfl_mq.app.commands.up import data_folder
 from hdpvfl_mq.data.bundled import load_dataset
-from hdpvfl_mq.psi import IdProfile, normalise
+from hdpvfl_mq.psi import normalise
 from schemas.config import IdRules
 from schemas.ids import COORDINATOR
 from tests.integration.processes import WAIT_S, Processes, hdpvfl, processes
@@ -44,7 +44,7 @@ def common_ids(folder: Path) -> set[str]:
 )
 def test_all_rows_of_an_overlapping_data_set(name):
     tables = (dataset(name).active, dataset(name).passive)
-    profile = IdProfile(kind="integer")
+    profile = IdRules(kind="integer")
     sets = [normalise([table["id"].tolist()], profile).ids for table in tables]
     found = Sessions("oprf", sets).run().check()
     assert [len(ids) for ids in found.found()] == [OVERLAPS[name]] * 2

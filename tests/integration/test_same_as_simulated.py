@@ -15,10 +15,10 @@ from hdpvfl_mq.node.node import Node
 from hdpvfl_mq.node.ports import Contact, Identity
 from hdpvfl_mq.runtime.keys import load_keys
 from hdpvfl_mq.runtime.profile import pin_threads
-from hdpvfl_mq.runtime.settings import load
+from hdpvfl_mq.runtime.settings import load_settings
 from hdpvfl_mq.runtime.simulation import Faults, Simulation
 from hdpvfl_mq.wire.codec import model_digest
-from parties.process.build import build_node, load_possession
+from parties.process.build import build_node, load_assets
 from schemas.config import BrokerSettings, PartySettings, RunManifest
 from schemas.ids import COORDINATOR
 from tests.integration.processes import Processes, fields_of, fix_secrets, processes
@@ -31,16 +31,16 @@ class Simulated:
         self.real, self.folder = real, folder
         fix_secrets(real.demo, folder / "state")
         self.accounts = {}
-        self.broker = load(BrokerSettings, real.demo.settings(COORDINATOR))
-        self.manifest = load(RunManifest, Path(self.broker.manifest))
+        self.broker = load_settings(BrokerSettings, real.demo.settings(COORDINATOR))
+        self.manifest = load_settings(RunManifest, Path(self.broker.manifest))
         self.verify = {m.party: VerifyKey(bytes.fromhex(m.verify_key)) for m in self.broker.members}
 
     def party(self, name: str) -> Node:
-        settings = load(PartySettings, self.real.demo.settings(name))
+        settings = load_settings(PartySettings, self.real.demo.settings(name))
         here = {"runs": str(self.folder / "runs"), "state": str(self.folder / "state")}
         settings = PartySettings(**{**fields_of(settings), **here})
         keys = load_keys(Path(settings.keys))
-        node, self.accounts[name] = build_node(settings, load_possession(settings, keys), keys)
+        node, self.accounts[name] = build_node(settings, load_assets(settings, keys), keys)
         return node
 
     def coordinator(self) -> Node:

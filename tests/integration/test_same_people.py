@@ -8,8 +8,8 @@ import pytest
 
 import parties.__main__
 from hdpvfl_mq.runtime.keys import load_keys
-from hdpvfl_mq.runtime.settings import dump, load
-from parties.process.build import build_node, load_possession
+from hdpvfl_mq.runtime.settings import dump_settings, load_settings
+from parties.process.build import build_node, load_assets
 from schemas.config import PartyPolicy, PartySettings
 from tests.integration.processes import Processes, fields_of, processes
 
@@ -25,11 +25,11 @@ def demo(tmp_path: Path):
 def start(demo: Processes, run: str, **policy) -> None:
     """Everything a process does before it connects."""
     demo.change(PARTY, run=run)
-    settings = load(PartySettings, demo.demo.settings(PARTY))
-    old = load(PartyPolicy, Path(settings.policy))
-    Path(settings.policy).write_text(dump(PartyPolicy(**{**fields_of(old), **policy})))
+    settings = load_settings(PartySettings, demo.demo.settings(PARTY))
+    old = load_settings(PartyPolicy, Path(settings.policy))
+    Path(settings.policy).write_text(dump_settings(PartyPolicy(**{**fields_of(old), **policy})))
     keys = load_keys(Path(settings.keys))
-    _, book = build_node(settings, load_possession(settings, keys), keys)
+    _, book = build_node(settings, load_assets(settings, keys), keys)
     book._ledger.close_file()
 
 

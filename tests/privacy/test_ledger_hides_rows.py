@@ -16,7 +16,7 @@ from hdpvfl_mq.data.preprocess import PreparedData, prepare
 from hdpvfl_mq.data.tables import Table
 from hdpvfl_mq.journal.chain import walk
 from hdpvfl_mq.machine import Reserve
-from hdpvfl_mq.privacy.ledger import GENESIS, extend
+from hdpvfl_mq.privacy.ledger import EMPTY_LEDGER, extend
 from hdpvfl_mq.privacy.ledger_secret import LedgerSecret
 from hdpvfl_mq.privacy.ledger_store import Ledger
 from hdpvfl_mq.wire.codec import decode_body, decode_header
@@ -83,7 +83,7 @@ def rebuilt(ran: Federation, rows: PreparedData, secret: LedgerSecret) -> set[Le
         )
     )
     accounts.book(left)
-    by_format_1, head = set(), GENESIS
+    by_format_1, head = set(), EMPTY_LEDGER
     for _, body in ledger.openings():
         if b'"kind":"secret"' not in body:
             plain = body.replace(

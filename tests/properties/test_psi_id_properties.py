@@ -8,9 +8,10 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hdpvfl_mq.psi import IdProfile, normalise
+from hdpvfl_mq.psi import normalise
 from hdpvfl_mq.psi.ids import MAX_ID_BYTES
 from hdpvfl_mq.psi.order import row_order
+from schemas.config import IdRules
 
 texts = st.text(
     st.one_of(
@@ -20,10 +21,9 @@ texts = st.text(
     max_size=12,
 )
 profiles = st.builds(
-    IdProfile,
+    IdRules,
     kind=st.just("text"),
     casefold=st.booleans(),
-    strip=st.booleans(),
     duplicates=st.just("first"),
     empties=st.just("drop"),
 )
@@ -31,7 +31,7 @@ integers = st.integers(min_value=-(10**60), max_value=10**60) | st.integers(-300
 
 
 @given(st.lists(texts, max_size=20), profiles)
-def test_normal_text_is_its_own_normal_form(values: list[str], profile: IdProfile) -> None:
+def test_normal_text_is_its_own_normal_form(values: list[str], profile: IdRules) -> None:
     once = list(normalise([values], profile).ids)
     again = normalise([[each.decode() for each in once]], profile)
     assert list(again.ids) == once
@@ -39,7 +39,7 @@ def test_normal_text_is_its_own_normal_form(values: list[str], profile: IdProfil
 
 
 @given(st.lists(texts, max_size=20), profiles)
-def test_rows_count_up_and_nothing_is_lost(values: list[str], profile: IdProfile) -> None:
+def test_rows_count_up_and_nothing_is_lost(values: list[str], profile: IdRules) -> None:
     result = normalise([values], profile)
     assert len(result.ids) + result.dropped_empty + result.dropped_duplicates == len(values)
     assert len(set(result.ids)) == len(result.ids) == len(result.rows)
@@ -48,7 +48,7 @@ def test_rows_count_up_and_nothing_is_lost(values: list[str], profile: IdProfile
 
 @given(texts, st.sampled_from([" ", "\t", "\u2003", "\n"]), st.booleans())
 def test_outer_whitespace_and_case_do_not_matter(text: str, space: str, casefold: bool) -> None:
-    profile = IdProfile(casefold=casefold, empties="drop")
+    profile = IdRules(casefold=casefold, empties="drop")
     padded = normalise([[space + text + space]], profile).ids
     assert list(padded) == list(normalise([[text]], profile).ids)
 
@@ -57,20 +57,20 @@ def test_outer_whitespace_and_case_do_not_matter(text: str, space: str, casefold
 def test_all_spellings_of_an_integer_are_one_id(value: int, zeros: int, space: str) -> None:
     sign = "-" if value < 0 else "+"
     spelled = f"{space}{sign}{'0' * zeros}{abs(value)}{space}"
-    profile = IdProfile(kind="integer", duplicates="first")
+    profile = IdRules(kind="integer", duplicates="first")
     assert list(normalise([[value, spelled, str(value)]], profile).ids) == [str(value).encode()]
 
 
 @given(st.lists(integers, unique=True, max_size=30))
 def test_different_integers_stay_different(values: list[int]) -> None:
-    assert len(normalise([values], IdProfile(kind="integer")).ids) == len(values)
+    assert len(normalise([values], IdRules(kind="integer")).ids) == len(values)
 
 
 @given(st.lists(st.tuples(texts, texts), unique=True, max_size=20))
 def test_joined_columns_are_equal_only_if_all_parts_are(rows: Sequence[tuple[str, str]]) -> None:
-    two = IdProfile(columns=2, duplicates="first", empties="drop")
+    two = IdRules(columns=2, duplicates="first", empties="drop")
     joined = normalise([[a for a, _ in rows], [b for _, b in rows]], two)
-    one = IdProfile(duplicates="first", empties="drop")
+    one = IdRules(duplicates="first", empties="drop")
     parts = [
         tuple(list(normalise([[part]], one).ids) for part in rows[row])
         for row in joined.rows.tolist()

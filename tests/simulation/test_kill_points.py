@@ -20,6 +20,7 @@ from hdpvfl_mq.node.node import Node
 from hdpvfl_mq.runtime.simulation import Faults, Killed
 from hdpvfl_mq.wire.codec import decode_body, decode_header
 from schemas.ids import COORDINATOR
+from schemas.messages import Releasing
 from tests.evidence import evidence_of
 from tests.federation import Federation, manifest, tables
 
@@ -103,8 +104,8 @@ class MinedFederation(Federation):
 
     def seen(self, frames) -> None:
         message = decode_body(decode_header(frames), frames)
-        release = getattr(message, "release", None)
-        if release is not None:
+        if isinstance(message, Releasing):
+            release = message.release
             self.left.setdefault(release.release_id, set()).add(release.tensor.data)
 
 

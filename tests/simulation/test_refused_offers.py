@@ -128,7 +128,7 @@ def answer(bank: Assets, loss: LossSpec) -> tuple[Effect, ...]:
 @pytest.mark.parametrize("kind", LABELS)
 def test_offers_of_one_loss_after_the_other_tell_nothing_about_the_labels(kind):
     """Bug: a refusal said whether the labels fit the loss that the coordinator chose."""
-    own = Federation().possession("bank")
+    own = Federation().assets("bank")
     settings = DataSettings(label_column="y", label_kind=kind)
     answers = []
     for values in LABELS[kind]:

@@ -37,7 +37,7 @@ def test_exact_scores_travel_sealed_and_lie_sealed_in_the_journals():
     words = share.tensor.array()
     assert words.dtype == np.int64
     assert not np.isin(words, scores.view(np.int64)).any()
-    own = {p: federation.possession(p) for p in ("bank", "telco", "shop")}
+    own = {p: federation.assets(p) for p in ("bank", "telco", "shop")}
     opened = unsealed(share, own["bank"].sealing_key("shop", share.release_id))
     assert np.array_equal(opened.tensor.array(), scores)
     with pytest.raises(PeerError, match="sealed for somebody else"):
@@ -47,7 +47,7 @@ def test_exact_scores_travel_sealed_and_lie_sealed_in_the_journals():
 
 def test_every_release_has_a_seal_of_its_own():
     _, models = trained()
-    own = prediction(models, **EXACT).possession("shop")
+    own = prediction(models, **EXACT).assets("shop")
     keys = {own.sealing_key(p, f"{run}/shop/share/0") for p in ("bank", "telco") for run in "ab"}
     assert len(keys) == 4
 

@@ -57,8 +57,8 @@ class Snapping(Federation):
     found: dict = field(default_factory=dict)
     resumed: list[str] = field(default_factory=list)
 
-    def possession(self, party):
-        return replace(super().possession(party), found=self.found.get(party))
+    def assets(self, party):
+        return replace(super().assets(party), found=self.found.get(party))
 
     def node(self, party):
         made = super().node(party)

@@ -81,8 +81,8 @@ def show(path: Path, *, as_json: bool) -> int:
     if as_json:
         print(json.dumps(rows))
         return 0
-    from rich.console import Console  # noqa: PLC0415
-    from rich.table import Table  # noqa: PLC0415
+    from rich.console import Console  # noqa: PLC0415 - start-up
+    from rich.table import Table  # noqa: PLC0415 - start-up
 
     console = Console()
     for row in rows:

@@ -45,13 +45,13 @@ def _with_run(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
 
 
 def _folder(options: argparse.Namespace) -> Path:
-    from hdpvfl_mq.audit.reader import run_folder  # noqa: PLC0415
+    from hdpvfl_mq.audit.reader import run_folder  # noqa: PLC0415 - start-up
 
     return run_folder(options.run, options.runs)
 
 
 def _audit(options: argparse.Namespace) -> int:
-    from hdpvfl_mq.app.commands.audit import AuditOptions, run_audit  # noqa: PLC0415
+    from hdpvfl_mq.app.commands.audit import AuditOptions, run_audit  # noqa: PLC0415 - start-up
 
     return run_audit(
         AuditOptions(
@@ -65,7 +65,7 @@ def _audit(options: argparse.Namespace) -> int:
 
 
 def _replay(options: argparse.Namespace) -> int:
-    from hdpvfl_mq.app.commands.replay import ReplayOptions, replay  # noqa: PLC0415
+    from hdpvfl_mq.app.commands.replay import ReplayOptions, replay  # noqa: PLC0415 - start-up
 
     return replay(
         ReplayOptions(
@@ -81,8 +81,8 @@ def _replay(options: argparse.Namespace) -> int:
 
 
 def _report(options: argparse.Namespace) -> int:
-    from hdpvfl_mq.app.commands.audit import AuditOptions  # noqa: PLC0415
-    from hdpvfl_mq.app.commands.report import report  # noqa: PLC0415
+    from hdpvfl_mq.app.commands.audit import AuditOptions  # noqa: PLC0415 - start-up
+    from hdpvfl_mq.app.commands.report import report  # noqa: PLC0415 - start-up
 
     return report(
         AuditOptions(

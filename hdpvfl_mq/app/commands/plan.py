@@ -130,8 +130,8 @@ def _number(value: float) -> float | str:
 
 def show(found: dict[str, Any]) -> None:
     """Print the comparison for people."""
-    from rich.console import Console  # noqa: PLC0415
-    from rich.table import Table  # noqa: PLC0415
+    from rich.console import Console  # noqa: PLC0415 - start-up
+    from rich.table import Table  # noqa: PLC0415 - start-up
 
     console = Console()
     console.print(

@@ -21,13 +21,13 @@ from hdpvfl_mq.app.commands.up import data_folder, run_processes
 from hdpvfl_mq.app.demo.prepare import ACTIVE, Demo, free_port
 from hdpvfl_mq.data.bundled import load_dataset
 from hdpvfl_mq.data.preprocess import prepare
-from hdpvfl_mq.data.readers import load as load_table
+from hdpvfl_mq.data.readers import load_table
 from hdpvfl_mq.errors import SettingsError
 from hdpvfl_mq.glm.families import family, unclipped
 from hdpvfl_mq.glm.quality import quality
 from hdpvfl_mq.methods.prediction.plan import prediction_of
 from hdpvfl_mq.runtime.files import write_private
-from hdpvfl_mq.runtime.settings import check, dump, fields_of, load
+from hdpvfl_mq.runtime.settings import check_settings, dump_settings, fields_of, load_settings
 from schemas.base import Closed
 from schemas.config import AlignmentSpec, BrokerSettings, PartyPolicy, PartySettings, RunManifest
 from schemas.data import DataSettings
@@ -84,7 +84,7 @@ def _trained(options: PredictOptions) -> Demo:
             f"there is no run {options.run!r} of 'hdpvfl up' in {options.out / 'runs'}; "
             "with your own files see docs/prediction.md"
         )
-    manifest = load(RunManifest, folder / "settings" / "manifest.toml")
+    manifest = load_settings(RunManifest, folder / "settings" / "manifest.toml")
     if isinstance(manifest.method, Prediction):
         raise SettingsError(f"{options.run} is a prediction; name the run that was trained")
     name = (folder / "settings" / "dataset").read_text()
@@ -110,14 +110,14 @@ def _prepared(options: PredictOptions, trained: Demo) -> tuple[Path, RunManifest
     settings.mkdir(parents=True)
 
     def put(name: str, model: Closed) -> str:
-        (settings / f"{name}.toml").write_text(dump(model))
+        (settings / f"{name}.toml").write_text(dump_settings(model))
         return str(settings / f"{name}.toml")
 
-    policy = load(PartyPolicy, trained.settings("policy"))
+    policy = load_settings(PartyPolicy, trained.settings("policy"))
     allowed = ("sound",) if manifest.budget else policy.guarantees
     changes = {"guarantees": allowed, "exact_scoring": options.exact, "rows_min": 2}
     policy_file = put("policy", PartyPolicy(**{**dict(policy), **changes}))
-    broker = load(BrokerSettings, trained.settings(COORDINATOR))
+    broker = load_settings(BrokerSettings, trained.settings(COORDINATOR))
     bind = {"bind": f"tcp://127.0.0.1:{port}", "manifest": put("manifest", manifest)}
     put(COORDINATOR, BrokerSettings(**{**fields_of(broker), **bind}))
     for party in trained.parties:
@@ -128,7 +128,7 @@ def _prepared(options: PredictOptions, trained: Demo) -> tuple[Path, RunManifest
             "model": str(trained.folder / party / "model.json"),
             "data": DataSettings(file=str(files[party])),
         }
-        old = load(PartySettings, trained.settings(party))
+        old = load_settings(PartySettings, trained.settings(party))
         put(party, PartySettings(**{**fields_of(old), **party_changes}))
     return folder, manifest
 
@@ -136,7 +136,7 @@ def _prepared(options: PredictOptions, trained: Demo) -> tuple[Path, RunManifest
 def _manifest(options: PredictOptions, trained: Demo, run: str) -> RunManifest:
     rows = json.loads((trained.folder / ACTIVE / "model.json").read_text())["rows"]
     old = trained.manifest
-    budget = check(Budget, {"epsilon": options.epsilon, "delta": options.delta}, "options")
+    budget = check_settings(Budget, {"epsilon": options.epsilon, "delta": options.delta}, "options")
     if not options.exact and not (old.guarantee != "none" or old.scale_rows):
         raise SettingsError("rows of this run were not scaled: only --exact can score them")
     kept = ("active_party", "passive_parties", "loss", "penalty", "intercept", "seed")

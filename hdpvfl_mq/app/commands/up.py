@@ -10,7 +10,7 @@ import os
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 from pydantic import ValidationError
 from rich.console import Console
@@ -32,7 +32,12 @@ from hdpvfl_mq.errors import OperatorError, SettingsError
 from hdpvfl_mq.glm.families import FAMILIES
 from hdpvfl_mq.methods import plan_run
 from hdpvfl_mq.methods.recommend import recommend, sound_descent
-from hdpvfl_mq.runtime.settings import check, explain, load
+from hdpvfl_mq.runtime.settings import (
+    check_choice,
+    check_settings,
+    describe_mistakes,
+    load_settings,
+)
 from schemas.config import AlignmentSpec, IdRules, RunManifest
 from schemas.ids import MAX_PASSIVES
 from schemas.methods import Descent, Guarantee
@@ -84,7 +89,7 @@ def resume(run: str, options: UpOptions, console: Console, *, as_json: bool) -> 
     dataset = load_dataset(name_of_data, folder=data_folder(), cache=options.out / "state" / "data")
     for name_of_class in dataset.card.classes:  # the run of a class goes on with the whole
         folder = folder.with_name(folder.name.removesuffix(f"-{name_of_class}"))
-    manifest = load(RunManifest, folder / "settings" / "manifest.toml")
+    manifest = load_settings(RunManifest, folder / "settings" / "manifest.toml")
     demo = Demo(folder, manifest, dataset, manifest.seed)
     return _run(demo, options.out / "state", Console(quiet=True) if as_json else console)
 
@@ -106,11 +111,8 @@ def data_folder() -> Path | None:
 
 def prepare_demo(options: UpOptions) -> Demo:
     """Check every option and derive the manifest, before anything is written or started."""
-    if options.guarantee not in get_args(Guarantee):
-        raise SettingsError(
-            f"guarantee = {options.guarantee!r}: choose {', '.join(get_args(Guarantee))}"
-        )
-    budget = check(Budget, {"epsilon": options.epsilon, "delta": options.delta}, "options")
+    check_choice(Guarantee, options.guarantee, "guarantee")
+    budget = check_settings(Budget, {"epsilon": options.epsilon, "delta": options.delta}, "options")
     cache = options.out / "state" / "data"
     dataset = load_dataset(options.dataset, folder=data_folder(), cache=cache)
     columns = min(MAX_PASSIVES, dataset.card.columns[1])
@@ -126,7 +128,7 @@ def prepare_demo(options: UpOptions) -> Demo:
     try:
         manifest = _manifest(options, budget, run, _loss(options, dataset.card))
     except ValidationError as wrong:
-        raise SettingsError(f"options: {explain(wrong)}") from None
+        raise SettingsError(f"options: {describe_mistakes(wrong)}") from None
     plan_run(manifest, max(2, dataset.card.rows // 2))  # refuse bad step sizes here
     return Demo(folder, manifest, dataset, options.seed)
 
@@ -135,9 +137,7 @@ def _loss(options: UpOptions, card: Card) -> LossSpec:
     default = card.loss
     if options.loss is None or options.loss == default.name:
         return default
-    if options.loss not in get_args(LossName):
-        raise SettingsError(f"loss = {options.loss!r}: choose {', '.join(get_args(LossName))}")
-    name: LossName = options.loss  # type: ignore[assignment]
+    name = check_choice(LossName, options.loss, "loss")
     if FAMILIES[name].label_kind != FAMILIES[default.name].label_kind:
         if card.classes:
             raise SettingsError(f"loss = {name!r} is not for classes: choose logistic")
@@ -146,7 +146,7 @@ def _loss(options: UpOptions, card: Card) -> LossSpec:
 
 
 def _manifest(options: UpOptions, budget: Budget, run: str, loss: LossSpec) -> RunManifest:
-    guarantee: Guarantee = options.guarantee  # type: ignore[assignment]
+    guarantee = check_choice(Guarantee, options.guarantee, "guarantee")
     parties = (ACTIVE, passive_names(options.passives))
     base = recommend(run, parties, guarantee, budget, loss)
     if not isinstance(base.method, Descent) and (
@@ -162,18 +162,15 @@ def _manifest(options: UpOptions, budget: Budget, run: str, loss: LossSpec) -> R
     wanted = {"epochs": options.epochs, "batch_rows": options.batch}
     method = base.method.model_dump() | {k: v for k, v in wanted.items() if v is not None}
     if options.penalty is not None:
-        if options.penalty not in get_args(PenaltyName):
-            raise SettingsError(
-                f"penalty = {options.penalty!r}: choose {', '.join(get_args(PenaltyName))}"
-            )
-        strength = 0.0 if options.penalty == "none" else base.penalty.strength
-        changes["penalty"] = PenaltySpec(name=options.penalty, strength=strength)  # type: ignore[arg-type]
+        penalty = check_choice(PenaltyName, options.penalty, "penalty")
+        strength = 0.0 if penalty == "none" else base.penalty.strength
+        changes["penalty"] = PenaltySpec(name=penalty, strength=strength)
     merged = base.model_dump() | {
         key: value if isinstance(value, int) else value.model_dump()
         for key, value in changes.items()
     }
     merged["method"] = method
-    return check(RunManifest, merged, "options")
+    return check_settings(RunManifest, merged, "options")
 
 
 def _run(demo: Demo, state: Path, console: Console) -> dict[str, Any]:

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hdpvfl_mq.data.preprocess import prepare
-from hdpvfl_mq.data.readers import load
+from hdpvfl_mq.data.readers import load_table
 from hdpvfl_mq.errors import DataError
 from hdpvfl_mq.glm.block import ColumnBlock, scale_rows
 from hdpvfl_mq.glm.families import Family
@@ -51,7 +51,9 @@ def prepared(models: Mapping[str, dict[str, Any]], files: Mapping[str, Path]) ->
     parts = {}
     for party, model in models.items():
         settings = DataSettings.model_validate_json(json.dumps(model["data"]))
-        parts[party] = prepare(load(files[party]), settings, role=model["role"], to_score=True)
+        parts[party] = prepare(
+            load_table(files[party]), settings, role=model["role"], to_score=True
+        )
     common = sorted(set.intersection(*(set(p.ids[0].tolist()) for p in parts.values())))
     if not common:
         raise DataError("the test files have no common id")

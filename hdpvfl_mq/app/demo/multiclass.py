@@ -24,7 +24,7 @@ from hdpvfl_mq.app.demo import evaluate, summary
 from hdpvfl_mq.app.demo.prepare import Demo, write_demo
 from hdpvfl_mq.glm.multiclass import decide
 from hdpvfl_mq.privacy.accountant import Spent, epsilon_shown
-from hdpvfl_mq.runtime.settings import check, dump
+from hdpvfl_mq.runtime.settings import check_settings, dump_settings
 from schemas.config import RunManifest
 
 Train = Callable[[Demo, Path, Console], dict[str, Any]]
@@ -39,7 +39,7 @@ def class_demos(demo: Demo) -> dict[str, Demo]:
         found[name] = replace(
             demo,
             folder=demo.folder.with_name(run),
-            manifest=check(RunManifest, fields, "options"),
+            manifest=check_settings(RunManifest, fields, "options"),
             dataset=replace(demo.dataset, positive=name),
         )
     return found
@@ -53,7 +53,7 @@ def write_demos(demo: Demo, *, state: Path, port: int) -> None:
     demo.settings("manifest").parent.mkdir(parents=True, exist_ok=True)
     demo.settings("manifest").with_name("dataset").write_text(demo.dataset.name)
     # Last, so that the newest manifest, which --resume looks for, is that of the whole.
-    demo.settings("manifest").write_text(dump(demo.manifest))
+    demo.settings("manifest").write_text(dump_settings(demo.manifest))
 
 
 def run(demo: Demo, state: Path, console: Console, train: Train) -> dict[str, Any]:

@@ -19,7 +19,7 @@ from hdpvfl_mq.data.tables import Table
 from hdpvfl_mq.errors import OperatorError, SettingsError
 from hdpvfl_mq.glm.families import FAMILIES
 from hdpvfl_mq.runtime.keys import Keys, load_keys, make_keys
-from hdpvfl_mq.runtime.settings import dump
+from hdpvfl_mq.runtime.settings import dump_settings
 from schemas.base import Closed
 from schemas.config import (
     BrokerSettings,
@@ -30,7 +30,7 @@ from schemas.config import (
     Peer,
     RunManifest,
 )
-from schemas.ids import COORDINATOR
+from schemas.ids import COORDINATOR, RoleName
 from schemas.privacy import Budget
 
 ACTIVE = "active"
@@ -126,7 +126,7 @@ def _writer(demo: Demo) -> Callable[[str, Closed], None]:
     def write(name: str, model: Closed) -> None:
         path = demo.settings(name)
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(dump(model))
+        path.write_text(dump_settings(model))
 
     return write
 
@@ -173,7 +173,7 @@ def _party_settings(
 ) -> PartySettings:
     data = demo.dataset.settings(table, FAMILIES[demo.manifest.loss.name].label_kind)
     active = demo.manifest.active_party
-    roles = {COORDINATOR: "coordinator", active: "active"}
+    roles: dict[str, RoleName] = {COORDINATOR: "coordinator", active: "active"}
     return PartySettings(
         party=party,
         role="active" if party == active else "passive",
@@ -189,7 +189,7 @@ def _party_settings(
         peers=tuple(
             Peer(
                 party=peer,
-                role=roles.get(peer, "passive"),  # type: ignore[arg-type]
+                role=roles.get(peer, "passive"),
                 verify_key=keys[peer].verify_hex,
             )
             for peer in (*demo.parties, COORDINATOR)

@@ -26,13 +26,12 @@ from hdpvfl_mq.privacy.ledger_store import Ledger
 from hdpvfl_mq.psi import normalise
 from hdpvfl_mq.runtime.simulation import Faults, Simulation
 from hdpvfl_mq.wire.codec import model_digest
-from parties.assets import Assets, TrainedModel, id_profile
+from parties.assets import Assets, TrainedModel
 from parties.party import Party
 from parties.process.ledger_book import LedgerBook, recognise
 from schemas.alignment import KeptAlignment
 from schemas.config import PartyPolicy, RunManifest
-from schemas.ids import COORDINATOR, PartyId
-from schemas.messages import RoleName
+from schemas.ids import COORDINATOR, PartyId, RoleName
 from schemas.privacy import Budget, Release
 
 
@@ -80,7 +79,7 @@ class Rehearsal:
         """A fixed secret of 32 bytes: a rehearsal can be repeated to the bit."""
         return hashlib.blake2b(party.encode() + purpose, key=self._secret, digest_size=32).digest()
 
-    def possession(self, party: PartyId) -> Assets:
+    def assets(self, party: PartyId) -> Assets:
         """What a party brings."""
         rules, data = self.manifest.alignment.ids, self.data[party]
         return Assets(
@@ -89,7 +88,7 @@ class Rehearsal:
             run=self.manifest.run,
             policy=self.policies.get(party) or open_policy(self.manifest),
             data=data,
-            ids=normalise(data.ids, id_profile(rules)),
+            ids=normalise(data.ids, rules),
             id_rules=rules,
             secret=self.secret(party, b"noise"),
             salt=self.secret(party, b"salt")[:16],
@@ -115,7 +114,7 @@ class Rehearsal:
         if party == COORDINATOR:
             role = Coordinator(self.manifest, model_digest(self.manifest))
             return Node(role, identity, contacts, journal=journal)
-        own = self.possession(party)
+        own = self.assets(party)
         secret = LedgerSecret(self.secret(party, b"ledger"))
         ledger = Ledger(self.ledgers[party], party, secret)
         recognise(ledger, own)

@@ -24,11 +24,12 @@ from hdpvfl_mq.methods.descent.published import (
     published_passive,
 )
 from hdpvfl_mq.methods.descent.sensitivity import coarsest_grid, profile
-from hdpvfl_mq.methods.run_plan import RunPlan, Side
+from hdpvfl_mq.methods.run_plan import RunPlan
 from hdpvfl_mq.privacy.calibration import noise_std_classical
 from hdpvfl_mq.privacy.noise import NARROWEST_RATIO, round_ratio
 from hdpvfl_mq.privacy.plan import NoisePlan, fit_noise, plan_at, plan_none
 from schemas.config import RunManifest
+from schemas.ids import PartyRole
 from schemas.methods import Descent
 from schemas.privacy import Budget
 
@@ -74,9 +75,9 @@ class DescentPlan(RunPlan):
             return done >= self.rounds
         return stops(energies, patience=rule.patience, tolerance=rule.tolerance)
 
-    def eta(self, side: Side, round_: int) -> float:
-        """Step size of a side in a round."""
-        return step_size(self.method, side).at(self.schedule.epoch(round_))
+    def eta(self, role: PartyRole, round_: int) -> float:
+        """Step size of a role in a round."""
+        return step_size(self.method, role).at(self.schedule.epoch(round_))
 
 
 def plan_descent(manifest: RunManifest, method: Descent, rows: int) -> DescentPlan:
@@ -115,14 +116,14 @@ def _noise(
     return _sound(manifest, method, schedule, loss, budget)
 
 
-def step_size(method: Descent, side: Side) -> StepSize:
-    """A side's step sizes under the method's decay."""
-    part = method.active if side == "active" else method.passive
+def step_size(method: Descent, role: PartyRole) -> StepSize:
+    """The step sizes of a role under the method's decay."""
+    part = method.active if role == "active" else method.passive
     return StepSize(part.step_size, method.step_decay)
 
 
-def _public(method: Descent, schedule: Schedule, side: Side) -> PublicSchedule:
-    size = step_size(method, side)
+def _public(method: Descent, schedule: Schedule, role: PartyRole) -> PublicSchedule:
+    size = step_size(method, role)
     etas = tuple(size.at(schedule.epoch(t)) for t in range(schedule.rounds))
     return PublicSchedule(schedule.batch_sizes, method.epochs, etas)
 

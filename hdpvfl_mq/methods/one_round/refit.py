@@ -19,8 +19,8 @@ from hdpvfl_mq.glm.families.base import Family
 from hdpvfl_mq.glm.response import Response
 from hdpvfl_mq.glm.solver import Objective, newton
 
-# Variance of the part of a share that the own columns tell, as a part of the prior variance.
-_TOLD_SHARE = 0.2
+# Variance of the part of a share that this party's columns explain, relative to the prior variance.
+_EXPLAINED_SHARE = 0.2
 # Keeps an intercept finite where every label is the same.
 _INTERCEPT_STRENGTH = 1e-9
 _TOLERANCE = 1e-11
@@ -36,15 +36,16 @@ class ScoreRegression:
     def expected(
         self, block: ColumnBlock, share: FloatVector, *, noise_std: float
     ) -> tuple[FloatVector, float]:
-        """The scores to be expected given the own columns and the noised ones, and their doubt.
+        """Conditional mean of the scores given this party's columns and the noised scores.
 
-        Of what the own columns do not tell, the part that exceeds the noise.
+        The second value is the variance that stays. Of what the columns do not explain, the mean
+        takes the part that exceeds the noise.
         """
         noise = noise_std**2
-        told = block.scores(slice(0, block.rows), self.b).expose()
-        left = share - told
+        explained = block.scores(slice(0, block.rows), self.b).expose()
+        left = share - explained
         trust = self.variance / (self.variance + noise) if self.variance > 0.0 else 0.0
-        return told + trust * (left - left.mean()), self.variance * (1.0 - trust)
+        return explained + trust * (left - left.mean()), self.variance * (1.0 - trust)
 
 
 def refit(
@@ -55,7 +56,7 @@ def refit(
     noise_std: float,
     prior_variance: float,
 ) -> tuple[FloatVector, tuple[ScoreRegression, ...]]:
-    """The active weights that go with the passive parties' exact scores, and what tells of those.
+    """The active weights for the passive parties' exact scores, and a regression of each.
 
     `shares` are the received scores in the order of the parties. The fit sees their conditional
     means as an offset, the prediction sees the scores themselves. Under the logit link a score in
@@ -63,10 +64,11 @@ def refit(
     taken out of the weights again.
     """
     offset, doubt = np.zeros(block.rows), 0.0
-    told = tuple(
-        tell(block, share, noise_std=noise_std, prior_variance=prior_variance) for share in shares
+    regressions = tuple(
+        regress(block, share, noise_std=noise_std, prior_variance=prior_variance)
+        for share in shares
     )
-    for share, each in zip(shares, told, strict=True):
+    for share, each in zip(shares, regressions, strict=True):
         mean, variance = each.expected(block, share, noise_std=noise_std)
         offset += mean
         doubt += variance
@@ -77,7 +79,7 @@ def refit(
         block=block, response=response, strengths=strengths, received=offset / flattening
     )
     w, _ = newton(objective, tolerance=_TOLERANCE)
-    return w * flattening, told
+    return w * flattening, regressions
 
 
 def flattened_by(family: Family, doubt: float) -> float:
@@ -85,12 +87,12 @@ def flattened_by(family: Family, doubt: float) -> float:
     return math.sqrt(1.0 + math.pi * doubt / 8.0) if family.is_logit else 1.0
 
 
-def tell(
+def regress(
     block: ColumnBlock, share: FloatVector, *, noise_std: float, prior_variance: float
 ) -> ScoreRegression:
     """A ridge regression of noised scores on the own columns, and the variance of what is left."""
     rows, noise = slice(0, block.rows), noise_std**2
-    ridge = noise / (block.rows * _TOLD_SHARE * prior_variance)
+    ridge = noise / (block.rows * _EXPLAINED_SHARE * prior_variance)
     G = block.gram(rows) + ridge * np.eye(block.columns)
     b: FloatVector = np.linalg.solve(G, block.gradient(rows, share)).astype(np.float64)
     left = share - block.scores(rows, b).expose()

@@ -8,7 +8,7 @@ from contextlib import suppress
 from hdpvfl_mq.audit.evidence import Evidence
 from hdpvfl_mq.errors import HdpvflError
 from hdpvfl_mq.machine import Reserve, Send
-from hdpvfl_mq.privacy.ledger import GENESIS, decode, encode, extend
+from hdpvfl_mq.privacy.ledger import EMPTY_LEDGER, decode, encode, extend
 from schemas.messages import RunClosed
 from schemas.privacy import ReleaseBooked, RunReserved
 from tests.evidence import CheatingFederation, evidence_of, hearing, only, replace_model, saying
@@ -100,7 +100,7 @@ def cheap_release() -> Evidence:
 
 def ledger_with(evidence: Evidence, party: str, change: Callable) -> Evidence:
     """A ledger whose entries are changed and chained anew."""
-    head, rows = GENESIS, []
+    head, rows = EMPTY_LEDGER, []
     for _, _, release_id, body, opening in evidence.ledgers[party]:
         changed = change(decode(body))
         if changed is not None:
@@ -168,7 +168,7 @@ def over_the_cap() -> Evidence:
         return entry
 
     evidence = ledger_with(evidence, "shop", change)
-    head, rows = GENESIS, []
+    head, rows = EMPTY_LEDGER, []
     for _, _, release_id, body, opening in evidence.ledgers["shop"]:
         bodies = [(release_id, body)]
         if isinstance(decode(body), RunReserved):

@@ -7,7 +7,8 @@ import pytest
 from hdpvfl_mq.data.preprocess import prepare
 from hdpvfl_mq.data.tables import Table
 from hdpvfl_mq.errors import DataError
-from hdpvfl_mq.psi import IdProfile, normalise
+from hdpvfl_mq.psi import normalise
+from schemas.config import IdRules
 from schemas.data import DataSettings
 
 KEEP = DataSettings(empty_ids="keep")
@@ -22,11 +23,11 @@ CASES = {
 def test_kept_empty_ids_are_dropped_by_the_rules_and_counted(name):
     values, kind, expected = CASES[name]
     data = prepare(Table.of({"id": values, "x": [1.0, 2.0, 4.0]}), KEEP, role="passive")
-    found = normalise(data.ids, IdProfile(kind=kind, empties="drop"))
+    found = normalise(data.ids, IdRules(kind=kind, empties="drop"))
     assert (list(found.ids), found.dropped_empty) == (expected, 1)
     assert found.rows.tolist() == [0, 2]
     with pytest.raises(DataError, match="rows 2"):
-        normalise(data.ids, IdProfile(kind=kind))
+        normalise(data.ids, IdRules(kind=kind))
 
 
 def test_by_default_the_reader_refuses_and_decimal_ids_are_refused_always():

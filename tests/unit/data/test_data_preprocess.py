@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 from pydantic import ValidationError
 
-from hdpvfl_mq.data.fingerprint import Fingerprint, Sides
-from hdpvfl_mq.data.preprocess import PreparedData, prepare, prepare_in_room
+from hdpvfl_mq.data.fingerprint import Fingerprint, OtherColumns
+from hdpvfl_mq.data.preprocess import PreparedData, prepare, prepare_mapped
 from hdpvfl_mq.data.readers import TableFile
 from hdpvfl_mq.data.tables import TEXT, Table
 from hdpvfl_mq.errors import DataError
@@ -172,7 +172,7 @@ def test_ids_enter_the_fingerprint_as_json() -> None:
     ids = (np.array(['a"b', "é\n\U0001f600", "\x7f"], dtype=TEXT), np.array([1, -2, 2**62]))
     block = np.zeros((3, 1))
     fingerprint = Fingerprint(("x",))
-    fingerprint.add(block, Sides(ids, None, None, None))
+    fingerprint.add(block, OtherColumns(ids, None, None, None))
     lines = [json.dumps(key) + "\n" for key in zip(*(c.tolist() for c in ids), strict=True)]
     expected = hashlib.sha256(json.dumps([1, ["x"]]).encode())
     for content in (block.tobytes(), "".join(lines).encode(), b"", b"", b""):
@@ -201,7 +201,7 @@ def test_disk_equals_memory_and_needs_a_few_chunks(tmp_path: Path) -> None:
     def mapped(shape, dtype):
         return np.lib.format.open_memmap(tmp_path / "x.npy", mode="w+", dtype=dtype, shape=shape)
 
-    disk = prepare_in_room(
+    disk = prepare_mapped(
         source, settings, mapped, lambda ids: taken.append(len(ids[0])), role="passive"
     )
     peak = tracemalloc.get_traced_memory()[1]

@@ -15,7 +15,7 @@ from pyarrow import feather, ipc, parquet
 
 from hdpvfl_mq.data.columns import numbers
 from hdpvfl_mq.data.preprocess import prepare
-from hdpvfl_mq.data.readers import TableFile, load
+from hdpvfl_mq.data.readers import TableFile, load_table
 from hdpvfl_mq.data.tables import Table
 from hdpvfl_mq.errors import DataError, SettingsError
 from schemas.data import DataSettings, NamedColumn
@@ -70,7 +70,7 @@ def test_every_format_holds_the_same_rows(tmp_path: Path, name: str, cells: int)
     chunks = list(source.chunks())
     assert len(chunks) == {1: 4, 8: 2, 10_000: 1}[cells]
     assert [chunk.first_row for chunk in chunks] == list(range(1, 5, 4 // len(chunks)))
-    whole = load(tmp_path / name)
+    whole = load_table(tmp_path / name)
     assert whole.names == tuple(FRAME.columns)
     assert whole["id"].tolist() == FRAME["id"].tolist()
     assert np.array_equal(numbers(whole, "age"), FRAME["age"])
@@ -83,18 +83,18 @@ def test_every_format_holds_the_same_rows(tmp_path: Path, name: str, cells: int)
 
 def test_plain_numpy_columns_are_numbered(tmp_path: Path) -> None:
     np.save(tmp_path / "x.npy", np.arange(6).reshape(3, 2))
-    table = load(tmp_path / "x.npy")
+    table = load_table(tmp_path / "x.npy")
     assert table.names == ("c0", "c1")
     assert table["c1"].tolist() == [1, 3, 5]
     np.save(tmp_path / "flat.npy", np.arange(6))
     with pytest.raises(DataError, match="two dimensions"):
-        load(tmp_path / "flat.npy")
+        load_table(tmp_path / "flat.npy")
 
 
 def test_nulls_of_arrow_and_pandas_are_empty_cells(tmp_path: Path) -> None:
     frame = pd.DataFrame({"n": pd.array([1, None, 3], dtype="Int64"), "t": ["a", None, "c"]})
     frame.to_parquet(tmp_path / "x.parquet", index=False)
-    for table in (Table.from_pandas(frame), load(tmp_path / "x.parquet")):
+    for table in (Table.from_pandas(frame), load_table(tmp_path / "x.parquet")):
         assert np.isnan(numbers(table, "n")).tolist() == [False, True, False]
         assert table["t"].tolist() == ["a", "", "c"]
 
@@ -128,7 +128,7 @@ def test_broken_files_are_refused(tmp_path: Path, name: str) -> None:
     content, message = BROKEN[name]
     (tmp_path / name).write_bytes(content)
     with pytest.raises(DataError, match=message) as caught:
-        load(tmp_path / name)
+        load_table(tmp_path / name)
     assert SECRET not in str(caught.value)
     assert caught.value.__cause__ is None
 
@@ -136,14 +136,14 @@ def test_broken_files_are_refused(tmp_path: Path, name: str) -> None:
 def test_pickles_are_never_opened(tmp_path: Path) -> None:
     np.save(tmp_path / "x.npy", np.array([[object()]]), allow_pickle=True)
     with pytest.raises(DataError, match="cannot be read"):
-        load(tmp_path / "x.npy")
+        load_table(tmp_path / "x.npy")
 
 
 def test_arrow_kinds_without_meaning_are_refused(tmp_path: Path) -> None:
     table = pa.table({"id": [1], "when": pa.array([0], pa.timestamp("s"))})
     parquet.write_table(table, tmp_path / "x.parquet")
     with pytest.raises(DataError, match=r"column 'when' holds timestamp\[.*neither numbers nor"):
-        load(tmp_path / "x.parquet")
+        load_table(tmp_path / "x.parquet")
 
 
 def test_a_column_named_twice_is_refused_in_every_format(tmp_path: Path) -> None:
@@ -153,20 +153,20 @@ def test_a_column_named_twice_is_refused_in_every_format(tmp_path: Path) -> None
         sink.write_table(twice)
     for name in ("x.parquet", "x.arrow"):
         with pytest.raises(DataError, match="'a' is named twice"):
-            load(tmp_path / name)
+            load_table(tmp_path / name)
     with pytest.raises(DataError, match="'a' is named twice"):
         Table.from_pandas(pd.DataFrame([[1, 2]], columns=["a", "a"]))
 
 
 def test_wrong_use_names_the_remedy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(SettingsError, match="there is no file"):
-        load(tmp_path / "none.csv")
+        load_table(tmp_path / "none.csv")
     with pytest.raises(SettingsError, match=r"one of \.csv, \.csv\.gz"):
-        load(tmp_path / "x.xlsx")
+        load_table(tmp_path / "x.xlsx")
     (tmp_path / "x.parquet").write_bytes(b"")
     monkeypatch.setitem(__import__("sys").modules, "pyarrow.parquet", None)
     with pytest.raises(SettingsError, match="pip install"):
-        load(tmp_path / "x.parquet")
+        load_table(tmp_path / "x.parquet")
 
 
 def test_a_table_cannot_be_changed() -> None:
@@ -204,7 +204,7 @@ def test_an_archive_is_read_a_few_rows_at_a_time(tmp_path: Path) -> None:
 def test_archives_of_anything_else_are_refused(tmp_path: Path, columns, message: str) -> None:
     np.savez(tmp_path / "x.npz", **columns)
     with pytest.raises(DataError, match=message):
-        load(tmp_path / "x.npz")
+        load_table(tmp_path / "x.npz")
 
 
 def test_a_damaged_archive_is_refused(tmp_path: Path) -> None:
@@ -214,4 +214,4 @@ def test_a_damaged_archive_is_refused(tmp_path: Path) -> None:
     content[len(content) // 2] ^= 0xFF
     path.write_bytes(content)
     with pytest.raises(DataError, match="cannot be read"):
-        load(path)
+        load_table(path)

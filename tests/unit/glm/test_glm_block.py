@@ -77,14 +77,14 @@ def test_mapped_float32_equals_memory_chunk_by_chunk(
     monkeypatch.setattr(block_module, "CHUNK_NUMBERS", 40)
     monkeypatch.setattr(reorder, "RUN_NUMBERS", 100)
 
-    def room(shape, dtype):
+    def allocate(shape, dtype):
         name = f"{len(list(tmp_path.iterdir()))}.npy"
         return open_memmap(tmp_path / name, mode="w+", dtype=dtype, shape=shape)
 
-    source = room(X.shape, np.float32)
+    source = allocate(X.shape, np.float32)
     source[:] = X
     memory = ColumnBlock.align(X, ORDER, intercept=intercept)
-    mapped = ColumnBlock.align(source, ORDER, intercept=intercept, room=room)
+    mapped = ColumnBlock.align(source, ORDER, intercept=intercept, allocate=allocate)
     same = ColumnBlock.align(np.array(source), ORDER, intercept=intercept)
     assert np.array_equal(mapped._X, same._X)
     w, rows = RNG.normal(size=memory.columns), slice(11, 83)

@@ -11,8 +11,8 @@ from sklearn.linear_model import LogisticRegression
 from hdpvfl_mq.glm.block import ColumnBlock, scale_rows
 from hdpvfl_mq.glm.families import family
 from hdpvfl_mq.glm.response import Response
-from hdpvfl_mq.methods.one_round.refit import refit as refit_and_tell
-from hdpvfl_mq.methods.one_round.refit import tell
+from hdpvfl_mq.methods.one_round.refit import refit as refit_all
+from hdpvfl_mq.methods.one_round.refit import regress
 from schemas.model import LossSpec
 
 ROWS = 4000
@@ -27,12 +27,12 @@ ALL = slice(0, ROWS)
 
 
 def refit(*given, **constants):
-    return refit_and_tell(*given, **constants)[0]
+    return refit_all(*given, **constants)[0]
 
 
 def conditional_scores(block, share, *, noise_std: float, prior_variance: float):
-    told = tell(block, share, noise_std=noise_std, prior_variance=prior_variance)
-    return told.expected(block, share, noise_std=noise_std)
+    regression = regress(block, share, noise_std=noise_std, prior_variance=prior_variance)
+    return regression.expected(block, share, noise_std=noise_std)
 
 
 def alone() -> np.ndarray:
@@ -77,11 +77,11 @@ def test_conditional_scores_by_the_formula() -> None:
     mean, doubt = conditional_scores(BLOCK, noised, noise_std=0.5, prior_variance=0.8)
     own = np.stack([BLOCK.scores(ALL, e).expose() for e in np.eye(4)], axis=1)
     ridge = 0.25 / (ROWS * 0.2 * 0.8) * np.eye(4)
-    told = own @ np.linalg.solve(own.T @ own / ROWS + ridge, own.T @ noised / ROWS)
-    left = noised - told
+    explained = own @ np.linalg.solve(own.T @ own / ROWS + ridge, own.T @ noised / ROWS)
+    left = noised - explained
     signal = min(left.var() - 0.25, 0.8)
     trust = signal / (signal + 0.25)
-    assert np.allclose(mean, told + trust * (left - left.mean()))
+    assert np.allclose(mean, explained + trust * (left - left.mean()))
     assert doubt == pytest.approx(signal * (1 - trust))
 
 
@@ -92,15 +92,15 @@ def test_a_share_quieter_than_its_noise_has_no_doubt_left() -> None:
 
 def test_only_a_logit_link_is_flattened() -> None:
     noised = SCORES + 2.0 * RNG.normal(size=ROWS)
-    told, doubt = conditional_scores(BLOCK, noised, noise_std=2.0, prior_variance=1.0)
+    explained, doubt = conditional_scores(BLOCK, noised, noise_std=2.0, prior_variance=1.0)
     assert doubt > 0.1
     normal = Response(family(LossSpec(name="normal", residual_clip=100.0)), THETA.clip(-3, 3))
     w = refit(BLOCK, normal, [noised], noise_std=2.0, prior_variance=1.0)
-    slope = BLOCK.gradient(ALL, normal.residual(ALL, BLOCK.scores(ALL, w), told))
+    slope = BLOCK.gradient(ALL, normal.residual(ALL, BLOCK.scores(ALL, w), explained))
     assert np.abs(slope[:-1] + 0.5 / ROWS * w[:-1]).max() < 1e-9
     c = math.sqrt(1 + math.pi * doubt / 8)
     v = refit(BLOCK, RESPONSE, [noised], noise_std=2.0, prior_variance=1.0) / c
-    slope = BLOCK.gradient(ALL, RESPONSE.residual(ALL, BLOCK.scores(ALL, v), told / c))
+    slope = BLOCK.gradient(ALL, RESPONSE.residual(ALL, BLOCK.scores(ALL, v), explained / c))
     assert np.abs(slope[:-1] + 0.5 / ROWS * v[:-1]).max() < 1e-9
 
 

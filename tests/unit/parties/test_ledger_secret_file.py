@@ -11,7 +11,7 @@ import pytest
 from hdpvfl_mq.app.commands import ledger as ledger_command
 from hdpvfl_mq.errors import OperatorError, SettingsError
 from hdpvfl_mq.machine import Reserve
-from hdpvfl_mq.privacy.ledger import GENESIS
+from hdpvfl_mq.privacy.ledger import EMPTY_LEDGER
 from hdpvfl_mq.privacy.ledger_store import Ledger
 from parties.process.ledger_book import LedgerBook, open_ledger, secret_file
 from tests.federation import policy
@@ -70,7 +70,7 @@ def test_an_export_opens_one_run_and_its_chain_can_be_checked(path: Path, capsys
     assert ledger_command.export(path, "second") == 0
     lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert [line.get("entry", {}).get("kind") for line in lines] == [None, "cap", None, "reserve"]
-    digest = GENESIS.digest
+    digest = EMPTY_LEDGER.digest
     for line in lines:
         if "opening" in line:
             sealed = hashlib.blake2b(

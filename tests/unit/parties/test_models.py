@@ -19,7 +19,7 @@ def written(tmp_path):
     federation = Federation(manifest(), tables(60))
     simulation = federation.simulate()
     path = tmp_path / "model.json"
-    write_model(path, federation.possession("shop"), simulation.nodes["shop"].state)
+    write_model(path, federation.assets("shop"), simulation.nodes["shop"].state)
     return path, federation.weights(simulation)["shop"]
 
 

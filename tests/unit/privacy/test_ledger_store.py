@@ -13,7 +13,7 @@ import pytest
 
 from hdpvfl_mq.errors import IntegrityError, OperatorError, RefusedError
 from hdpvfl_mq.privacy.accountant import Spent
-from hdpvfl_mq.privacy.ledger import GENESIS, encode, extend
+from hdpvfl_mq.privacy.ledger import EMPTY_LEDGER, encode, extend
 from hdpvfl_mq.privacy.ledger_secret import LedgerSecret
 from hdpvfl_mq.privacy.ledger_store import Ledger
 from schemas.privacy import (
@@ -333,7 +333,7 @@ def test_a_ledger_from_before_heads_were_signed_is_opened(tmp_path: Path) -> Non
 
 def write_format_1(path: Path, entries: list) -> LedgerHead:
     """A ledger as earlier versions left it: no openings, every digest over the entry as it is."""
-    head, digest = GENESIS, bytes(32)
+    head, digest = EMPTY_LEDGER, bytes(32)
     with closing(sqlite3.connect(path)) as old:
         old.execute("CREATE TABLE owner (party TEXT NOT NULL)")
         old.execute("INSERT INTO owner VALUES ('bank')")

@@ -12,9 +12,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from hdpvfl_mq.psi import Block, IdProfile, Outgoing, Session, Terms, Workspace, open_session
+from hdpvfl_mq.psi import Block, Outgoing, Session, Terms, Workspace, open_session
+from hdpvfl_mq.psi.ids import rules_digest
 from hdpvfl_mq.psi.stream import derive
 from hdpvfl_mq.psi.toss import commit, nonce_of, toss
+from schemas.config import IdRules
 
 
 @dataclass(frozen=True)
@@ -37,7 +39,7 @@ class Federation:
             passives=tuple(self.names[1:]),
             session_id=derive(self.root, "public"),
             commitments=tuple(commit(nonce_of(self.secret_of(n)), n) for n in self.names),
-            profile_digest=terms.pop("profile", IdProfile()).digest(),
+            profile_digest=rules_digest(terms.pop("profile", IdRules())),
             **terms,
         )
         self.works = {name: Workspace(ids, self.secret_of(name)) for name, ids in self.sets.items()}

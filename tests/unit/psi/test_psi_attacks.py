@@ -70,9 +70,9 @@ def _traces(guess: bytes, federation: Federation, name: str | None) -> Iterator[
         secret_scalar(derive(function_key, "dh key", 0)),
     ]
     for scalar in scalars:
-        multiplied = multiply(scalar, point, map)
+        multiplied = multiply(scalar, point)
         yield multiplied
-        yield hash_rows(np.frombuffer(multiplied, "<u8").reshape(1, 4), element, map).tobytes()
+        yield hash_rows(np.frombuffer(multiplied, "<u8").reshape(1, 4), element).tobytes()
 
 
 def _finds_traces(federation: Federation, name: str | None) -> Test:
@@ -134,7 +134,7 @@ def _active_evaluation(federation: Federation) -> Callable[[bytes], bytes]:
     def evaluate(guess: bytes) -> bytes:
         element = hash_ids([guess], federation.public_seed)
         row = look_up(table, locate(element, len(query.elements), seed))
-        return hash_rows(row, element, map).tobytes()
+        return hash_rows(row, element).tobytes()
 
     return evaluate
 

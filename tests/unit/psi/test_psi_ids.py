@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 
 from hdpvfl_mq.errors import DataError
-from hdpvfl_mq.psi import IdProfile, normalise
-from hdpvfl_mq.psi.ids import MAX_ID_BYTES
+from hdpvfl_mq.psi import normalise
+from hdpvfl_mq.psi.ids import MAX_ID_BYTES, rules_digest
+from schemas.config import IdRules
 
-TEXT = IdProfile()
-INTEGER = IdProfile(kind="integer")
+TEXT = IdRules()
+INTEGER = IdRules(kind="integer")
 
 
 @pytest.mark.parametrize(
@@ -33,12 +32,8 @@ def test_text_is_compatibility_composed_and_stripped(value: str, canonical: str)
 def test_case_is_kept_unless_folded() -> None:
     values = ["STRASSE", "straße", "Strasse"]
     assert len(normalise([values], TEXT).ids) == 3
-    folded = replace(TEXT, casefold=True, duplicates="first")
+    folded = IdRules(casefold=True, duplicates="first")
     assert list(normalise([values], folded).ids) == [b"strasse"]
-
-
-def test_whitespace_is_kept_on_request() -> None:
-    assert list(normalise([[" a"]], replace(TEXT, strip=False)).ids) == [b" a"]
 
 
 @pytest.mark.parametrize(
@@ -80,11 +75,11 @@ def test_integers_are_canonical_decimals(value: object, canonical: bytes) -> Non
     ],
 )
 def test_unusable_values_are_refused_by_place_and_not_shown(
-    value: object, profile: IdProfile
+    value: object, profile: IdRules
 ) -> None:
     good: object = "1" if profile.kind == "text" else 1
     with pytest.raises(DataError, match="id column 2, row 3") as refusal:
-        normalise([["1", "2", "3"], [good, good, value]], replace(profile, columns=2))
+        normalise([["1", "2", "3"], [good, good, value]], IdRules(kind=profile.kind, columns=2))
     assert "secret" not in str(refusal.value)
     assert "31337" not in str(refusal.value)
 
@@ -99,12 +94,12 @@ def test_empty_ids_are_refused_or_dropped(missing: object) -> None:
     columns = [["a", missing, "b", missing]]
     with pytest.raises(DataError, match="rows 2, 4"):
         normalise(columns, TEXT)
-    kept = normalise(columns, replace(TEXT, empties="drop"))
+    kept = normalise(columns, IdRules(empties="drop"))
     assert (list(kept.ids), kept.rows.tolist(), kept.dropped_empty) == ([b"a", b"b"], [0, 2], 2)
 
 
 def test_a_missing_part_makes_the_id_empty() -> None:
-    profile = IdProfile(columns=2, empties="drop")
+    profile = IdRules(columns=2, empties="drop")
     assert normalise([["a", "b"], ["", "c"]], profile).rows.tolist() == [1]
 
 
@@ -112,7 +107,7 @@ def test_repeated_ids_are_refused_or_the_first_is_kept() -> None:
     columns = [["a", "b", "a ", "a"]]
     with pytest.raises(DataError, match="rows 3, 4"):
         normalise(columns, TEXT)
-    kept = normalise(columns, replace(TEXT, duplicates="first"))
+    kept = normalise(columns, IdRules(duplicates="first"))
     assert (kept.rows.tolist(), kept.dropped_duplicates) == ([0, 1], 2)
 
 
@@ -122,15 +117,15 @@ def test_only_the_first_rows_are_listed() -> None:
 
 
 def test_columns_cannot_run_into_each_other() -> None:
-    profile = IdProfile(columns=2)
+    profile = IdRules(columns=2)
     assert len(normalise([["ab", "a"], ["c", "bc"]], profile).ids) == 2
 
 
 def test_wrong_number_or_length_of_columns_is_refused() -> None:
     with pytest.raises(DataError, match="2 id columns"):
-        normalise([["a"]], IdProfile(columns=2))
+        normalise([["a"]], IdRules(columns=2))
     with pytest.raises(DataError, match="different lengths"):
-        normalise([["a"], ["b", "c"]], IdProfile(columns=2))
+        normalise([["a"], ["b", "c"]], IdRules(columns=2))
 
 
 def test_no_rows_are_no_ids() -> None:
@@ -140,12 +135,11 @@ def test_no_rows_are_no_ids() -> None:
 def test_every_field_of_a_profile_changes_its_digest() -> None:
     profiles = [
         TEXT,
-        replace(TEXT, kind="integer"),
-        replace(TEXT, columns=2),
-        replace(TEXT, casefold=True),
-        replace(TEXT, strip=False),
-        replace(TEXT, duplicates="first"),
-        replace(TEXT, empties="drop"),
+        IdRules(kind="integer"),
+        IdRules(columns=2),
+        IdRules(casefold=True),
+        IdRules(duplicates="first"),
+        IdRules(empties="drop"),
     ]
-    assert len({profile.digest() for profile in profiles}) == len(profiles)
-    assert IdProfile().digest() == TEXT.digest()
+    assert len({rules_digest(profile) for profile in profiles}) == len(profiles)
+    assert rules_digest(IdRules()) == rules_digest(TEXT)

@@ -116,7 +116,7 @@ def _recovered_secret(federation: Federation, values: Words) -> bytes:
         singles = np.zeros((GUESSED_BITS, 8 * ROW_BYTES), dtype=np.uint8)
         singles[np.arange(GUESSED_BITS), places] = 1
         guesses = subset_xors(np.packbits(singles, axis=1, bitorder="little").view("<u8"))
-        outputs = hash_rows(row ^ guesses, np.repeat(element[np.newaxis], len(guesses), 0), map)
+        outputs = hash_rows(row ^ guesses, np.repeat(element[np.newaxis], len(guesses), 0))
         secret |= guesses[np.flatnonzero(find_pairs(outputs, values) >= 0)[0]]
     return secret.tobytes()
 
@@ -129,7 +129,7 @@ def _evaluated(federation: Federation, secret: bytes) -> Words:
     columns[:, MASK_BYTES:] ^= bits[:, np.newaxis] * query.codewords
     elements, store = hash_ids(DICTIONARY, seed), derive(seed, "query store", 0)
     rows = look_up(_as_words(columns), locate(elements, len(query.elements), store))
-    return hash_rows(rows ^ encode_rows(_messages(elements, store), secret), elements, map)
+    return hash_rows(rows ^ encode_rows(_messages(elements, store), secret), elements)
 
 
 def test_without_the_check_the_attack_finds_the_secret_and_every_id(

@@ -1,4 +1,4 @@
-"""What an entity resolution holds besides its room: a few buckets, whatever the number of ids."""
+"""The memory of an entity resolution besides mapped arrays: a few buckets, however many ids."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ import numpy as np
 from psi_federation import received
 
 from hdpvfl_mq.psi import (
-    IdProfile,
     Session,
     Terms,
     Workspace,
@@ -21,7 +20,9 @@ from hdpvfl_mq.psi import (
     order_digest,
     row_order,
 )
-from parties.process.mapped_arrays import DiskRoom
+from hdpvfl_mq.psi.ids import rules_digest
+from parties.process.mapped_arrays import MappedArrays
+from schemas.config import IdRules
 
 FEW_IDS = (70_000, 140_000)  # more than a chunk, so that a chunk does not grow
 TRACED_BYTES_AN_ID = 2.0
@@ -31,7 +32,7 @@ TERMS = Terms(
     passives=("b",),
     session_id=b"\7" * 32,
     commitments=tuple(commit(nonce_of(name * 32), name.decode()) for name in (b"a", b"b")),
-    profile_digest=IdProfile().digest(),
+    profile_digest=rules_digest(IdRules()),
     block_bytes=1 << 17,
     window=2,
     bucket_ids=1 << 13,
@@ -55,19 +56,19 @@ def resolve(works: dict[str, Workspace]) -> dict[str, Session]:
 
 def traced_peak(folder: Path, count: int) -> int:
     """Bytes at most, of two parties together, from columns of ids to the common order."""
-    room, dice = DiskRoom(folder), np.random.default_rng(count)
+    allocate, dice = MappedArrays(folder), np.random.default_rng(count)
     columns = [dice.permutation(2 * count)[:count] for _ in range(2)]
     tracemalloc.start()
-    ids = [normalise([column], IdProfile(kind="integer"), room).ids for column in columns]
+    ids = [normalise([column], IdRules(kind="integer"), allocate).ids for column in columns]
     works = {
-        name: Workspace(own, name.encode() * 32, room=room)
+        name: Workspace(own, name.encode() * 32, allocate=allocate)
         for name, own in zip("ab", ids, strict=True)
     }
     sessions, digests = resolve(works), set()
     for session, work, own in zip(sessions.values(), works.values(), ids, strict=True):
-        common = own.chosen(session.positions(work), room)
-        order = row_order(common, bytes(32), room)
-        digests.add(order_digest(common.chosen(order, room), bytes(32)))
+        common = own.chosen(session.positions(work), allocate)
+        order = row_order(common, bytes(32), allocate)
+        digests.add(order_digest(common.chosen(order, allocate), bytes(32)))
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert len(digests) == 1

@@ -7,25 +7,23 @@ import pytest
 
 from hdpvfl_mq.errors import PeerError
 from hdpvfl_mq.psi import base_ot
-from hdpvfl_mq.psi.dh_oprf import DhAnswerer, DhAsker
 from hdpvfl_mq.psi.elements import find_pairs
-from hdpvfl_mq.psi.methods import LENGTHS, Method
+from hdpvfl_mq.psi.methods import METHODS, Function
 from hdpvfl_mq.psi.oprf import Answerer, Asker
-from hdpvfl_mq.psi.ot_oprf import OtAnswerer, OtAsker
 from hdpvfl_mq.psi.stream import derive, random_pairs
+from schemas.config import AlignmentMethod
 
 KEYS = [derive(bytes(32), number) for number in range(4)]
 ELEMENTS = random_pairs(KEYS[0], 96)
 
 
-def _pair(method: str) -> tuple[Asker, Answerer]:
-    if method == "ecdh":
-        return DhAsker(KEYS[1], map), DhAnswerer(KEYS[2], "asker", map)
-    return OtAsker(KEYS[1], KEYS[3], map), OtAnswerer(KEYS[2], KEYS[3], "peer", "asker", map)
+def _pair(method: AlignmentMethod) -> tuple[Asker, Answerer]:
+    asking, answering = (Function(method, "asker", key, KEYS[3]) for key in KEYS[1:3])
+    return asking.asker(), answering.answerer("peer")
 
 
-@pytest.mark.parametrize("method", ["ecdh", "oprf"])
-def test_both_sides_compute_the_same_function(method: Method) -> None:
+@pytest.mark.parametrize("method", METHODS)
+def test_both_sides_compute_the_same_function(method: AlignmentMethod) -> None:
     asker, answerer = _pair(method)
     choice, secret = answerer.choose(asker.opening("peer"))
     agreed = asker.agree("peer", choice)
@@ -33,9 +31,9 @@ def test_both_sides_compute_the_same_function(method: Method) -> None:
     for bucket in range(2):
         query = asker.prepare(bucket, ELEMENTS[:64])
         sent = query.sent_to("peer", agreed)
-        assert len(sent) == LENGTHS[method].query_bytes(64)
+        assert len(sent) == METHODS[method].lengths.query_bytes(64)
         reply, theirs = answerer.answer(secret, bucket, sent, 64, ELEMENTS[32:])
-        assert len(reply) == LENGTHS[method].reply_bytes(64)
+        assert len(reply) == METHODS[method].lengths.reply_bytes(64)
         mine = query.outputs("peer", agreed, reply)
         assert find_pairs(mine, theirs).tolist() == [-1] * 32 + list(range(32))
         seen.append(theirs)
@@ -61,8 +59,8 @@ def test_a_repeated_point_gives_other_keys_in_every_transfer() -> None:
     assert len({*zeros, *ones}) == 6
 
 
-@pytest.mark.parametrize("method", ["ecdh", "oprf"])
-def test_malformed_openings_and_choices_are_refused(method: str) -> None:
+@pytest.mark.parametrize("method", METHODS)
+def test_malformed_openings_and_choices_are_refused(method: AlignmentMethod) -> None:
     asker, answerer = _pair(method)
     with pytest.raises(PeerError, match=r"asker .* stage open"):
         answerer.choose(b"\x02" + bytes(31))

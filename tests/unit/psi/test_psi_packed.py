@@ -8,12 +8,13 @@ import numpy as np
 import pytest
 
 from hdpvfl_mq.errors import DataError
-from hdpvfl_mq.psi import IdProfile, normalise, row_order
+from hdpvfl_mq.psi import normalise, row_order
 from hdpvfl_mq.psi.packed import Packing
+from schemas.config import IdRules
 
 IDS = [b"a", b"bcd", b"\xff" * 40, b"0", b"bc"]
 MANY = 150_000  # more than are looked through or sorted at a time
-TEXT = IdProfile()
+TEXT = IdRules()
 
 
 @pytest.fixture
@@ -49,7 +50,7 @@ def test_repeated_ids_of_a_large_table_are_named_by_row():
     values[140_000], values[9], values[70_000] = values[3], values[5], values[140_001]
     with pytest.raises(DataError, match=r"rows 10, 140001, 140002: remove"):
         normalise([values], TEXT)
-    kept = normalise([values], IdProfile(duplicates="first"))
+    kept = normalise([values], IdRules(duplicates="first"))
     gone = {9, 140_000, 140_001}
     assert kept.rows.tolist() == [row for row in range(MANY) if row not in gone]
     assert list(kept.ids) == [v.encode() for row, v in enumerate(values) if row not in gone]
@@ -57,7 +58,7 @@ def test_repeated_ids_of_a_large_table_are_named_by_row():
 
 def test_ids_with_equal_hashes_are_compared(monkeypatch):
     monkeypatch.setattr("builtins.hash", lambda _: 7)
-    kept = normalise([["a", "b", "a", "c"]], IdProfile(duplicates="first"))
+    kept = normalise([["a", "b", "a", "c"]], IdRules(duplicates="first"))
     monkeypatch.undo()
     assert list(kept.ids) == [b"a", b"b", b"c"]
 
@@ -66,7 +67,7 @@ def test_empty_ids_of_a_large_table_are_named_by_row():
     values = ["" if row in (5, 8191, 8192, 99_999) else f"{row}" for row in range(MANY)]
     with pytest.raises(DataError, match="rows 6, 8192, 8193, 100000: fill"):
         normalise([values], TEXT)
-    assert normalise([values], IdProfile(empties="drop")).dropped_empty == 4
+    assert normalise([values], IdRules(empties="drop")).dropped_empty == 4
 
 
 def test_a_bad_value_of_a_large_table_is_named_by_row():

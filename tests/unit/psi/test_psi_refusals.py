@@ -9,7 +9,9 @@ import pytest
 from psi_federation import Federation, received, shaped_sets
 
 from hdpvfl_mq.errors import PeerError, SettingsError
-from hdpvfl_mq.psi import IdProfile, Outgoing, Session, Workspace, open_session
+from hdpvfl_mq.psi import Outgoing, Session, Workspace, open_session
+from hdpvfl_mq.psi.ids import rules_digest
+from schemas.config import IdRules
 
 METHODS = ["ecdh", "oprf"]
 NOBODY = Workspace([], bytes(32))
@@ -134,7 +136,7 @@ def test_wrong_contents_are_refused(method: str, stage: str, lie: Callable[[byte
 
 def test_another_profile_is_told_at_the_first_message() -> None:
     federation = Federation("ecdh", shaped_sets("identical", 2, 5))
-    terms = replace(federation.terms, profile_digest=IdProfile(casefold=True).digest())
+    terms = replace(federation.terms, profile_digest=rules_digest(IdRules(casefold=True)))
     other = open_session(terms, "party1", NOBODY)
     with pytest.raises(PeerError, match="party0 reads ids by another profile"):
         _greet(other, "party0", federation)

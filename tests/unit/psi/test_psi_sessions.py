@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import pytest
@@ -160,16 +159,6 @@ def test_a_number_outside_the_bounds_is_withheld(bounds: dict[str, int]) -> None
     assert "common" not in stages
     inside = Federation("ecdh", sets, rows_min=30, rows_max=30).run().check()
     assert len(inside.expected()) == 30
-
-
-def test_a_pool_gives_the_same_bytes() -> None:
-    sets = shaped_sets("overlapping", 2, 1200)
-    with ThreadPoolExecutor(2) as pool:
-        pooled = Federation("ecdh", sets)
-        for work in pooled.works.values():
-            work.mapper = pool.map
-        delivered = pooled.run().check().delivered
-    assert delivered == Federation("ecdh", sets).run().delivered
 
 
 def test_method_follows_the_largest_set() -> None:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from hdpvfl_mq.errors import OperatorError, SettingsError
 from hdpvfl_mq.runtime import keys
-from hdpvfl_mq.runtime.settings import check, dump, load
+from hdpvfl_mq.runtime.settings import check_settings, dump_settings, load_settings
 from schemas.base import Closed
 from schemas.config import RunManifest
 from schemas.privacy import Budget
@@ -91,8 +91,8 @@ MANIFESTS = [
 @pytest.mark.parametrize("model", [*MANIFESTS, policy(), policy(peers=("bank",))])
 def test_settings_survive_their_file(tmp_path, model):
     path = tmp_path / "settings.toml"
-    path.write_text(dump(model))
-    assert load(type(model), path) == model
+    path.write_text(dump_settings(model))
+    assert load_settings(type(model), path) == model
 
 
 def test_a_control_character_survives_a_file():
@@ -101,7 +101,7 @@ def test_a_control_character_survives_a_file():
     class Model(Closed):
         a: str
 
-    assert tomllib.loads(dump(Model(a="x\x7fy")))["a"] == "x\x7fy"
+    assert tomllib.loads(dump_settings(Model(a="x\x7fy")))["a"] == "x\x7fy"
 
 
 @given(st.text(max_size=30), st.integers(-(2**63), 2**63 - 1), st.floats(allow_nan=False))
@@ -114,17 +114,17 @@ def test_any_value_survives_a_file(text, integer, number):
     if number in (float("inf"), float("-inf")):
         return
     model = Model(text=text, integer=integer, number=number)
-    assert Model.model_validate(tomllib.loads(dump(model))) == model
+    assert Model.model_validate(tomllib.loads(dump_settings(model))) == model
 
 
 def test_all_mistakes_are_named_at_once():
     values = {"epsilon": -1.0, "delta": 3.0, "colour": 1}
     with pytest.raises(SettingsError) as wrong:
-        check(Budget, values, "budget.toml")
+        check_settings(Budget, values, "budget.toml")
     for word in ("budget.toml", "epsilon", "delta", "colour"):
         assert word in str(wrong.value)
 
 
 def test_a_folder_is_no_settings_file(tmp_path):
     with pytest.raises(SettingsError, match="give the path of a RunManifest file"):
-        load(RunManifest, Path(tmp_path))
+        load_settings(RunManifest, Path(tmp_path))

@@ -1,0 +1,84 @@
+"""Each module has a test that imports it, or one named here that covers it through another module.
+
+This shows that somebody has thought of a module's test, not how good the test is: `make coverage`
+counts lines and branches.
+"""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PACKAGES = ("schemas", "hdpvfl_mq", "parties", "broker")
+
+# Modules that no test imports: the test that fails without them. A folder covers all modules in it.
+COVERED_THROUGH = {
+    "hdpvfl_mq/app/commands/look_back.py": "integration/test_look_back.py",
+    "hdpvfl_mq/app/commands/predict.py": "integration/test_predict.py",
+    "hdpvfl_mq/app/commands/replay.py": "integration/test_look_back.py",
+    "hdpvfl_mq/app/commands/report.py": "integration/test_look_back.py",
+    "hdpvfl_mq/app/console.py": "integration/test_ctrl_c.py",
+    "hdpvfl_mq/app/demo/cluster.py": "integration/processes.py",
+    "hdpvfl_mq/app/demo/summary.py": "integration/test_up_losses.py",
+    "hdpvfl_mq/app/report/templates.py": "unit/app/test_report_page.py",
+    "hdpvfl_mq/arrays/memo.py": "contracts/test_pure_step.py",
+    "hdpvfl_mq/audit/checks_privacy.py": "unit/audit/test_audit.py",
+    "hdpvfl_mq/audit/checks_run.py": "unit/audit/test_audit.py",
+    "hdpvfl_mq/glm/families": "contracts/test_families.py",
+    "hdpvfl_mq/methods/one_round/plan.py": "privacy/test_minimiser_attack.py",
+    "hdpvfl_mq/methods/run_plan.py": "contracts/test_federation_arithmetic.py",
+    "hdpvfl_mq/node/frozen.py": "simulation/test_snapshots.py",
+    "hdpvfl_mq/node/uncommitted.py": "simulation/test_kill_points.py",
+    "hdpvfl_mq/privacy/ledger_rows.py": "unit/privacy/test_ledger_store.py",
+    "hdpvfl_mq/privacy/ledger_tables.py": "unit/privacy/test_ledger_store.py",
+    "hdpvfl_mq/psi/collect.py": "unit/psi/test_psi_ids.py",
+    "hdpvfl_mq/psi/dh_oprf.py": "unit/psi/test_psi_oprf.py",
+    "hdpvfl_mq/psi/exchange.py": "unit/psi/test_psi_sessions.py",
+    "hdpvfl_mq/psi/open.py": "unit/psi/test_psi_sessions.py",
+    "hdpvfl_mq/psi/seal.py": "unit/psi/test_psi_attacks.py",
+    "hdpvfl_mq/psi/session.py": "unit/psi/test_psi_sessions.py",
+    "hdpvfl_mq/psi/terms.py": "unit/psi/test_psi_refusals.py",
+    "hdpvfl_mq/psi/workspace.py": "unit/psi/test_psi_sessions.py",
+    "parties/admission.py": "simulation/test_refused_offers.py",
+    "parties/rounds": "contracts/test_federation_arithmetic.py",
+    "parties/snapshot.py": "simulation/test_snapshots.py",
+}
+
+
+def imported_by_tests() -> set[str]:
+    found = set()
+    for path in (ROOT / "tests").rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Import):
+                found |= {alias.name for alias in node.names}
+            elif isinstance(node, ast.ImportFrom) and node.module:
+                found |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
+    return found
+
+
+IMPORTED = imported_by_tests()
+MODULES = [
+    path.relative_to(ROOT)
+    for package in PACKAGES
+    for path in sorted((ROOT / package).rglob("*.py"))
+    if path.name != "__init__.py"
+]
+
+
+@pytest.mark.parametrize("module", MODULES, ids=str)
+def test_a_module_has_its_test(module: Path) -> None:
+    if ".".join(module.with_suffix("").parts) in IMPORTED:
+        return
+    named = [COVERED_THROUGH.get(str(part)) for part in (module, *module.parents)]
+    tests = [ROOT / "tests" / test for test in named if test]
+    assert tests, f"write a test that imports {module}, or name one in COVERED_THROUGH"
+    assert all(test.exists() for test in tests)
+
+
+def test_the_list_names_only_what_exists() -> None:
+    for module, test in COVERED_THROUGH.items():
+        assert (ROOT / module).exists(), f"{module} is gone: remove it from COVERED_THROUGH"
+        assert (ROOT / "tests" / test).exists(), f"tests/{test} is gone"
