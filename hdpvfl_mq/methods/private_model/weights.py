@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from hdpvfl_mq.arrays.unreleased import FloatVector
 from hdpvfl_mq.glm.families import Family
+from hdpvfl_mq.methods.private_model.plan import PrivateModelPlan
 from hdpvfl_mq.methods.private_model.statistics import weight_grid
 
 # The mean label is kept this share of the label range away from its ends.
@@ -22,6 +23,8 @@ _EDGE = 0.02
 # Rows are not all at the mean: their average slope is smaller than the slope there.
 _AVERAGE_SLOPE = 0.85
 _SMALLEST_SIZE = 2.0**-20
+# Eigenvalue of X'X / n that a forecast is made for.
+_TYPICAL_DIRECTION = 0.1
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -104,5 +107,28 @@ def private_weights(
     left = prior * (1.0 - gain * kappa * g)
     size = math.sqrt(float((basis.T @ w) ** 2 @ g))
     return PrivateWeights(
-        w=w, std=np.sqrt(np.maximum(basis**2 @ left, 0.0)), size=max(size, _SMALLEST_SIZE)
+        w=w,
+        std=np.sqrt(np.maximum(basis**2 @ left, 0.0)),
+        size=_few_bits(max(size, _SMALLEST_SIZE)),
     )
+
+
+def _few_bits(size: float) -> float:
+    """Ten bits are enough, and are the same on machines that differ in the last."""
+    mantissa, exponent = math.frexp(size)
+    return math.ldexp(math.ceil(mantissa * 1024.0), exponent - 10)
+
+
+def signal_kept(plan: PrivateModelPlan) -> float:
+    """A forecast from public numbers: the share of a weight's prior variance that is learnt.
+
+    For labels spread evenly over their range, in a direction that holds a tenth of the rows.
+    """
+    low, high = plan.family.mean_range
+    half, noise_std = (high - low) / 2.0, plan.active_noise.noise_std
+    slope = plan.family.mean_slope((low + high) / 2.0) / half
+    prior = min(plan.method.signal_share / slope**2, plan.method.weight_variance_max)
+    signal = (_AVERAGE_SLOPE * slope * _TYPICAL_DIRECTION) ** 2 * prior
+    noise = plan.inner_noise["moments"].noise_std ** 2
+    noise += (1.0 + noise_std**2) * _TYPICAL_DIRECTION / plan.rows
+    return signal / (signal + noise)
