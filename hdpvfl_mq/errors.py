@@ -3,6 +3,7 @@
 HdpvflError
 ├── PeerError         a peer sent something wrong: drop it, note it, go on
 │   └── CheatingError     a peer's proof is wrong: end what it was part of
+│       └── TermsError        a peer holds other terms: the same
 ├── OperatorError     the operator must act: stop, the text names the remedy       exit 2
 │   ├── SettingsError     a setting is wrong                                        exit 2
 │   ├── DataError         the party's own data cannot be used as they are           exit 2
@@ -32,6 +33,10 @@ class PeerError(HdpvflError):
 
 class CheatingError(PeerError):
     """A peer's proof is wrong: what it was part of is over, as a second try is a second guess."""
+
+
+class TermsError(CheatingError):
+    """A peer holds other terms of what both take part in: it, or who gave them, is lying."""
 
 
 class OperatorError(HdpvflError):
@@ -64,3 +69,25 @@ class IntegrityError(HdpvflError):
     """Evidence on disk contradicts itself; nothing is sent after this."""
 
     exit_code = 5
+
+
+_BY_EXIT: dict[int, type[HdpvflError]] = {
+    2: OperatorError,
+    3: RefusedError,
+    4: NetworkError,
+    5: IntegrityError,
+}
+
+
+def error_of(exit_code: int, text: str) -> HdpvflError:
+    """What another process of this project ended or answered with, to be raised here."""
+    return _BY_EXIT.get(exit_code, OperatorError)(text)
+
+
+def of_the_system(stop: OSError) -> str:
+    """What the operator is told when the operating system refuses: which file, why, what to do."""
+    named = f" {stop.filename}" if stop.filename else ""
+    return (
+        f"reading or writing{named} failed ({stop.strerror or type(stop).__name__}); free disk "
+        "space or mend the folder, then start again: nothing was sent after the last commit"
+    )

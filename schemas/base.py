@@ -7,9 +7,10 @@ schemas hold tuples, strings, bytes and numbers only; `model_copy(update=...)` a
 
 from __future__ import annotations
 
+import unicodedata
 from typing import Annotated
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 # Integers travel as msgpack int64 and are stored in SQLite: both end at 2**63 - 1.
 INT64_MAX = 2**63 - 1
@@ -19,6 +20,35 @@ Signature = Annotated[bytes, Field(min_length=64, max_length=64)]
 Fraction = Annotated[float, Field(ge=0.0, le=1.0)]
 Positive = Annotated[float, Field(gt=0.0, le=1e18)]
 NonNegative = Annotated[float, Field(ge=0.0, le=1e18)]
+
+
+def printable(text: str) -> str:
+    """Text that no terminal obeys: control and direction characters are replaced."""
+    if text.isascii() and text.isprintable():
+        return text
+    return "".join(
+        "\N{REPLACEMENT CHARACTER}" if unicodedata.category(each) in _COMMANDS else each
+        for each in text
+    )
+
+
+_COMMANDS = {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}
+TEXT_MAX = 500
+
+
+def _is_printable(text: str) -> str:
+    if printable(text) != text:
+        raise ValueError("holds characters that a terminal obeys")
+    return text
+
+
+# What a peer may say in words; who writes it uses `in_words`.
+Text = Annotated[str, Field(max_length=TEXT_MAX), AfterValidator(_is_printable)]
+
+
+def in_words(text: str) -> str:
+    """Any text as one a message may carry."""
+    return printable(text)[:TEXT_MAX]
 
 
 class Closed(BaseModel):

@@ -13,10 +13,11 @@ from pydantic import Field, model_validator
 from schemas.base import Closed, Positive
 from schemas.data import DataSettings
 from schemas.ids import COORDINATOR, MAX_PASSIVES, DatasetId, PartyId, PartyRole, RoleName, RunId
-from schemas.methods import Absence, Descent, Guarantee, Method
+from schemas.methods import Absence, Descent, Guarantee, Method, Noise
 from schemas.model import LossSpec, PenaltySpec
-from schemas.privacy import Budget
+from schemas.privacy import MAX_SLOTS, Budget
 
+PureEpsilon = Annotated[float, Field(gt=0.0, le=100.0)]
 AlignmentMethod = Literal["ecdh", "oprf"]
 HexKey = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 Path = Annotated[str, Field(min_length=1, max_length=4096)]
@@ -94,6 +95,10 @@ class PartyPolicy(Closed):
     # Data sets that hold some of the same ids and whose budget is nevertheless another.
     budget_apart_from: Annotated[tuple[DatasetId, ...], Field(max_length=256)] = ()
     lifetime: Budget
+    # Pure epsilons within the lifetime, for bounded noise; what they leave of it is for Gaussian
+    # noise, whether they are used or not (docs/bounded-noise.md).
+    pure_slots: Annotated[tuple[PureEpsilon, ...], Field(max_length=MAX_SLOTS)] = ()
+    noises: Annotated[tuple[Noise, ...], Field(min_length=1, max_length=2)] = ("gaussian",)
     run_epsilon_max: Positive
     guarantees: Annotated[tuple[Guarantee, ...], Field(min_length=1, max_length=3)] = ("sound",)
     rows_min: Annotated[int, Field(ge=1, le=10**9)] = 100
@@ -103,6 +108,8 @@ class PartyPolicy(Closed):
         "ecdh",
         "oprf",
     )
+    # What is done with a proposed run that breaks no rule: ask the operator, or take part.
+    proposals: Literal["ask", "accept"] = "ask"
     learned_constants: bool = False  # preprocessing constants fitted on the private data
     # Rows of a run whose exact scores from private weights may leave: they count as disclosed.
     disclosed_rows_max: Annotated[int, Field(ge=0, le=10**9)] = 0
@@ -124,7 +131,7 @@ class Member(Peer):
 
 
 class PartySettings(Closed):
-    """One party's process."""
+    """One party's process for one run; a service writes one for each run it takes part in."""
 
     party: PartyId
     role: PartyRole
@@ -155,8 +162,55 @@ class PartySettings(Closed):
         return self
 
 
+class PartyServiceSettings(Closed):
+    """One party's service: it stands, and serves every run its federation agrees on."""
+
+    party: PartyId
+    role: Literal["active", "passive"]
+    federation: RunId
+    broker: Endpoint
+    broker_curve_key: HexKey
+    broker_verify_key: HexKey
+    keys: Path
+    policy: Path
+    runs: Path = "runs"
+    state: Path = "state"
+    ids: IdRules = IdRules()
+    data: DataSettings
+    score_file: Path | None = None  # rows to score in a prediction; None takes data.file
+    log: Literal["text", "json"] = "text"
+    # Members whose keys were exchanged by hand; those who join are pinned in the state folder.
+    peers: Annotated[tuple[Peer, ...], Field(max_length=MAX_PASSIVES + 1)] = ()
+
+
+class FederationSettings(Closed):
+    """One federation a broker hosts."""
+
+    name: RunId
+    # Members whose keys were exchanged by hand; those who join are in the state folder.
+    members: Annotated[tuple[Member, ...], Field(max_length=MAX_PASSIVES + 1)] = ()
+
+
+class BrokerServiceSettings(Closed):
+    """The broker's service: it stands, and hosts every run its federations agree on."""
+
+    bind: Endpoint
+    keys: Path
+    runs: Path = "runs"
+    state: Path = "state"
+    log: Literal["text", "json"] = "text"
+    federations: Annotated[tuple[FederationSettings, ...], Field(min_length=1, max_length=64)]
+
+    @model_validator(mode="after")
+    def _apart(self) -> Self:
+        names = [federation.name for federation in self.federations]
+        if len(set(names)) != len(names):
+            raise ValueError("federations: two have the same name; rename one")
+        return self
+
+
 class BrokerSettings(Closed):
-    """The broker's process and the coordinator it hosts."""
+    """The broker's process and the coordinator it hosts, for one run."""
 
     bind: Endpoint
     keys: Path

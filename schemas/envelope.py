@@ -18,6 +18,7 @@ PROTOCOL_VERSION: Literal[1] = 1
 MAX_HEADER_BYTES = 64 * 2**10
 MAX_BODY_BYTES = 64 * 2**10
 MAX_ARRAY_BYTES = 64 * 2**20
+MAX_BLOCK_BYTES = 8 * 2**20  # of entity resolution, which sends 4 MiB at a time
 SIGNATURE_BYTES = 64
 MIN_FRAMES = 3
 MAX_FRAMES = 4

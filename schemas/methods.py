@@ -16,6 +16,7 @@ from schemas.ids import RunId
 
 Share = Annotated[float, Field(gt=0.0, lt=1.0)]
 Guarantee = Literal["sound", "paper", "none"]
+Noise = Literal["gaussian", "bounded"]
 Absence = Literal["wait", "last", "nothing"]
 
 

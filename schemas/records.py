@@ -10,16 +10,17 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
-from schemas.base import Closed, Count, Digest, Signature
+from schemas.base import TEXT_MAX, Closed, Count, Digest, Signature, printable
 from schemas.envelope import MAX_ARRAY_BYTES, MAX_FRAMES
+from schemas.federation import Meet, OperatorCommand
 from schemas.ids import MAX_PASSIVES, Epoch, PartyId
-from schemas.privacy import LedgerHead, Release
+from schemas.privacy import MAX_PURE_RELEASES, MAX_SLOTS, LedgerHead, Release
 
 Frame = Annotated[bytes, Field(max_length=MAX_ARRAY_BYTES)]
 Frames = Annotated[tuple[Frame, ...], Field(min_length=1, max_length=MAX_FRAMES)]
-TimerName = Annotated[str, Field(max_length=64)]
+TimerName = Annotated[str, Field(max_length=96)]
 # Format 2: methods are values in the manifest, and a record holds all of an effect.
 JOURNAL_FORMAT = 2
 GENESIS = bytes(32)
@@ -38,6 +39,8 @@ class LedgerStanding(Closed):
 
     head: LedgerHead
     mu2_units_free: Count
+    is_reserved: bool = False  # whether this run has its reserve
+    slots_free: Annotated[tuple[Count, ...], Field(max_length=MAX_SLOTS)] = ()  # pure units left
     remembered: Annotated[tuple[Remembered, ...], Field(max_length=MAX_PASSIVES + 1)] = ()
 
 
@@ -74,11 +77,11 @@ class OperatorRequest(Closed):
     """A request from the operator."""
 
     kind: Literal["operator"] = "operator"
-    request: Literal["withdraw"]
+    request: Literal["withdraw", "close"]
 
 
 RecordedInput = Annotated[
-    Started | LedgerRead | EnvelopeReceived | TimerFired | OperatorRequest,
+    Started | LedgerRead | EnvelopeReceived | TimerFired | OperatorRequest | OperatorCommand,
     Field(discriminator="kind"),
 ]
 
@@ -99,12 +102,16 @@ class Arm(Closed):
 
 
 class Reserve(Closed):
-    """Reserve budget in the ledger before the first release; `exact` records a disclosure."""
+    """Reserve budget in the ledger before the first release; `exact` records a disclosure.
+
+    `pure_units` has one amount for each bounded release of the run, ascending.
+    """
 
     kind: Literal["reserve"] = "reserve"
     mu2_units: Count
     tau_units: Count
     exact: bool
+    pure_units: Annotated[tuple[Count, ...], Field(max_length=MAX_PURE_RELEASES)] = ()
 
 
 class Book(Closed):
@@ -149,7 +156,7 @@ class Refused(Closed):
     """The input was not a legal move; the state is untouched."""
 
     kind: Literal["refused"] = "refused"
-    reason: Annotated[str, Field(max_length=500)]
+    reason: Annotated[str, Field(max_length=TEXT_MAX), AfterValidator(printable)]
 
 
 RecordedEffect = Annotated[
@@ -160,6 +167,7 @@ RecordedEffect = Annotated[
     | ReadLedger
     | RememberHead
     | CheckLedger
+    | Meet
     | Finish
     | Refused,
     Field(discriminator="kind"),

@@ -15,7 +15,8 @@ from typing import Any
 
 from hdpvfl_mq import __version__
 from hdpvfl_mq.app.commands.look_back import add_evidence_commands
-from hdpvfl_mq.errors import HdpvflError
+from hdpvfl_mq.errors import HdpvflError, OperatorError, of_the_system
+from schemas.base import printable
 
 EXIT_CODES = (
     "exit codes: 0 done, 1 a check failed, 2 wrong use or settings, 3 refused by policy or budget, "
@@ -32,8 +33,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except HdpvflError as stop:
         if options.json:
             print(json.dumps({"error": str(stop), "exit": stop.exit_code}))
-        print(f"hdpvfl: {stop}", file=sys.stderr)
+        print(f"hdpvfl: {printable(str(stop))}", file=sys.stderr)
         return stop.exit_code
+    except OSError as broken:
+        print(f"hdpvfl: {printable(of_the_system(broken))}", file=sys.stderr)
+        return OperatorError.exit_code
     except KeyboardInterrupt:
         print("hdpvfl: stopped", file=sys.stderr)
         return 130
@@ -107,7 +111,7 @@ def _add_up(commands: Any) -> None:
     add(
         "--resolve-again",
         action="store_true",
-        help="find the common rows anew although all parties keep them from an earlier run",
+        help="find the common rows again even if all parties keep them from an earlier run",
     )
     add(
         "--resume",
@@ -142,6 +146,9 @@ def _add_plan(commands: Any) -> None:
     plan.add_argument("--epsilon", type=float, default=1.0)
     plan.add_argument("--delta", type=float, default=1e-5, help="at most 1 / rows (default: 1e-5)")
     plan.add_argument("--loss", default="logistic")
+    plan.add_argument(
+        "--lifetime", type=float, help="epsilon of a party's cap (default: ten times --epsilon)"
+    )
 
 
 def _add_ledger(commands: Any) -> None:
@@ -213,7 +220,11 @@ def _plan(options: argparse.Namespace) -> int:
 
     budget = check_settings(Budget, {"epsilon": options.epsilon, "delta": options.delta}, "options")
     loss = check_settings(LossSpec, {"name": options.loss}, "options: loss")
-    found = plan.figures(options.rows, options.passives, budget, loss)
+    lifetime = None
+    if options.lifetime is not None:
+        cap = {"epsilon": options.lifetime, "delta": options.delta}
+        lifetime = check_settings(Budget, cap, "options: lifetime")
+    found = plan.figures(options.rows, options.passives, budget, loss, lifetime=lifetime)
     if options.json:
         print(json.dumps(found))
     else:

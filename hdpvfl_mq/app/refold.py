@@ -53,6 +53,9 @@ class RecordedStore:
         """A replay records nothing."""
         raise IntegrityError("a replay tried to write")
 
+    def close(self) -> None:
+        """There is no file."""
+
 
 @dataclass(frozen=True)
 class Replay:
@@ -70,7 +73,8 @@ class Replay:
 
 def open_replay(folder: Path, party: PartyId, settings: Path | None = None) -> Replay:
     """The node and the journal of one party of a run."""
-    path = settings or folder / "settings" / f"{party}.toml"
+    own = folder / party / "settings.toml"  # what a service wrote when the run opened
+    path = settings or (own if own.exists() else folder / "settings" / f"{party}.toml")
     transcript = read_transcript(_existing(folder / party / "journal.db"), party)
     if party == COORDINATOR:
         return Replay(_coordinator(load_settings(BrokerSettings, path), transcript), transcript)

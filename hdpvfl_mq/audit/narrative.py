@@ -15,6 +15,7 @@ from pydantic import BaseModel
 from hdpvfl_mq.errors import PeerError
 from hdpvfl_mq.journal import chain
 from hdpvfl_mq.wire.codec import Frames, decode_body, decode_header
+from schemas.federation import Meet, OperatorCommand
 from schemas.messages import Message, Releasing
 from schemas.records import (
     Arm,
@@ -68,6 +69,8 @@ def _input(given: RecordedInput) -> str:
             return f"timer {timer}"
         case OperatorRequest(request=request):
             return f"operator: {request}"
+        case OperatorCommand(command=command):
+            return f"command: {command.name}"
 
 
 def _effect(effect: RecordedEffect) -> str:  # noqa: PLR0911 - one line for each kind
@@ -86,6 +89,8 @@ def _effect(effect: RecordedEffect) -> str:  # noqa: PLR0911 - one line for each
             return f"remember the ledger head of {party}"
         case CheckLedger(party=party):
             return f"check the ledger against what {party} remembers"
+        case Meet(party=party):
+            return f"meet {party}"
         case Finish(outcome=outcome):
             return f"end: {outcome}"
         case Refused(reason=reason):

@@ -28,6 +28,10 @@ TABLES = (
 def open_database(path: Path | str) -> sqlite3.Connection:
     """One exclusive, durable connection; a second process on the file is refused."""
     try:
+        if str(path) != ":memory:":
+            Path(path).parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            Path(path).touch(mode=0o600)  # -wal and -shm take the mode of the file
+            Path(path).chmod(0o600)
         connection = sqlite3.connect(
             str(path), timeout=0.0, isolation_level=None, check_same_thread=False
         )
@@ -36,6 +40,10 @@ def open_database(path: Path | str) -> sqlite3.Connection:
         connection.execute("PRAGMA synchronous=FULL")
         connection.execute("BEGIN EXCLUSIVE")
         connection.execute("COMMIT")
+    except OSError as broken:
+        raise OperatorError(
+            f"cannot open {path}: {broken.strerror}; check the folder and disk"
+        ) from None
     except sqlite3.OperationalError as broken:
         if "locked" in str(broken):
             raise OperatorError(

@@ -6,19 +6,21 @@ no role and no store. All of it is rebuilt by folding the journal, or taken from
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from hdpvfl_mq.errors import PeerError
 from hdpvfl_mq.node.ports import Contact, Identity
 from hdpvfl_mq.wire.codec import Frames, decode_header, encode_body, encode_header
-from hdpvfl_mq.wire.sequence import Inbox, Outbox
+from hdpvfl_mq.wire.sequence import UNACKNOWLEDGED_BYTES_MAX, Inbox, Outbox
 from hdpvfl_mq.wire.signing import envelope_digest, frames_digest, sign, verify
 from schemas.envelope import NO_PARENT, PROTOCOL_VERSION, Delivery, Header
 from schemas.ids import PartyId
-from schemas.messages import ROUTES, Ack, Message
+from schemas.messages import GREETINGS, ROUTES, Ack, Message
 from schemas.snapshot import StreamMark
 
+REFUSED_BYTES_MAX = 64 * 2**20  # of one peer that one process puts into its journal
 COPIES_NOTED_MAX = 1000  # copies one process records; a bad link makes many
 
 
@@ -36,13 +38,21 @@ class Mailbox:
     """The streams of one node."""
 
     def __init__(self, identity: Identity, contacts: Mapping[PartyId, Contact]) -> None:
-        self._identity, self._contacts = identity, contacts
+        self._identity, self._contacts = identity, dict(contacts)
         self._inbox: dict[PartyId, Inbox[tuple[Header, Frames]]] = {p: Inbox() for p in contacts}
         self._outbox: dict[PartyId, Outbox[Frames]] = {p: Outbox() for p in contacts}
         self._seen: dict[PartyId, bytes] = dict.fromkeys(contacts, NO_PARENT)
         self._owed: set[PartyId] = set()
         self._copies_noted = 0
+        self._refused_bytes: Counter[PartyId] = Counter()
         self.greeting: Frames | None = None  # this process's hello, first on every connection
+
+    def meet(self, party: PartyId, contact: Contact) -> None:
+        """Read a peer's envelopes from now on, with this key; its stream goes on if it has one."""
+        self._contacts[party] = contact
+        self._inbox.setdefault(party, Inbox())
+        self._outbox.setdefault(party, Outbox())
+        self._seen.setdefault(party, NO_PARENT)
 
     # -- out ----------------------------------------------------------------------------------
 
@@ -52,9 +62,9 @@ class Mailbox:
         deliveries = tuple(self._delivery(party, number) for party, number in numbers.items())
         frames = self._envelope(deliveries, message, parent, stamp)
         for party, number in numbers.items():
-            self._outbox[party].keep(number, frames)
+            self._outbox[party].keep(number, frames, _size(frames))
             self._owed.discard(party)
-        if message.kind == "hello":
+        if message.kind in GREETINGS:
             self.greeting = frames
         return frames
 
@@ -74,7 +84,7 @@ class Mailbox:
         """Stored envelopes some peer has not recorded yet, to be sent again as they are."""
         waiting: dict[int, Frames] = {}
         for outbox in self._outbox.values():
-            for frames in outbox.waiting.values():
+            for frames, _ in outbox.waiting.values():
                 waiting[id(frames)] = frames
         return tuple(waiting.values())
 
@@ -148,12 +158,25 @@ class Mailbox:
             if header.kind != "ack":
                 raise PeerError("an envelope without a sequence number")
             return
+        self._check_limits(header.sender)
         self._owed.add(header.sender)
-        is_new = self._inbox[header.sender].offer(mine.sequence, (header, frames))
+        is_new = self._inbox[header.sender].offer(mine.sequence, (header, frames), _size(frames))
         # A hello comes again on every connection; any other copy is a resend or a replay.
-        if not is_new and header.kind != "hello" and self._copies_noted < COPIES_NOTED_MAX:
+        if not is_new and header.kind not in GREETINGS and self._copies_noted < COPIES_NOTED_MAX:
             self._copies_noted += 1
             raise PeerError(f"a copy of envelope {mine.sequence} of {header.sender}")
+
+    def _check_limits(self, sender: PartyId) -> None:
+        """A peer that only sends, or sends what is refused, is not heard any further."""
+        waiting = self._outbox[sender].waiting_bytes
+        if waiting > UNACKNOWLEDGED_BYTES_MAX:
+            raise PeerError(f"{sender} has not acknowledged {waiting} bytes that were sent to it")
+        if self._refused_bytes[sender] > REFUSED_BYTES_MAX:
+            raise PeerError(f"{self._refused_bytes[sender]} bytes of {sender} were refused by now")
+
+    def note_refused(self, frames: Frames) -> None:
+        """An envelope is in the journal for nothing: count its bytes against its sender."""
+        self._refused_bytes[decode_header(frames).sender] += _size(frames)
 
     def arrived(self) -> Iterator[tuple[Header, Frames, bytes]]:
         """What is next in any stream, with its digest; party by party, each in its own order."""
@@ -200,5 +223,9 @@ class Mailbox:
             outbox.sent, outbox.acknowledged = mark.sent, mark.acknowledged
         for frames in waiting:
             for delivery in decode_header(frames).to:
-                self._outbox[delivery.party].keep(delivery.sequence, frames)
+                self._outbox[delivery.party].keep(delivery.sequence, frames, _size(frames))
         self.greeting = greeting
+
+
+def _size(frames: Frames) -> int:
+    return sum(map(len, frames))

@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+from nacl.signing import VerifyKey
 
 from hdpvfl_mq import __version__
 from hdpvfl_mq.errors import IntegrityError, PeerError
@@ -23,7 +24,9 @@ from hdpvfl_mq.node.mailbox import Mailbox, Stamp
 from hdpvfl_mq.node.ports import Contact, Identity, LedgerPort, RecordStore, Turn
 from hdpvfl_mq.node.uncommitted import Uncommitted
 from hdpvfl_mq.wire.codec import Frames, decode_body, decode_header
+from schemas.base import printable
 from schemas.envelope import NO_PARENT, Header
+from schemas.federation import Meet, OperatorCommand
 from schemas.ids import PartyId
 from schemas.messages import Releasing
 from schemas.privacy import LedgerHead
@@ -51,7 +54,7 @@ from schemas.records import (
 from schemas.snapshot import NodeSnapshot
 from schemas.tensor import Tensor
 
-Event = TimerFired | OperatorRequest
+Event = TimerFired | OperatorRequest | OperatorCommand
 NO_LEDGER = LedgerStanding(head=LedgerHead(sequence=0, digest=GENESIS), mu2_units_free=0)
 
 
@@ -108,9 +111,7 @@ class Node:
         self._step(started, started, NO_PARENT)
         return self._commit()
 
-    def turn(
-        self, arrivals: Sequence[Frames], events: Sequence[TimerFired | OperatorRequest] = ()
-    ) -> Turn:
+    def turn(self, arrivals: Sequence[Frames], events: Sequence[Event] = ()) -> Turn:
         """Take in everything that has arrived, step, commit; then the caller may send."""
         for frames in arrivals:
             try:
@@ -123,10 +124,14 @@ class Node:
             self._step(_received(header, frames), EnvelopeReceived(frames=frames), digest)
         return self._commit()
 
+    def close(self) -> None:
+        """Close the journal; the node takes no turn after this."""
+        self._journal.close()
+
     def refuse(self, frames: Frames, reason: str) -> None:
         """Record frames that were turned away at the door, with the next commit."""
         digest = hashlib.sha256(b"".join(frames[:4])).digest()
-        self._uncommitted.refusals.append((reason[:500], digest))
+        self._uncommitted.refusals.append((printable(reason[:500]), digest))
 
     @property
     def has_refusals(self) -> bool:
@@ -164,6 +169,8 @@ class Node:
             stored: tuple[RecordedEffect, ...] = tuple(self._perform(e, parent) for e in effects)
         except PeerError as refused:
             stored = (Refused(reason=str(refused)[:500]),)
+            if isinstance(recorded, EnvelopeReceived):
+                self.mailbox.note_refused(recorded.frames)
         record = chain.encode(
             StepRecord(index=self.steps, previous=self.head, input=recorded, effects=stored)
         )
@@ -192,6 +199,8 @@ class Node:
                 self._uncommitted.ledger_orders.append(effect)
                 # Kept until it is done: a crash may come between the two steps.
                 self._is_ledger_due |= isinstance(effect, ReadLedger)
+            case Meet(party=party, role=role, verify_key=key):
+                self.mailbox.meet(party, Contact(role, VerifyKey(key)))
             case Finish(outcome=outcome):
                 self.outcome = outcome
             case Refused():

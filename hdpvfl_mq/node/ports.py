@@ -49,6 +49,8 @@ class RecordStore(Protocol):
         refusals: Sequence[tuple[str, bytes]],
     ) -> None: ...
 
+    def close(self) -> None: ...
+
 
 class LedgerPort(Protocol):
     """What a node needs of a privacy ledger; booking the same release twice is booking it once."""

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from hdpvfl_mq.arrays.chunked import chunks
 from hdpvfl_mq.arrays.unreleased import FloatVector, Unreleased
 from hdpvfl_mq.errors import PeerError, RefusedError, SettingsError
+from hdpvfl_mq.privacy.bounded import BoundedNoise
 from hdpvfl_mq.privacy.noise import SEED_BYTES, ladder, stream_key, stream_words
 from hdpvfl_mq.privacy.plan import NoisePlan
 from schemas import ids
@@ -75,15 +76,7 @@ class Mechanism:
             tensor = Tensor.of(exact if seal is None else _sealed(exact, seal))
         else:
             lattice = _on_lattice(values.expose(), plan)
-            key = stream_key(
-                self.__seed,
-                self._party.encode(),
-                self._run.encode(),
-                round.to_bytes(8, "little"),
-                release_id.encode(),
-                transcript,
-                hashlib.sha256(lattice.data).digest(),
-            )
+            key = self._key(release_id, round, transcript, lattice)
             tensor = Tensor.smallest(_noised(lattice, plan, key))
         return Release(
             release_id=release_id,
@@ -92,6 +85,62 @@ class Mechanism:
             noise_std=plan.noise_std,
             scale=scale,
             event=_event(plan, release_id, round, last_round),
+        )
+
+    def release_bounded(
+        self, values: Unreleased, noise: BoundedNoise, kind: str, round: int, transcript: bytes
+    ) -> Release:
+        """Pass numbers of a public range through a bounded mechanism, each by itself, once.
+
+        *Guarantee.* Replacing one row moves one number, so the release is pure epsilon-DP with the
+        epsilon that is booked, for every input, NaN included. The noise is keyed as in `release`.
+        """
+        release_id = ids.release_id(self._run, self._party, kind, round)
+        places = noise.places(values.expose())
+        points = np.empty(len(places), dtype="<i8")
+        # One stream under two laws would name the labels that one keeps and the other turns.
+        law = repr(noise).encode()
+        key = self._key(release_id, round, transcript, places, law)
+        for part in chunks(len(places)):
+            # The high words of all samples, then the low ones, as the ladder reads them.
+            high, low = (
+                stream_words(key, part.stop - part.start, first=half * len(places) + part.start)
+                for half in (0, 1)
+            )
+            points[part] = noise.draw(places[part], high, low)
+        return Release(
+            release_id=release_id,
+            tensor=Tensor.smallest(points),
+            exponent=0,
+            noise_std=noise.noise_std,
+            event=SpendEvent(
+                release_id=release_id,
+                round=round,
+                mechanism=noise.kind,
+                mu2_units=0,
+                tau_units=0,
+                pure_units=noise.pure_units,
+            ),
+        )
+
+    def _key(
+        self,
+        release_id: str,
+        round: int,
+        transcript: bytes,
+        quantised: NDArray[np.int64],
+        *law: bytes,
+    ) -> bytes:
+        """The address of one release's noise, the hash of the quantised values included."""
+        return stream_key(
+            self.__seed,
+            self._party.encode(),
+            self._run.encode(),
+            round.to_bytes(8, "little"),
+            release_id.encode(),
+            transcript,
+            hashlib.sha256(quantised.data).digest(),
+            *law,
         )
 
 
@@ -173,6 +222,8 @@ def receive(release: Release, *, count: int, bound: float) -> NDArray[np.float64
     if values.shape != (count,):
         raise PeerError(f"{release.release_id}: expected {count} values")
     exact = release.tensor.dtype == "<f8"
+    if release.event.pure_units:
+        raise PeerError(f"{release.release_id}: expected noised numbers, not points")
     if exact and release.event.mechanism == "lattice_gaussian":
         raise PeerError(f"{release.release_id}: a noised release carries integers")
     if release.tensor.dtype == "|u1":
@@ -183,6 +234,21 @@ def receive(release: Release, *, count: int, bound: float) -> NDArray[np.float64
     if count and float(np.abs(scaled).max()) > bound:
         raise PeerError(f"{release.release_id}: a value is beyond its public bound")
     return scaled
+
+
+def receive_bounded(release: Release, noise: BoundedNoise, *, count: int) -> NDArray[np.int64]:
+    """The points of a peer's bounded release, refusing what its law cannot have made.
+
+    `noise.decode` makes unbiased numbers of them, `noise.variance` says how noisy these are.
+    """
+    values = release.tensor.array()
+    if values.shape != (count,):
+        raise PeerError(f"{release.release_id}: expected {count} values")
+    if release.event.mechanism != noise.kind or release.tensor.dtype in ("<f8", "|u1"):
+        raise PeerError(f"{release.release_id}: expected points of {noise.kind}")
+    if count and not 0 <= int(values.min()) <= int(values.max()) < noise.points:
+        raise PeerError(f"{release.release_id}: a point is not one of {noise.points}")
+    return values.astype(np.int64)
 
 
 def released_values(release: Release) -> NDArray[np.float64]:

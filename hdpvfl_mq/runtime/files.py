@@ -34,7 +34,7 @@ def aside_of(path: Path) -> Path:
 
 
 def _write(path: Path, content: bytes | str, *, durable: bool) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
+    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
         file.write(content.encode() if isinstance(content, str) else content)
         if durable:

@@ -1,30 +1,50 @@
 """The life of a process around its run: settings in, signals, exit code out.
 
-It owns exit codes and what an ending prints; it knows no role.
+It owns exit codes, what an ending prints and what the operating system is told about the process;
+it knows no role.
 """
 
 from __future__ import annotations
 
 import asyncio
+import ctypes
 import os
+import resource
 import signal
 import sys
 from collections.abc import Callable, Coroutine
+from contextlib import suppress
 from pathlib import Path
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 from pydantic import BaseModel
 
-from hdpvfl_mq.errors import HdpvflError
-from hdpvfl_mq.runtime.runner import Runner, Stopped
+from hdpvfl_mq.errors import HdpvflError, OperatorError, of_the_system
+from hdpvfl_mq.runtime.runner import Stopped
 from hdpvfl_mq.runtime.settings import load_settings
+from schemas.base import printable
 
 EXIT_STOPPED = 130
-PARENT_VARIABLE = "HDPVFL_PARENT"  # set by a parent without which this process shall not live
+DESCRIPTORS = 65_536
+_PR_SET_DUMPABLE = 4
+PARENT_VARIABLE = "HDPVFL_PARENT"  # exit when this parent process dies
 PARENT_POLL_S = 0.5
-EXIT_BY_OUTCOME = {"completed": 0, "refused": 3, "withdrawn": 3, "deadline": 4, "mismatch": 2}
+EXIT_BY_OUTCOME = {
+    "completed": 0,
+    "refused": 3,
+    "withdrawn": 3,
+    "deadline": 4,
+    "mismatch": 2,
+    "incomplete": 4,
+}
 
 Settings = TypeVar("Settings", bound=BaseModel)
+
+
+class Stoppable(Protocol):
+    """A run or a service that can be asked to end."""
+
+    def stop(self) -> None: ...
 
 
 def run_process(
@@ -35,38 +55,55 @@ def run_process(
 ) -> int:
     """Load settings, run to the outcome, return the exit code; a known error prints one line."""
     settings: Settings | None = None
+    harden()
     try:
         settings = load_settings(schema, path)
         return EXIT_BY_OUTCOME.get(asyncio.run(run(settings)), 1)
     except Stopped:
         print("stopped; start the same command again to go on", file=sys.stderr)
         return EXIT_STOPPED
-    except HdpvflError as stop:
+    except (HdpvflError, OSError) as stop:
+        text = printable(str(stop) if isinstance(stop, HdpvflError) else of_the_system(stop))
         if settings is not None:
-            failed(settings, str(stop))
-        text = str(stop)
+            with suppress(OSError):  # the disk may be what has failed
+                failed(settings, text)
         print(text if text.startswith(str(path)) else f"{path}: {text}", file=sys.stderr)
-        return stop.exit_code
+        return stop.exit_code if isinstance(stop, HdpvflError) else OperatorError.exit_code
 
 
-def stop_on_signals(runner: Runner) -> None:
-    """Ctrl-C, SIGTERM and the death of a parent that named itself end the runner after its turn."""
+def harden() -> None:
+    """No core dumps and no debugger, as secrets are in memory; files for their owner only.
+
+    Descriptors up to the hard limit: connections of strangers must leave enough for files.
+    """
+    os.umask(0o077)
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = DESCRIPTORS if hard == resource.RLIM_INFINITY else min(hard, DESCRIPTORS)
+    if soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+
+
+def stop_on_signals(running: Stoppable) -> None:
+    """Ctrl-C, SIGTERM and the death of a parent that named itself end what runs after its turn."""
     loop = asyncio.get_running_loop()
     for name in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(name, runner.stop)
+        loop.add_signal_handler(name, running.stop)
     parent = os.environ.get(PARENT_VARIABLE)
     if parent is not None:
-        _watch_parent(runner, int(parent), loop)
+        _watch_parent(running, int(parent), loop)
 
 
-def _watch_parent(runner: Runner, parent: int, loop: asyncio.AbstractEventLoop) -> None:
+def _watch_parent(running: Stoppable, parent: int, loop: asyncio.AbstractEventLoop) -> None:
     if os.getppid() != parent:  # it was killed and could not end its children itself
-        runner.stop()
+        running.stop()
         return
-    loop.call_later(PARENT_POLL_S, _watch_parent, runner, parent, loop)
+    loop.call_later(PARENT_POLL_S, _watch_parent, running, parent, loop)
 
 
 def say_how_it_ended(name: str, outcome: str, reason: str) -> None:
     """Say on the console why a run did not complete."""
     if outcome != "completed":
-        print(f"{name}: run {outcome}: {reason}", file=sys.stderr)
+        print(f"{name}: run {outcome}: {printable(reason)}", file=sys.stderr)

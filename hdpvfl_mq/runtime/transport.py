@@ -11,25 +11,44 @@ import asyncio
 from collections import deque
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import Protocol
 
 import zmq
 import zmq.asyncio
 from zmq.utils import z85
-from zmq.utils.monitor import recv_monitor_message
 
 from hdpvfl_mq.errors import NetworkError, OperatorError
+from hdpvfl_mq.runtime.connections import Connections, Limits, wire_bytes
 from hdpvfl_mq.runtime.keys import Keys
 from hdpvfl_mq.wire.codec import Frames
 from schemas.envelope import MAX_ARRAY_BYTES
 
-QUEUE_MAX = 4096
+QUEUE_MAX = 4096  # messages
+QUEUE_BYTES_MAX = 32 * 2**20  # of arrivals; one more message may be on its way into the queue
+UNREAD_MESSAGES = 2  # libzmq holds that many of a connection; one more may be arriving
 LINGER_MS = 500
 # A frame above its limit but below this is refused by name; one above this cuts the connection.
 MAX_MESSAGE_BYTES = MAX_ARRAY_BYTES + 2**20
 NOTES_MAX = 1000  # refused connections one gate tells of
+BROKER = "broker"
+CONNECTIONS_BURST = 20.0  # of one key
+CONNECTIONS_EVERY_S = 2.0
 _ZAP = "inproc://zeromq.zap.01"
-_FAILED_HANDSHAKES = zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL | zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL
+# What libzmq and the kernel may hold of one connection that keeps to the limits above.
+LIMITS = Limits(
+    unread_bytes=(UNREAD_MESSAGES + 1) * MAX_MESSAGE_BYTES + 16 * 2**20,
+    unsent_bytes=MAX_MESSAGE_BYTES,
+)
+
+_REFUSED = (zmq.EVENT_HANDSHAKE_FAILED_AUTH, zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL)
+_TROUBLE: dict[int, str] = {
+    zmq.EVENT_CONNECT_RETRIED: "unreachable",
+    zmq.EVENT_HANDSHAKE_FAILED_AUTH: "own key refused",
+    zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL: "no common protocol",
+    zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL: "handshake failed",
+}
+AFTER_REFUSAL_S = 1.0
 
 
 class Link(Protocol):
@@ -52,6 +71,7 @@ class Arrivals:
         self._room = asyncio.Event()
         self._room.set()
         self._queue: deque[Frames] = deque()
+        self._queue_bytes = 0
         self._broken: BaseException | None = None
         self.bytes_received = 0
 
@@ -69,10 +89,19 @@ class Arrivals:
         """Add frames, waiting while the queue is full."""
         await self._room.wait()
         self._queue.append(frames)
-        self.bytes_received += sum(map(len, frames))
-        if len(self._queue) >= QUEUE_MAX:
+        size = sum(map(len, frames))
+        self._queue_bytes += size
+        self.bytes_received += size
+        if len(self._queue) >= QUEUE_MAX or self._queue_bytes >= QUEUE_BYTES_MAX:
             self._room.clear()
         self.wake.set()
+
+    def offer(self, frames: Frames) -> None:
+        """Add frames if there is room; what is dropped comes again from its sender's journal."""
+        if len(self._queue) < QUEUE_MAX:
+            self._queue.append(frames)
+            self.bytes_received += sum(map(len, frames))
+            self.wake.set()
 
     def take(self) -> list[Frames]:
         """Everything that has arrived; NetworkError when nothing can any more."""
@@ -83,6 +112,7 @@ class Arrivals:
             ) from self._broken
         taken = list(self._queue)
         self._queue.clear()
+        self._queue_bytes = 0
         self._room.set()
         return taken
 
@@ -92,7 +122,7 @@ def set_common_options(socket: zmq.asyncio.Socket) -> None:
     socket.setsockopt(zmq.LINGER, LINGER_MS)
     socket.setsockopt(zmq.MAXMSGSIZE, MAX_MESSAGE_BYTES)
     socket.setsockopt(zmq.SNDHWM, QUEUE_MAX)
-    socket.setsockopt(zmq.RCVHWM, QUEUE_MAX)
+    socket.setsockopt(zmq.RCVHWM, UNREAD_MESSAGES)
     socket.setsockopt(zmq.HANDSHAKE_IVL, 5_000)
     socket.setsockopt(zmq.HEARTBEAT_IVL, 2_000)
     socket.setsockopt(zmq.HEARTBEAT_TIMEOUT, 8_000)
@@ -107,6 +137,8 @@ class DealerLink(Arrivals):
         self.endpoint = endpoint
         self.bytes_sent = 0
         self._connected = False
+        self.is_connected = False
+        self.trouble = ""  # why there is no connection, as far as ZeroMQ says
         self._context = zmq.asyncio.Context()
         socket = self._socket = self._context.socket(zmq.DEALER)
         set_common_options(socket)
@@ -117,10 +149,15 @@ class DealerLink(Arrivals):
         socket.curve_serverkey = z85.encode(broker_key)
         socket.curve_secretkey = z85.encode(keys.curve_secret)
         socket.curve_publickey = z85.encode(keys.curve_public)
-        self._monitor = socket.get_monitor_socket(zmq.EVENT_HANDSHAKE_SUCCEEDED)
-        self._tasks = tuple(
-            self.watch(asyncio.create_task(work)) for work in (self._read(), self._watch())
+        loop = asyncio.get_running_loop()
+        self._connections = Connections(
+            socket,
+            LIMITS,
+            note=lambda reason: None,  # the broker cannot be refused; it is connected to again
+            connected=lambda: loop.call_soon_threadsafe(self._stands),
+            trouble=lambda event: loop.call_soon_threadsafe(self._failed, event),
         )
+        self._reader = self.watch(asyncio.create_task(self._read()))
         try:
             socket.connect(endpoint)
         except zmq.ZMQError as broken:
@@ -139,20 +176,51 @@ class DealerLink(Arrivals):
 
     async def _read(self) -> None:
         while True:
-            await self.put(tuple(await self._socket.recv_multipart()))
+            parts = await self._socket.recv_multipart(copy=False)
+            self._connections.took(int(parts[-1].get(zmq.SRCFD)), BROKER, wire_bytes(parts))
+            await self.put(tuple(part.bytes for part in parts))
 
-    async def _watch(self) -> None:
-        while True:
-            await recv_monitor_message(self._monitor)
-            self._connected = True
-            self.wake.set()
+    def _stands(self) -> None:
+        self.is_connected, self.trouble = True, ""
+        self._connected = True
+        self.wake.set()
+
+    def _failed(self, event: int) -> None:
+        """The connection is lost, or was never made."""
+        self.is_connected = False
+        self.trouble = _TROUBLE.get(event, self.trouble)
+        if event in _REFUSED:
+            # ZeroMQ gives up when its key is refused; a broker may admit it a moment later.
+            asyncio.get_running_loop().call_later(AFTER_REFUSAL_S, self._connect_again)
+
+    def _connect_again(self) -> None:
+        with suppress(zmq.ZMQError):
+            self._socket.disconnect(self.endpoint)
+        with suppress(zmq.ZMQError):
+            self._socket.connect(self.endpoint)
 
     def close(self) -> None:
         """Flush for a moment and close; only at the end of the process."""
-        for task in self._tasks:
-            task.cancel()
-        self._socket.disable_monitor()
+        self._reader.cancel()
+        self._connections.close()
         self._context.destroy(linger=LINGER_MS)
+
+
+@dataclass
+class Pace:
+    """How often one key may connect: a burst, then one connection every few seconds."""
+
+    left: float = CONNECTIONS_BURST
+    seen_s: float = 0.0
+
+    def allows(self, now_s: float) -> bool:
+        """Whether one more may come now."""
+        earned = (now_s - self.seen_s) / CONNECTIONS_EVERY_S
+        self.left, self.seen_s = min(CONNECTIONS_BURST, self.left + earned), now_s
+        if self.left < 1.0:
+            return False
+        self.left -= 1.0
+        return True
 
 
 class Gate:
@@ -166,17 +234,20 @@ class Gate:
         *,
         refused: Callable[[str], None],
     ) -> None:
-        if not allowed:
-            raise OperatorError("members: a broker without an allow-list of keys does not bind")
         self._allowed, self._refused, self._notes = allowed, refused, 0
+        self._pace: dict[str, Pace] = {}
+        self._descriptors: dict[bytes, int] = {}  # of connections that have spoken
         self._context = zmq.asyncio.Context()
         self._context.io_threads = 2
         self._zap = self._context.socket(zmq.REP)
         self._zap.bind(_ZAP)
         socket = self._socket = self._context.socket(zmq.ROUTER)
         set_common_options(socket)
-        self._monitor = socket.get_monitor_socket(_FAILED_HANDSHAKES)
-        self.tasks = (asyncio.create_task(self._admit()), asyncio.create_task(self._watch()))
+        loop = asyncio.get_running_loop()
+        self.connections = Connections(
+            socket, LIMITS, note=lambda reason: loop.call_soon_threadsafe(self._note, reason)
+        )
+        self.tasks = (asyncio.create_task(self._admit()),)
         socket.setsockopt(zmq.ROUTER_MANDATORY, 1)
         socket.setsockopt(zmq.ROUTER_HANDOVER, 0)
         socket.zap_domain = b"hdpvfl"
@@ -198,15 +269,22 @@ class Gate:
             user = str(parts[-1].get("User-Id"))
         except zmq.ZMQError:
             user = None
-        return parts[0].bytes, user, tuple(part.bytes for part in parts[1:])
+        descriptor, connection = int(parts[-1].get(zmq.SRCFD)), parts[0].bytes
+        self.connections.took(descriptor, user, wire_bytes(parts[1:]))
+        self._descriptors[connection] = descriptor
+        return connection, user, tuple(part.bytes for part in parts[1:])
 
-    async def send(self, connection: bytes, frames: Frames) -> bool:
+    async def send(self, connection: bytes, frames: Frames, sender: str = "") -> bool:
         """Hand frames to a connection; False when it is gone."""
+        descriptor = self._descriptors.get(connection, -1)
+        if not self.connections.has_room(descriptor, sender, wire_bytes(frames)):
+            return True  # as when its queue is full
         try:
             await self._socket.send_multipart((connection, *frames), flags=zmq.NOBLOCK)
         except zmq.Again:
             return True  # its queue is full; the sender's stored bytes come again
         except zmq.ZMQError:
+            self._descriptors.pop(connection, None)
             return False
         return True
 
@@ -218,15 +296,12 @@ class Gate:
             party = self._allowed.get(credentials[0]) if known else None
             if party is None:
                 self._note("a connection whose key is not on the list of members")
+            elif not self._pace.setdefault(party, Pace()).allows(asyncio.get_running_loop().time()):
+                self._note(f"cut {party}: it connects too often")
+                party = None
             code, text = (b"200", b"OK") if party else (b"400", b"unknown key")
             name = (party or "").encode()
             await self._zap.send_multipart((version, request, code, text, name, b""))
-
-    async def _watch(self) -> None:
-        """Note peers that do not get as far as showing a key."""
-        while True:
-            await recv_monitor_message(self._monitor)
-            self._note("a connection without a valid CURVE handshake")
 
     def _note(self, reason: str) -> None:
         if self._notes < NOTES_MAX:
@@ -237,5 +312,5 @@ class Gate:
         """Flush for a moment and close."""
         for task in self.tasks:
             task.cancel()
-        self._socket.disable_monitor()
+        self.connections.close()
         self._context.destroy(linger=LINGER_MS)

@@ -13,6 +13,7 @@ from pydantic import BaseModel, ValidationError
 
 from hdpvfl_mq.errors import PeerError
 from hdpvfl_mq.wire.canonical import pack, unpack
+from schemas.base import printable
 from schemas.envelope import (
     MAX_ARRAY_BYTES,
     MAX_BODY_BYTES,
@@ -22,7 +23,7 @@ from schemas.envelope import (
     SIGNATURE_BYTES,
     Header,
 )
-from schemas.messages import MESSAGE, ROUTES, Message
+from schemas.messages import ARRAY_BYTES, MESSAGE, ROUTES, Message
 
 Frames = tuple[bytes, ...]
 Model = TypeVar("Model", bound=BaseModel)
@@ -55,9 +56,12 @@ def check_frames(frames: Frames) -> None:
 
 
 def decode_header(frames: Frames) -> Header:
-    """The part a broker may read."""
+    """The part a broker may read, if the other frames have a size that its kind may have."""
     check_frames(frames)
-    return _validated(Header, unpack(frames[0], max_bytes=MAX_HEADER_BYTES), "header")
+    header = _validated(Header, unpack(frames[0], max_bytes=MAX_HEADER_BYTES), "header")
+    if sum(map(len, frames[3:])) > ARRAY_BYTES.get(header.kind, 0):
+        raise PeerError(f"array frame is above its limit for {header.kind}")
+    return header
 
 
 def decode_body(header: Header, frames: Frames) -> Message:
@@ -73,6 +77,8 @@ def decode_body(header: Header, frames: Frames) -> Message:
         raise PeerError(f"body breaks its schema: {_first(wrong)}") from None
     if message.kind != header.kind or header.kind not in ROUTES:
         raise PeerError("header and body name different kinds")
+    if pack(_detach(message.model_dump(), arrays)) != frames[2]:  # a whole number for a float
+        raise PeerError("body is not in canonical form")
     return message
 
 
@@ -90,7 +96,8 @@ def _validated(schema: type[Model], value: Any, what: str) -> Model:
 
 def _first(wrong: ValidationError) -> str:
     error = wrong.errors(include_input=False, include_url=False, include_context=False)[0]
-    return f"{'.'.join(str(part) for part in error['loc'])}: {error['msg']}"[:200]
+    # The place of an unknown field is a word of the peer.
+    return printable(f"{'.'.join(str(part) for part in error['loc'])}: {error['msg']}"[:200])
 
 
 def _is_tensor(value: Any) -> bool:

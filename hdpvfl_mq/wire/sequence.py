@@ -14,6 +14,8 @@ from hdpvfl_mq.errors import PeerError
 
 Item = TypeVar("Item")
 EARLY_MAX = 256  # envelopes of one peer that may wait for a missing one
+EARLY_BYTES_MAX = 66 * 2**20  # and what they may take: the largest envelope fits
+UNACKNOWLEDGED_BYTES_MAX = 128 * 2**20  # to a peer, before nothing more is taken from it
 
 
 @dataclass
@@ -21,23 +23,32 @@ class Inbox(Generic[Item]):
     """What has come from one peer."""
 
     received: int = 0
-    early: dict[int, Item] = field(default_factory=dict)
+    early: dict[int, tuple[Item, int]] = field(default_factory=dict)
+    early_bytes: int = 0
 
-    def offer(self, sequence: int, item: Item) -> bool:
+    def offer(self, sequence: int, item: Item, size: int) -> bool:
         """Keep an envelope that may come out of order; False for a copy of an old one."""
         if sequence <= self.received or sequence in self.early:
             return False
         if sequence > self.received + EARLY_MAX:
             raise PeerError(f"sequence {sequence} is too far ahead of {self.received}")
-        self.early[sequence] = item
+        is_next = sequence == self.received + 1
+        if not is_next and self.early_bytes + size > EARLY_BYTES_MAX:
+            raise PeerError(
+                f"{self.early_bytes + size} bytes wait for envelope {self.received + 1}"
+            )
+        self.early[sequence] = (item, size)
+        self.early_bytes += size
         return True
 
     def next(self) -> Item | None:
         """The next envelope in order, once; the caller records it before asking again."""
-        item = self.early.pop(self.received + 1, None)
-        if item is not None:
-            self.received += 1
-        return item
+        found = self.early.pop(self.received + 1, None)
+        if found is None:
+            return None
+        self.received += 1
+        self.early_bytes -= found[1]
+        return found[0]
 
 
 @dataclass
@@ -46,17 +57,19 @@ class Outbox(Generic[Item]):
 
     sent: int = 0
     acknowledged: int = 0
-    waiting: dict[int, Item] = field(default_factory=dict)
+    waiting: dict[int, tuple[Item, int]] = field(default_factory=dict)
+    waiting_bytes: int = 0
 
     def number(self) -> int:
         """The next sequence number; taken for ever."""
         self.sent += 1
         return self.sent
 
-    def keep(self, sequence: int, item: Item) -> None:
+    def keep(self, sequence: int, item: Item, size: int) -> None:
         """Hold an envelope until it is acknowledged."""
         if sequence > self.acknowledged:
-            self.waiting[sequence] = item
+            self.waiting[sequence] = (item, size)
+            self.waiting_bytes += size
 
     def acknowledge(self, sequence: int) -> bool:
         """Forget what the peer has recorded; True when that is news."""
@@ -65,6 +78,7 @@ class Outbox(Generic[Item]):
         if sequence <= self.acknowledged:
             return False
         for number in range(self.acknowledged + 1, sequence + 1):
-            self.waiting.pop(number, None)
+            _, size = self.waiting.pop(number, (None, 0))
+            self.waiting_bytes -= size
         self.acknowledged = sequence
         return True

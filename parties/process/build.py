@@ -20,6 +20,7 @@ from hdpvfl_mq.errors import DataError, SettingsError
 from hdpvfl_mq.journal.store import Journal
 from hdpvfl_mq.node.node import Node
 from hdpvfl_mq.node.ports import Contact, Identity
+from hdpvfl_mq.privacy.ledger_store import Ledger
 from hdpvfl_mq.psi import IdCollector, NormalisedIds, normalise, rules_digest
 from hdpvfl_mq.runtime.keys import Keys, read_secret, write_secret
 from hdpvfl_mq.runtime.profile import numeric_profile
@@ -161,16 +162,21 @@ def contacts(settings: PartySettings) -> dict[str, Contact]:
 
 
 def build_node(
-    settings: PartySettings, own: Assets, keys: Keys, snapshot: NodeSnapshot | None = None
+    settings: PartySettings,
+    own: Assets,
+    keys: Keys,
+    snapshot: NodeSnapshot | None = None,
+    ledger: Ledger | None = None,
 ) -> tuple[Node, LedgerBook]:
-    """Open ledger and journal and fold the latter, from a snapshot on if there is one."""
+    """Fold the journal, from a snapshot on if there is one; `ledger` is open if runs share it."""
     files = PartyFiles(settings)
     files.run.mkdir(parents=True, exist_ok=True)
-    ledger = open_ledger(files.ledger, settings.party)
+    shared, ledger = ledger is not None, ledger or open_ledger(files.ledger, settings.party)
     try:
         recognise(ledger, own)
     except Exception:
-        ledger.close_file()
+        if not shared:
+            ledger.close_file()
         raise
     known = contacts(settings)
     book = LedgerBook(ledger, own.policy, settings.run, own.data.fingerprint, peers=known)

@@ -49,9 +49,10 @@ from parties.rounds.base import (
     missing,
     next_transcript,
     released,
+    share_message,
 )
 from schemas.ids import PartyId
-from schemas.messages import Residual, ScoreShare
+from schemas.messages import Residual
 from schemas.privacy import Release
 
 # A kept X'X whose noise is at most so many times that of a new one is used again, free.
@@ -138,7 +139,7 @@ def learn(own: Assets, state: Training, received: FloatVector) -> Step[Training]
     u, G, z = _statistics(own, state, received)
     weights = _weights(state, u, G, received, z)
     release, state = _scores(own, state, weights)
-    message = ScoreShare(round=state.round, release=release)
+    message = share_message(state, release)
     rounds = PrivatePassive(w=weights.w, w_std=weights.std, gram=G, shared=state.round)
     state, effects = finished_round(replace(state, rounds=rounds), is_over=True)
     # Statistics stay here, but what follows from them leaves: they are paid like what leaves.

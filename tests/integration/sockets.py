@@ -95,7 +95,7 @@ class SocketFederation(Federation):
         return await until(lambda: next((r for r in self.refusals(party) if words in r), None))
 
     def final_weights(self) -> dict:
-        return {p: node.role.final_weights(node.state) for p, node in self.live.items()}
+        return {p: node.state.trained.rounds.final_weights for p, node in self.live.items()}
 
 
 async def until(found, what: str = ""):

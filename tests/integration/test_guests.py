@@ -141,6 +141,10 @@ HOSTILE = {
 }
 
 
+def answered(federation: SocketFederation) -> set[str]:
+    return set(getattr(federation.service.node.state, "accepted", ()))
+
+
 @pytest.mark.parametrize("name", HOSTILE)
 async def test_hostile_frames_of_a_bound_party_are_refused(federation, name):
     """telco itself, greeted and bound, sends what breaks the layout of an envelope."""
@@ -150,7 +154,7 @@ async def test_hostile_frames_of_a_bound_party_are_refused(federation, name):
     with guest(federation.settings.bind, server_key=federation.broker_key, secret=secret) as socket:
         await socket.send_multipart(hello)
         # The guest's hello is the last that was missing: wait until all the others have answered.
-        await until(lambda: set(federation.service.node.state.accepted) == {"bank", "shop"})
+        await until(lambda: answered(federation) == {"bank", "shop"})
         state = federation.service.node.state
         await socket.send_multipart(spoil(hello))
         assert words in await federation.refused(words)

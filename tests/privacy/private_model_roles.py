@@ -65,6 +65,7 @@ class Passive:
             setup=setup,
             rounds=private_model.start_passive(own, setup),
             planned=1,
+            orders=(bytes(32),),
         )
         with without_noise(given or {}) as seen:
             Party(own).step(state, Received("bank", Residual(round=0, release=labels(received))))

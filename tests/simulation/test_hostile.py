@@ -136,7 +136,7 @@ class Liar(Node):
         signature = sign(self.identity.signing_key, envelope_digest(header, packed, arrays))
         frames = (header, signature, packed, *arrays)
         for party, number in numbers.items():
-            self.mailbox._outbox[party].keep(number, frames)
+            self.mailbox._outbox[party].keep(number, frames, 0)
         return frames
 
 

@@ -1,0 +1,270 @@
+"""The TCP connections below one ZeroMQ socket: how many, how much on its way, how long silent.
+
+It owns counting and cutting; it knows no message and no key list. libzmq limits neither the frames
+of one multipart message nor the connections it accepts, and its high-water marks count messages,
+not bytes. The kernel counts the bytes of every connection, so a thread compares that with what the
+application has taken and cuts what is over. Nothing is added to the path of a message but two
+additions.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import struct
+import threading
+import time
+from collections import Counter, deque
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from typing import Any
+
+import zmq
+from zmq.utils.monitor import recv_monitor_message
+
+TICK_S = 0.05
+_TCP_INFO_BYTES = 136
+_ACKED_AND_RECEIVED = 120  # offset of tcpi_bytes_acked, tcpi_bytes_received in struct tcp_info
+_MESSAGE_SLACK = 512  # heartbeats between two messages of a connection
+_ASK_KERNEL_ABOVE = 2**18  # bytes handed over since the kernel was last asked what left
+_OPENED = int(zmq.EVENT_ACCEPTED | zmq.EVENT_CONNECTED)
+_CLOSED = int(zmq.EVENT_DISCONNECTED | zmq.EVENT_CLOSED)
+_FAILED = int(zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL | zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL)
+# A party's own side: its key is refused, or nobody listens.
+_TROUBLE = int(zmq.EVENT_HANDSHAKE_FAILED_AUTH | zmq.EVENT_CONNECT_RETRIED)
+_EVENTS = _TROUBLE | _OPENED | _CLOSED | _FAILED | int(zmq.EVENT_HANDSHAKE_SUCCEEDED)
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What one socket's connections may take."""
+
+    unread_bytes: int  # received by the kernel, not yet taken as whole messages, of one connection
+    unsent_bytes: int  # of one sender to one connection
+    waiting: int = 256  # connections that have not sent a message yet, in all
+    waiting_s: float = 10.0  # how long one may stay like that
+    per_user: int = 4  # connections of one key
+
+
+@dataclass
+class Connection:
+    """One TCP connection, known by its descriptor and the inode behind it."""
+
+    descriptor: int
+    inode: int
+    address: str
+    since_s: float
+    user: str | None = None  # whose messages come over it
+    taken: int = 0  # wire bytes of messages the application has
+    handed: int = 0  # wire bytes the application has given to libzmq
+    acked: int = 0  # of those, what the kernel had acknowledged when last asked
+    unsent: deque[tuple[int, str, int]] = field(default_factory=deque)  # end, sender, bytes
+    held: Counter[str] = field(default_factory=Counter)  # the bytes of each sender in `unsent`
+
+
+def wire_bytes(frames: Sequence[Any]) -> int:
+    """What frames take on a connection with CURVE: 33 bytes around each, and its length."""
+    return sum(len(frame) + (35 if len(frame) < 223 else 42) for frame in frames)
+
+
+class Connections:
+    """A watch over one socket; `close` ends it."""
+
+    def __init__(
+        self,
+        monitored: Any,
+        limits: Limits,
+        *,
+        note: Callable[[str], object],
+        connected: Callable[[], object] = lambda: None,
+        trouble: Callable[[int], object] = lambda event: None,
+    ) -> None:
+        """`note`, `connected` and `trouble` are called from this object's own thread."""
+        self._limits, self._note, self._connected = limits, note, connected
+        self._trouble = trouble
+        self._lock = threading.Lock()
+        self._open: dict[int, Connection] = {}
+        self.cut = 0
+        self._ended = threading.Event()
+        self._monitored = monitored
+        endpoint = f"inproc://connections-{id(self)}"
+        monitored.monitor(endpoint, _EVENTS)
+        # A plain socket: the thread polls it, no event loop does. libzmq blocks while it is full.
+        self._monitor: zmq.Socket[bytes] = zmq.Context.shadow(monitored.context.underlying).socket(
+            zmq.PAIR
+        )
+        self._monitor.setsockopt(zmq.RCVHWM, 0)
+        self._monitor.setsockopt(zmq.LINGER, 0)
+        self._monitor.connect(endpoint)
+        self._thread = threading.Thread(target=self._watch, name="connections", daemon=True)
+        self._thread.start()
+
+    # -- the application's side ---------------------------------------------------------------
+
+    def took(self, descriptor: int, user: str | None, size: int) -> None:
+        """The application has a whole message of `size` wire bytes from a connection."""
+        with self._lock:
+            connection = self._open.get(descriptor) or self._opened(descriptor)
+            if connection is not None:
+                connection.taken += size + _MESSAGE_SLACK
+                connection.user = user or connection.user
+
+    def has_room(self, descriptor: int, sender: str, size: int) -> bool:
+        """Note that `size` bytes of a sender are handed over; False if its share is used up."""
+        with self._lock:
+            connection = self._open.get(descriptor)
+            if connection is None:
+                return True
+            if connection.handed - connection.acked > _ASK_KERNEL_ABOVE:
+                self._forget_sent(connection)
+            held = connection.held[sender]
+            if held and held + size > self._limits.unsent_bytes:
+                return False
+            connection.held[sender] = held + size
+            connection.handed += size
+            connection.unsent.append((connection.handed, sender, size))
+            return True
+
+    @property
+    def count(self) -> int:
+        """Connections that are open."""
+        return len(self._open)
+
+    def close(self) -> None:
+        """End the watch, before its socket is closed."""
+        self._ended.set()
+        self._thread.join()
+        self._monitored.disable_monitor()
+        self._monitor.close()
+
+    # -- the watch ----------------------------------------------------------------------------
+
+    def _watch(self) -> None:
+        while not self._ended.is_set():
+            if self._monitor.poll(int(TICK_S * 1000)):
+                self._take_events()
+            with self._lock:
+                notes = self._check()
+            for note in notes:
+                self._note(note)
+
+    def _take_events(self) -> None:
+        while self._monitor.poll(0):
+            happened = recv_monitor_message(self._monitor)
+            event, descriptor = int(happened["event"]), int(happened["value"])
+            if event & (_FAILED | _CLOSED | _TROUBLE):
+                self._trouble(event)
+            if event & _FAILED:
+                self._note("a connection without a valid CURVE handshake")
+            elif event & _OPENED:
+                with self._lock:
+                    self._opened(descriptor)
+            elif event & _CLOSED:
+                with self._lock:
+                    self._open.pop(descriptor, None)
+            elif not event & _TROUBLE:
+                self._connected()
+
+    def _opened(self, descriptor: int) -> Connection | None:
+        try:
+            inode, address = os.fstat(descriptor).st_ino, _peer(descriptor)
+        except OSError:  # closed by now
+            return None
+        known = self._open.get(descriptor)
+        if known is not None and known.inode == inode:
+            return known
+        connection = Connection(descriptor, inode, address, time.monotonic())
+        self._open[descriptor] = connection
+        return connection
+
+    def _check(self) -> list[str]:
+        """Cut what is over a limit; returns what to say of it."""
+        notes = []
+        for connection in list(self._open.values()):
+            counted = _counted(connection)
+            if counted is None:
+                del self._open[connection.descriptor]
+                continue
+            connection.taken = min(connection.taken, counted[1])
+            unread = counted[1] - connection.taken
+            if unread > self._limits.unread_bytes:
+                self._cut(connection)
+                whose = connection.user or f"a stranger at {connection.address}"
+                notes.append(f"cut {whose}: {unread >> 20} MiB on their way that make no message")
+        notes += self._cut_waiting()
+        return notes + self._cut_of_one_user()
+
+    def _cut_waiting(self) -> list[str]:
+        waiting = [c for c in self._open.values() if c.user is None]
+        by_address = Counter(c.address for c in waiting)
+        now, cut = time.monotonic(), 0
+        waiting.sort(key=lambda c: (-by_address[c.address], c.since_s))
+        for place, connection in enumerate(waiting):
+            is_over = len(waiting) - place > self._limits.waiting
+            if is_over or now - connection.since_s > self._limits.waiting_s:
+                self._cut(connection)
+                cut += 1
+        if not cut:
+            return []
+        return [f"cut {cut} connections that said nothing, most of them from {waiting[0].address}"]
+
+    def _cut_of_one_user(self) -> list[str]:
+        notes = []
+        by_user = Counter(c.user for c in self._open.values() if c.user is not None)
+        for user, count in by_user.items():
+            if count > self._limits.per_user:
+                own = sorted((c for c in self._open.values() if c.user == user), key=_age)
+                for connection in own[: count - self._limits.per_user]:
+                    self._cut(connection)
+                notes.append(f"cut {count - self._limits.per_user} connections of {user}")
+        return notes
+
+    def _cut(self, connection: Connection) -> None:
+        self.cut += 1
+        del self._open[connection.descriptor]
+        with suppress(OSError), _borrowed(connection.descriptor) as tcp:
+            if os.fstat(connection.descriptor).st_ino == connection.inode:
+                tcp.shutdown(socket.SHUT_RDWR)
+
+    def _forget_sent(self, connection: Connection) -> None:
+        counted = _counted(connection)
+        if counted is None:
+            return
+        connection.acked = counted[0]
+        connection.handed = max(connection.handed, connection.acked)  # heartbeats count there only
+        while connection.unsent and connection.unsent[0][0] <= connection.acked:
+            _, sender, size = connection.unsent.popleft()
+            connection.held[sender] -= size
+
+
+def _age(connection: Connection) -> float:
+    return connection.since_s
+
+
+@contextmanager
+def _borrowed(descriptor: int) -> Iterator[socket.socket]:
+    """A socket object over libzmq's descriptor: detached at the end, never closed."""
+    borrowed = socket.socket(socket.AF_INET, socket.SOCK_STREAM, 0, fileno=descriptor)
+    try:
+        yield borrowed
+    finally:
+        borrowed.detach()
+
+
+def _peer(descriptor: int) -> str:
+    with _borrowed(descriptor) as tcp:
+        return str(tcp.getpeername()[0])
+
+
+def _counted(connection: Connection) -> tuple[int, int] | None:
+    """Bytes the peer has acknowledged and sent; None when the connection is another one by now."""
+    try:
+        with _borrowed(connection.descriptor) as tcp:
+            if os.fstat(connection.descriptor).st_ino != connection.inode:
+                return None
+            info = tcp.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _TCP_INFO_BYTES)
+    except OSError:
+        return None
+    acked, received = struct.unpack_from("=QQ", info, _ACKED_AND_RECEIVED)
+    return acked, received
