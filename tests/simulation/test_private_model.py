@@ -7,7 +7,6 @@ import pytest
 
 from hdpvfl_mq.journal.chain import walk
 from hdpvfl_mq.methods import plan_run
-from hdpvfl_mq.privacy.ledger import decode
 from hdpvfl_mq.privacy.ledger_store import Ledger
 from schemas.methods import PrivateModel
 from schemas.records import Book
@@ -72,7 +71,7 @@ def test_disclosed_scores_are_exact_sealed_and_booked_as_disclosed():
     allowed = {p: policy(disclosed_rows_max=30) for p in ("bank", "shop", "telco")}
     federation, simulation = run(method, policies=allowed)
     assert set(federation.outcomes.values()) == {"completed"}
-    entries = [decode(body) for _, _, _, body, _ in federation.spent()["shop"]]
+    entries = [entry for _, entry in federation.spent()["shop"]]
     shares = [e for e in entries if getattr(e, "event", None) and "/share/" in e.event.release_id]
     assert [(e.event.mechanism, e.event.disclosed_rows, e.keyed) for e in shares] == [
         ("disclosed", 30, True)
