@@ -30,6 +30,7 @@ from hdpvfl_mq.wire.codec import model_digest
 from parties.assets import Assets, TrainedModel
 from parties.party import Party
 from parties.process.ledger_book import LedgerBook, open_ledger, recognise
+from parties.rounds.private_model import PrivateActive
 from schemas.alignment import KeptAlignment
 from schemas.config import PartyPolicy, RunManifest
 from schemas.ids import COORDINATOR, PartyId, RoleName
@@ -151,6 +152,11 @@ class Rehearsal:
         """Every party's final weights."""
         closed = {p: simulation.nodes[p].state for p in self.parties}
         return {p: state.trained.rounds.final_weights for p, state in closed.items()}
+
+    def coefficients(self, simulation: Simulation) -> dict[PartyId, float]:
+        """What the active party multiplies its partners' scores by; empty after descent."""
+        rounds = simulation.nodes[self.manifest.active_party].state.trained.rounds
+        return rounds.coefficients if isinstance(rounds, PrivateActive) else {}
 
     def spent(self) -> dict[PartyId, tuple[Any, ...]]:
         """Every party's ledger, entry by entry."""
