@@ -225,13 +225,15 @@ class Run:
             except Exception:
                 good = False
             self.check(3, good, e.where, f"is not the signed word of {e.sender} in this run")
-            for end in e.to if e.sent else [e.party]:
+            ends = e.to if e.sent else [e.party]
+            for end in ends if e.kind != "ack" else ():  # a bare acknowledgement has no number
                 stream = sent[e.party, end] if e.sent else received[e.sender, end]
                 stream.append(e.frames)
                 self.check(5, e.to[end]["sequence"] == len(stream), e.where, "gap in a sequence")
             mine |= {(e.party, to, d["sequence"]): e.digest for to, d in e.to.items() if e.sent}
-            causes.setdefault((e.party, e.index), ZERO if e.sent else e.digest)
-            cause = not e.sent or e.header["parent"] == causes[e.party, e.index]
+            if e.kind != "ack":
+                causes.setdefault((e.party, e.index), ZERO if e.sent else e.digest)
+            cause = not e.sent or e.header["parent"] == causes.get((e.party, e.index))
             self.check(5, cause, e.where, "answers another envelope")
         for (peer, party), stream in received.items():
             good = peer not in self.journals or stream == sent[peer, party][: len(stream)]
