@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 from types import MappingProxyType
-from typing import Any, Literal, TypeVar
+from typing import Any, TypeVar
 
 from pydantic import ValidationError
 
 from broker.phases import PHASES, Aligning, Closed, Gathering, Offered, Phase, Training
+from hdpvfl_mq.endings import Outcome, outcome_of, said_by
 from hdpvfl_mq.errors import PeerError
 from hdpvfl_mq.machine import (
     Effect,
@@ -51,15 +52,6 @@ from schemas.messages import (
 )
 
 P = TypeVar("P", bound=Phase)
-Outcome = Literal["completed", "refused", "withdrawn", "deadline", "mismatch"]
-WHY = {
-    "operator": "its operator asked for it",
-    "budget": "its privacy budget does not allow the run",
-    "rows": "the number of common rows, which is withheld, is outside alignment.rows_min..rows_max "
-    "or does not allow the plan",
-    "deadline": "it has waited too long",
-    "proof": "the active party's query in entity resolution was not made as the protocol demands",
-}
 _MAX_BYTES = 2**26
 
 
@@ -200,11 +192,21 @@ class Coordinator:
     ) -> Step[Training] | Step[Closed]:
         message = given.message
         done = max(message.rounds_done, state.finished_rounds[given.sender])
+        heard = (message.residuals, message.residuals_digest)
         state = replace(
             state,
             finished_rounds=MappingProxyType({**state.finished_rounds, given.sender: done}),
             finished=state.finished | ({given.sender} if message.last else frozenset()),
+            residuals=MappingProxyType({**state.residuals, given.sender: heard}),
         )
+        if (other := self._contradicted(state, given.sender)) is not None:
+            active = self.manifest.active_party
+            return self.close(
+                state,
+                "mismatch",
+                f"{given.sender} and {other} have not had the same residuals of {active}, or one "
+                "of them says so: their journals show who lies",
+            )
         if not self.waiting_for(state):
             return self.close(state, "completed", "")
         effects: tuple[Effect, ...] = ()
@@ -212,6 +214,14 @@ class Coordinator:
             state, effects = self.readmit(state, given.sender)
         state, more = self.plan_ahead(state)
         return state, (*effects, *more)
+
+    def _contradicted(self, state: Training, sender: PartyId) -> PartyId | None:
+        """A party that has had as many residuals as the sender, but other ones."""
+        count, digest = state.residuals[sender]
+        for party, (theirs, other) in sorted(state.residuals.items()):
+            if theirs == count and other != digest:
+                return party
+        return None
 
     def plan_ahead(self, state: Training) -> Step[Training]:
         """Allow more rounds before anybody has to wait for the permission."""
@@ -227,9 +237,16 @@ class Coordinator:
     # -- absence ------------------------------------------------------------------------------
 
     def wait_on(self, state: P, given: TimerFired) -> Step[P]:
-        """Before the rounds everybody is needed: go on waiting."""
+        """Before the rounds everybody is needed: go on waiting, and say for whom."""
         again = arm("watch", self.manifest.absent_after_s)
-        return replace(state, heard=frozenset()), (again,)
+        silent = self.waiting_for(state) - state.heard
+        told = state.told
+        state = replace(state, heard=frozenset(), told=silent)
+        if silent == told:
+            return state, (again,)
+        here = tuple(p for p in self.parties if p in state.epochs)
+        pause = Pause(waiting_for=tuple(sorted(silent)))
+        return state, ((Send(here, pause), again) if here else (again,))
 
     def watch(self, state: Training, given: TimerFired) -> Step[Training]:
         """Nobody heard for a while: ask; nobody answers: act by the manifest's policy."""
@@ -263,8 +280,8 @@ class Coordinator:
         return self.close(state, "deadline", f"while {phase}, waiting for {waiting}")
 
     def withdraw(self, state: Phase, given: Received[Withdraw]) -> Step[Closed]:
-        why = WHY[given.message.reason]
-        return self.close(state, "withdrawn", f"{given.sender} withdrew: {why}")
+        outcome = outcome_of(given.message.reason)
+        return self.close(state, outcome, said_by(given.sender, given.message))
 
     def close(self, state: Phase, outcome: Outcome, reason: str) -> Step[Closed]:
         """End the run for everybody."""
@@ -281,7 +298,8 @@ class Coordinator:
 
 
 def _common(state: Phase) -> dict[str, Any]:
-    return {"epochs": state.epochs, "commitments": state.commitments, "heard": state.heard}
+    names = ("epochs", "commitments", "heard", "told")
+    return {name: getattr(state, name) for name in names}
 
 
 def _resume(state: Training) -> Resume:

@@ -25,6 +25,7 @@ class Phase:
     epochs: Mapping[PartyId, int] = field(default_factory=lambda: _NONE)
     commitments: Mapping[PartyId, bytes] = field(default_factory=lambda: _NONE)
     heard: frozenset[PartyId] = frozenset()  # since the last time the watch fired
+    told: frozenset[PartyId] = frozenset()  # whom the run waits for, as parties were last told
 
     @property
     def done(self) -> frozenset[PartyId]:
@@ -74,6 +75,8 @@ class Training(Phase):
     rounds: int
     finished_rounds: Mapping[PartyId, int]
     finished: frozenset[PartyId] = frozenset()  # parties whose last round is over
+    # How many residuals each party has sent or received, and their hash.
+    residuals: Mapping[PartyId, tuple[int, bytes]] = field(default_factory=lambda: _NONE)
     planned: int = 0
     asked: bool = False  # a Pause is out, answers are awaited
     absent: frozenset[PartyId] = frozenset()

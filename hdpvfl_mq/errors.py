@@ -3,6 +3,7 @@
 HdpvflError
 ├── PeerError         a peer sent something wrong: drop it, note it, go on
 │   └── CheatingError     a peer's proof is wrong: end what it was part of
+│       └── TermsError        a peer holds other terms: the same
 ├── OperatorError     the operator must act: stop, the text names the remedy       exit 2
 │   ├── SettingsError     a setting is wrong                                        exit 2
 │   ├── DataError         the party's own data cannot be used as they are           exit 2
@@ -32,6 +33,10 @@ class PeerError(HdpvflError):
 
 class CheatingError(PeerError):
     """A peer's proof is wrong: what it was part of is over, as a second try is a second guess."""
+
+
+class TermsError(CheatingError):
+    """A peer holds other terms of what both take part in: it, or who gave them, is lying."""
 
 
 class OperatorError(HdpvflError):

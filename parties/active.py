@@ -13,13 +13,26 @@ from typing import cast
 from hdpvfl_mq.errors import PeerError
 from hdpvfl_mq.machine import Move, Moves, Received, Step, stay
 from hdpvfl_mq.privacy.mechanism import largest_value, receive, unsealed
+from parties.agreement import agreement, hold_agreement
 from parties.assets import Assets
+from parties.completion import ending
+from parties.echo import contradicted, heard_echo
+from parties.leaving import leave
 from parties.member import SHARED_MOVES, first_plan, proceed, put_aside
-from parties.phases import ActiveRounds, Aligned, Closed, Training
+from parties.phases import (
+    Accepted,
+    ActiveRounds,
+    Agreeing,
+    Aligned,
+    Aligning,
+    Leaving,
+    Over,
+    Training,
+)
 from schemas.messages import ScoreShare
 
 
-def share(own: Assets, state: Training, given: Received[ScoreShare]) -> Step[Training]:
+def share(own: Assets, state: Training, given: Received[ScoreShare]) -> Step[Training | Leaving]:
     """Keep a passive party's share; the round goes on when all of them are there."""
     message, rounds = given.message, cast(ActiveRounds, state.rounds)
     if message.round < state.round:
@@ -29,6 +42,9 @@ def share(own: Assets, state: Training, given: Received[ScoreShare]) -> Step[Tra
         raise PeerError(f"expected the share of round {state.round}")
     if given.sender in rounds.shares:
         raise PeerError(f"a second share of round {state.round}")
+    state = heard_echo(state, given.sender, message.orders, message.orders_digest)
+    if (party := contradicted(state)) is not None:
+        return leave(own, state, "orders", about=party)
     plan, release = state.setup.plan, message.release
     if plan.is_sealed:
         release = unsealed(release, own.sealing_key(given.sender, expected))
@@ -43,8 +59,14 @@ def share(own: Assets, state: Training, given: Received[ScoreShare]) -> Step[Tra
 
 MOVES: Moves = {
     **SHARED_MOVES,
-    (Aligned, "round_plan"): Move(partial(first_plan, take=share), (Training,)),
+    (Accepted, "agreement"): Move(hold_agreement, ()),
+    (Aligning, "agreement"): Move(hold_agreement, ()),
+    (Agreeing, "agreement"): Move(agreement, (Agreeing, Aligned, Leaving)),
+    (Aligned, "round_plan"): Move(partial(first_plan, take=share), (Training, Leaving)),
     (Aligned, "score_share"): Move(put_aside, ()),
-    (Training, "score_share"): Move(share, ()),
-    (Closed, "score_share"): Move(stay, ()),
+    (Training, "score_share"): Move(share, (Training, Leaving)),
+    (Training, "ending"): Move(ending, (Training, Leaving)),
+    (Over, "agreement"): Move(stay, ()),
+    (Over, "score_share"): Move(stay, ()),
+    (Over, "ending"): Move(stay, ()),
 }

@@ -1,52 +1,51 @@
 """Finding the common rows: entity resolution as moves of a party, and what follows from it.
 
 It owns the way from "all have accepted" to a block of aligned rows with its noise plan; the
-protocol between the parties belongs to hdpvfl_mq/psi, the rounds to the roles.
+protocol between the parties belongs to hdpvfl_mq/psi, what comes next to agreement.py.
 """
 
 from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass, replace
-from typing import Any, Literal, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hdpvfl_mq.errors import CheatingError, PeerError, RefusedError, SettingsError
-from hdpvfl_mq.machine import Effect, Received, Refused, Reserve, Send, Step
+from hdpvfl_mq.errors import CheatingError, PeerError, RefusedError, SettingsError, TermsError
+from hdpvfl_mq.machine import Effect, ReadLedger, Received, Refused, Reserve, Send, Step
 from hdpvfl_mq.methods import plan_run
 from hdpvfl_mq.methods.run_plan import RunPlan
 from hdpvfl_mq.privacy.mechanism import Mechanism
+from hdpvfl_mq.privacy.slots import placed
 from hdpvfl_mq.psi import (
     Block,
     Outgoing,
     Session,
-    Terms,
     commit,
     nonce_of,
     open_session,
     order_digest,
     rules_digest,
 )
+from hdpvfl_mq.psi import Terms as SessionTerms
 from hdpvfl_mq.wire.codec import model_digest
+from parties.agreement import members_digest, toss_digest
 from parties.assets import Assets, ids_digest
 from parties.common_rows import in_shared_order, packed_positions
-from parties.phases import Accepted, Aligned, Aligning, Setup, Withdrawn, WithRows
+from parties.echo import residuals_start
+from parties.leaving import leave
+from parties.phases import Accepted, Agreeing, Aligning, Leaving, Setup, Terms, WithRows
 from schemas.alignment import KeptAlignment
 from schemas.config import RunManifest
-from schemas.ids import COORDINATOR
-from schemas.messages import AlignBlock, AlignStart, Withdraw
-from schemas.messages import Aligned as AlignedMessage
+from schemas.messages import AlignBlock, AlignStart
 from schemas.tensor import MAX_TENSOR_BYTES, Tensor
 
 HELD_MAX = 4  # blocks of a peer that may come before this party has started: it only greets
 HELD_BYTES_MAX = 2**16
 KEPT_MAX = MAX_TENSOR_BYTES // 8  # common rows of an alignment that is kept
-_ROWS: tuple[Literal["rows"], str] = (
-    "rows",
-    "the number of common rows is outside the manifest's rows_min..rows_max",
-)
+_ROWS = "the number of common rows is outside the manifest's rows_min..rows_max"
 Commitments = tuple[bytes, ...]  # one of each party, the active party's first
 R = TypeVar("R", bound=WithRows)
 
@@ -57,17 +56,18 @@ class _Found:
 
     positions: NDArray[np.integer[Any]]
     shared_key: bytes
+    toss: bytes
 
 
 def align_start(
     own: Assets, state: Accepted, given: Received[AlignStart]
-) -> Step[Aligning | Withdrawn | Aligned]:
+) -> Step[Aligning | Leaving | Agreeing]:
     """All have accepted: open the session and greet the others."""
     manifest, message = state.manifest, given.message
-    if message.is_kept:
-        return _kept(own, state)
     _check_commitments(own, manifest, message.commitments)
-    terms = Terms(
+    if message.is_kept:
+        return _kept(own, state, toss_digest(message))
+    terms = SessionTerms(
         method=manifest.alignment.method,
         active=manifest.active_party,
         passives=manifest.passive_parties,
@@ -78,8 +78,13 @@ def align_start(
         rows_max=manifest.alignment.rows_max,
     )
     session = open_session(terms, own.party, own.workspace)
-    after: Aligning | Withdrawn | Aligned = Aligning(
-        standing=state.standing, reason=state.reason, manifest=manifest, session=session
+    after: Aligning | Leaving | Agreeing = Aligning(
+        standing=state.standing,
+        reason=state.reason,
+        manifest=manifest,
+        toss=toss_digest(message),
+        session=session,
+        agreements=state.agreements,
     )
     outgoing = _blocks(session.start(own.workspace))
     for waiting in state.held:
@@ -89,26 +94,26 @@ def align_start(
 
 
 def _late(
-    own: Assets, state: Aligning | Withdrawn | Aligned, given: Received[AlignBlock]
-) -> Step[Aligning | Withdrawn | Aligned]:
+    own: Assets, state: Aligning | Leaving | Agreeing, given: Received[AlignBlock]
+) -> Step[Aligning | Leaving | Agreeing]:
     """A block that was put aside; if it is no legal move, that is recorded now."""
     try:
         if isinstance(state, Aligning):
             return align_block(own, state, given)
-        return last_blocks(own, state, given) if isinstance(state, Aligned) else (state, ())
+        return last_blocks(own, state, given) if isinstance(state, Agreeing) else (state, ())
     except PeerError as refused:
         return state, (Refused(reason=f"{given.sender}, early: {refused}"[:500]),)
 
 
-def _kept(own: Assets, state: Accepted) -> Step[Withdrawn | Aligned]:
+def _kept(own: Assets, state: Accepted, toss: bytes) -> Step[Leaving | Agreeing]:
     """All have named the alignment that this party keeps too: use it, exchange nothing."""
     kept, bounds = own.kept_for(state.manifest), state.manifest.alignment
     if kept is None:
         raise PeerError("told to use a kept alignment, but this party has named none")
     positions = kept.positions.array()
     if not bounds.rows_min <= len(positions) <= bounds.rows_max:
-        return _withdrawn(state, *_ROWS)
-    return _aligned(own, state, _Found(positions, kept.shared_key))
+        return leave(own, state, "rows", detail=_ROWS)
+    return _found(own, state, _Found(positions, kept.shared_key, toss))
 
 
 def toss_commitment(own: Assets) -> bytes:
@@ -141,22 +146,24 @@ def hold_block(own: Assets, state: Accepted, given: Received[AlignBlock]) -> Ste
 
 def align_block(
     own: Assets, state: Aligning, given: Received[AlignBlock]
-) -> Step[Aligning | Withdrawn | Aligned]:
+) -> Step[Aligning | Leaving | Agreeing]:
     """One block of a peer."""
     try:
         session, effects = _received(own, state.session, given)
+    except TermsError as other:
+        return leave(own, state, "manifest", about=given.sender, detail=str(other))
     except CheatingError as cheated:  # not only refused: a second try would be a second guess
-        return _withdrawn(state, "proof", str(cheated))
+        return leave(own, state, "proof", about=given.sender, detail=str(cheated))
     if session.is_withheld:
-        after, more = _withdrawn(state, *_ROWS)
+        after, more = leave(own, state, "rows", detail=_ROWS)
         return after, (*effects, *more)
     if not session.is_found:
         return replace(state, session=session), effects
-    found = _Found(session.positions(own.workspace), session.shared_key)
-    aligned, said = _aligned(own, state, found)
-    if isinstance(aligned, Aligned):
-        return _let_go(own, aligned, session), (*effects, *said)
-    return aligned, (*effects, *said)
+    found = _Found(session.positions(own.workspace), session.shared_key, state.toss)
+    agreeing, said = _found(own, state, found)
+    if isinstance(agreeing, Agreeing):
+        return _let_go(own, agreeing, session), (*effects, *said)
+    return agreeing, (*effects, *said)
 
 
 def last_blocks(own: Assets, state: R, given: Received[AlignBlock]) -> Step[R]:
@@ -185,35 +192,41 @@ def _received(
     return after, _blocks(outgoing)
 
 
-def _withdrawn(
-    state: Accepted | Aligning, why: Literal["rows", "budget", "proof"], reason: str
-) -> Step[Withdrawn]:
-    after = Withdrawn(standing=state.standing, manifest=state.manifest, reason=reason)
-    return after, (Send((COORDINATOR,), Withdraw(reason=why)),)
-
-
-def _aligned(own: Assets, state: Accepted | Aligning, found: _Found) -> Step[Withdrawn | Aligned]:
-    """Order the common rows, derive the plan, reserve its cost, tell the coordinator."""
+def _found(own: Assets, state: Accepted | Aligning, found: _Found) -> Step[Leaving | Agreeing]:
+    """Order the common rows, derive the plan, reserve its cost and ask whether that holds."""
     manifest = state.manifest
     try:
         plan = plan_run(manifest, len(found.positions))
     except (RefusedError, SettingsError) as refused:  # held for all own rows, not for the common
-        return _withdrawn(state, "rows", str(refused))
+        return leave(own, state, "rows", detail=str(refused))
     spent = plan.noise_of(own.role).spent
-    if spent.exact == 0 and spent.mu2_units > state.standing.mu2_units_free:
-        return _withdrawn(state, "budget", "the run would exceed the lifetime cap of the policy")
-    kept = _to_keep(own, manifest, found)
-    after = Aligned(standing=state.standing, setup=make_setup(own, plan, found.positions, kept))
+    has_slots = placed(spent.pure, state.standing.slots_free) is not None
+    if spent.exact == 0 and (spent.mu2_units > state.standing.mu2_units_free or not has_slots):
+        text = "the run would exceed the lifetime cap of the policy"
+        return leave(own, state, "budget", detail=text)
     ids, _ = in_shared_order(own, manifest, found.positions)
-    aligned = AlignedMessage(
-        rows=plan.rows,
-        rounds=plan.rounds,
+    terms = Terms(
+        manifest=model_digest(manifest),
+        members=members_digest(own, manifest),
+        toss=found.toss,
         # Keyed by what the broker does not know, else it could test guessed sets of ids.
-        order_digest=order_digest(ids, found.shared_key),
-        plan_digest=plan.digest,
+        order=order_digest(ids, found.shared_key),
+        plan=plan.digest,
     )
-    reserve = Reserve(mu2_units=spent.mu2_units, tau_units=spent.tau_units, exact=spent.exact > 0)
-    return after, (reserve, Send((COORDINATOR,), aligned))
+    after = Agreeing(
+        standing=state.standing,
+        setup=make_setup(own, plan, found.positions, _to_keep(own, manifest, found)),
+        terms=terms,
+        residuals=residuals_start(found.shared_key),
+        agreements=state.agreements,
+    )
+    reserve = Reserve(
+        mu2_units=spent.mu2_units,
+        tau_units=spent.tau_units,
+        exact=spent.exact > 0,
+        pure_units=spent.pure,
+    )
+    return after, (reserve, ReadLedger())
 
 
 def make_setup(

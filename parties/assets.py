@@ -63,6 +63,7 @@ class Assets:
     signing_key: SigningKey = field(repr=False)  # Ed25519 draws nothing: signing is pure
     verify_keys: Mapping[PartyId, VerifyKey] = field(repr=False)
     numeric_profile: str
+    former_keys: tuple[VerifyKey, ...] = ()  # of this party's name, each replaced by the next
     kept: tuple[KeptAlignment, ...] = field(default=(), repr=False)  # of these ids and id rules
     model: TrainedModel | None = field(default=None, repr=False)  # to predict with
     found: KeptAlignment | None = field(default=None, repr=False)  # by an earlier start of the run
@@ -74,6 +75,11 @@ class Assets:
         names = tuple(sorted(manifest.parties))
         found = (kept for kept in self.kept if kept.parties == names)
         return next(found, None) if manifest.alignment.reuse else None
+
+    @property
+    def identity(self) -> tuple[VerifyKey, ...]:
+        """Every key that has ever signed in this party's name."""
+        return (self.signing_key.verify_key, *self.former_keys)
 
     @property
     def trained(self) -> TrainedModel:

@@ -1,7 +1,8 @@
-"""What the active and a passive party have in common: joining, the offer, the plan, the end.
+"""What the active and a passive party have in common: joining, the offer, the plan, the pauses.
 
-It owns the moves before and after the rounds; it knows nothing of what a round computes. Pure: data
-and secrets are fixed in `Assets`, everything else is folded from the inputs.
+It owns the moves around the rounds; it knows nothing of what a round computes, nor of how a run
+ends (leaving.py, closing.py, completion.py). Pure: data and secrets are fixed in `Assets`,
+everything else is folded from the inputs.
 """
 
 from __future__ import annotations
@@ -15,15 +16,14 @@ from hdpvfl_mq.errors import PeerError, RefusedError, SettingsError
 from hdpvfl_mq.glm.families import family
 from hdpvfl_mq.glm.response import check_declared
 from hdpvfl_mq.machine import (
-    Finish,
     Move,
     Moves,
-    OperatorRequest,
     Received,
     Refused,
     Send,
     Started,
     Step,
+    arm,
     stay,
 )
 from hdpvfl_mq.methods import plan_run
@@ -32,18 +32,25 @@ from hdpvfl_mq.psi import rules_digest
 from hdpvfl_mq.wire.codec import model_digest
 from parties import alignment, witness
 from parties.admission import broken_rule
+from parties.agreement import reserved, with_news
 from parties.assets import Assets
+from parties.closing import caught_up, closed, closed_leaving, closed_training
+from parties.completion import progress, rounds_over, witnessed
+from parties.echo import contradicted, heard_order, report
+from parties.leaving import CLOSING_S, asked_to, leave, peer_left, refused, too_late
 from parties.phases import (
     Accepted,
+    Agreeing,
     Aligned,
     Aligning,
     Closed,
     Joining,
+    Leaving,
+    Over,
     Phase,
     Running,
     Starting,
     Training,
-    Withdrawn,
     WithRows,
 )
 from parties.rounds import ROUNDS
@@ -56,19 +63,16 @@ from schemas.messages import (
     Residual,
     Resume,
     RoundPlan,
-    RoundReport,
     RunAccept,
-    RunClosed,
     RunOffer,
     RunRefuse,
     ScoreShare,
     Welcome,
-    Withdraw,
 )
 
 P = TypeVar("P", bound=Phase)
 # How one side takes in what the other releases.
-Take = Callable[[Assets, Training, Received[Any]], Step[Training]]
+Take = Callable[[Assets, Training, Received[Any]], Step[Training | Leaving]]
 NEVER = 2**31  # a round that does not come
 
 
@@ -88,7 +92,7 @@ def started(own: Assets, state: Starting | Running, given: Started) -> Step[Runn
     greeting = (Send((COORDINATOR,), hello),)
     if isinstance(state, Starting):
         return Joining(standing=given.standing), greeting
-    return replace(state, standing=given.standing), greeting
+    return replace(state, standing=with_news(state.standing, given.standing)), greeting
 
 
 def welcome(own: Assets, state: P, given: Received[Welcome]) -> Step[P]:
@@ -96,14 +100,14 @@ def welcome(own: Assets, state: P, given: Received[Welcome]) -> Step[P]:
     return replace(state, waiting_for=given.message.waiting_for), ()
 
 
-def offer(own: Assets, state: Joining, given: Received[RunOffer]) -> Step[Joining | Accepted]:
+def offer(own: Assets, state: Joining, given: Received[RunOffer]) -> Step[Leaving | Accepted]:
     """Take part, or say which rule forbids it."""
     manifest = given.message.manifest
     rule = broken_rule(own, manifest, state.standing) or _misfit(own, manifest)
     if rule is not None:
         public, detail = rule
         refusal = Send((COORDINATOR,), RunRefuse(rule=in_words(public)))
-        return replace(state, reason=detail or public), (refusal,)
+        return refused(state, detail or public), (refusal, arm("closing", CLOSING_S))
     accept = RunAccept(
         manifest_digest=model_digest(manifest),
         id_profile_digest=rules_digest(own.id_rules),
@@ -144,7 +148,7 @@ def _misfit(own: Assets, manifest: RunManifest) -> tuple[str, str] | None:
 
 def first_plan(
     own: Assets, state: Aligned, given: Received[RoundPlan], *, take: Take
-) -> Step[Training]:
+) -> Step[Training | Leaving]:
     """Rounds may run: begin, and take in what peers sent who heard of it earlier."""
     last = _checked_last(state, given.message, planned=0)
     rounds = ROUNDS[type(state.manifest.method)]
@@ -156,15 +160,21 @@ def first_plan(
         align_total=state.align_total,
         rounds=start(own, state.setup),
         planned=last,
+        terms=state.terms.digest,
+        residuals=state.residuals,
     )
-    after, effects = proceed(own, training)
+    after: Training | Leaving
+    after, effects = proceed(own, heard_order(training, given.message))
     for party in sorted(state.early):  # party order: arrival is not information
-        after, more = _late(own, after, state.early[party], take)
-        effects = (*effects, *more)
+        if isinstance(after, Training):
+            after, more = _late(own, after, state.early[party], take)
+            effects = (*effects, *more)
     return after, effects
 
 
-def _late(own: Assets, state: Training, given: Received[Any], take: Take) -> Step[Training]:
+def _late(
+    own: Assets, state: Training, given: Received[Any], take: Take
+) -> Step[Training | Leaving]:
     """A message that was put aside; if it is no legal move, that is recorded now."""
     try:
         return take(own, state, given)
@@ -182,9 +192,12 @@ def put_aside(
     return replace(state, early=early), ()
 
 
-def next_plan(own: Assets, state: Training, given: Received[RoundPlan]) -> Step[Training]:
+def next_plan(own: Assets, state: Training, given: Received[RoundPlan]) -> Step[Training | Leaving]:
     """More rounds may run."""
     last = _checked_last(state, given.message, planned=state.planned)
+    state = heard_order(state, given.message)
+    if (party := contradicted(state)) is not None:
+        return leave(own, state, "orders", about=party)
     return proceed(own, replace(state, planned=last, waiting_for=()))
 
 
@@ -204,76 +217,73 @@ def proceed(own: Assets, state: Training) -> Step[Training]:
     return step(own, state)
 
 
+def waited_for(own: Assets, state: P, given: Received[Pause]) -> Step[P]:
+    """Note whom the coordinator waits for."""
+    return replace(state, waiting_for=given.message.waiting_for), ()
+
+
 def pause(own: Assets, state: Training, given: Received[Pause]) -> Step[Training]:
     """The coordinator asks who is there."""
-    report = RoundReport(rounds_done=state.round, last=False)
     state = replace(state, waiting_for=given.message.waiting_for)
-    return state, (Send((COORDINATOR,), report),)
+    return state, (Send((COORDINATOR,), report(state, last=False)),)
 
 
-def resume(own: Assets, state: Training, given: Received[Resume]) -> Step[Training]:
+def resume(own: Assets, state: Training, given: Received[Resume]) -> Step[Training | Leaving]:
     """Go on without the parties that are named, where the manifest allows that."""
     message = given.message
     if message.absent and state.manifest.absence == "wait":
         raise PeerError("nobody may be left out of this run: its absence policy is to wait")
+    state = heard_order(state, message)
+    if (party := contradicted(state)) is not None:
+        return leave(own, state, "orders", about=party)
     away = dict.fromkeys(message.absent, NEVER)
     for party in state.away_until:
         if party not in away:
             away[party] = min(state.away_until[party], message.round)
     state = replace(state, waiting_for=(), away_until=MappingProxyType(away))
-    if state.is_done:
-        return state, witness.completion(own, state)
-    return proceed(own, state)
-
-
-# -- the end -----------------------------------------------------------------------------------
-
-
-def closed(own: Assets, state: Running, given: Received[RunClosed]) -> Step[Closed]:
-    """The run is over for everybody."""
-    message = given.message
-    manifest = (
-        state.manifest if isinstance(state, Accepted | Aligning | Withdrawn | WithRows) else None
-    )
-    after = Closed(
-        standing=state.standing,
-        outcome=message.outcome,
-        reason=state.reason or message.reason,  # an own reason names columns and rows
-        manifest=manifest,
-        trained=state if isinstance(state, Training) else None,
-    )
-    return after, (Finish(outcome=message.outcome),)
-
-
-def withdraw(own: Assets, state: P, given: OperatorRequest) -> Step[P]:
-    """Leave the run; what is spent stays spent."""
-    return state, (Send((COORDINATOR,), Withdraw(reason="operator")),)
+    return progress(own, state) if state.is_done else proceed(own, state)
 
 
 _SAME: tuple[type, ...] = ()  # the phase does not change
+_FOUND = (Aligning, Leaving, Agreeing)
 SHARED_MOVES: Moves = {
     (Starting, "started"): Move(started, (Joining,)),
     (Running, "started"): Move(started, _SAME),
     (Running, "welcome"): Move(welcome, _SAME),
-    (Running, "operator:withdraw"): Move(withdraw, _SAME),
+    (Running, "pause"): Move(waited_for, _SAME),
+    (Running, "operator:withdraw"): Move(asked_to, (Leaving,)),
+    (Running, "withdraw"): Move(peer_left, (Leaving,)),
     (Running, "run_closed"): Move(closed, (Closed,)),
-    (Running, "ledger_head"): Move(witness.noticed, _SAME),
+    (Agreeing, "ledger_head"): Move(witness.noticed, (Agreeing, Leaving)),
+    (Aligned, "ledger_head"): Move(witness.noticed, (Aligned, Leaving)),
+    (Training, "ledger_head"): Move(witness.noticed, (Training, Leaving)),
     (Running, "ledger_witness"): Move(witness.witnessed, _SAME),
-    (Joining, "run_offer"): Move(offer, (Joining, Accepted)),
-    (Accepted, "align_start"): Move(alignment.align_start, (Aligning, Withdrawn, Aligned)),
+    (Joining, "run_offer"): Move(offer, (Leaving, Accepted)),
+    (Accepted, "align_start"): Move(alignment.align_start, _FOUND),
     (Accepted, "align_block"): Move(alignment.hold_block, _SAME),
-    (Aligning, "align_block"): Move(alignment.align_block, (Aligning, Withdrawn, Aligned)),
-    (Withdrawn, "align_block"): Move(stay, _SAME),
+    (Aligning, "align_block"): Move(alignment.align_block, _FOUND),
     (WithRows, "align_block"): Move(alignment.last_blocks, _SAME),
-    (Training, "round_plan"): Move(next_plan, _SAME),
+    (Agreeing, "ledger"): Move(reserved, (Agreeing, Aligned, Leaving)),
+    (Training, "round_plan"): Move(next_plan, (Training, Leaving)),
     (Training, "pause"): Move(pause, _SAME),
-    (Training, "resume"): Move(resume, _SAME),
-    (Training, "ledger"): Move(witness.notify, _SAME),
+    (Training, "resume"): Move(resume, (Training, Leaving)),
+    (Training, "ledger"): Move(rounds_over, (Training, Leaving)),
+    (Training, "ledger_witness"): Move(witnessed, _SAME),
+    (Training, "run_closed"): Move(closed_training, (Training, Closed)),
+    (Training, "timer:closing"): Move(caught_up, (Training, Closed)),
+    (Leaving, "run_closed"): Move(closed_leaving, (Closed,)),
+    (Leaving, "timer:closing"): Move(too_late, (Closed,)),
     (Closed, "run_closed"): Move(stay, _SAME),  # the first end counts; what was trained stays
-    # What was on its way when the run ended.
-    (Closed, "align_block"): Move(stay, _SAME),
-    (Closed, "round_plan"): Move(stay, _SAME),
-    (Closed, "pause"): Move(stay, _SAME),
-    (Closed, "resume"): Move(stay, _SAME),
-    (Closed, "ledger"): Move(stay, _SAME),
+    (Closed, "timer:closing"): Move(stay, _SAME),
+    # What was on its way when somebody left or the run ended.
+    (Over, "operator:withdraw"): Move(stay, _SAME),
+    (Over, "withdraw"): Move(stay, _SAME),
+    (Over, "run_offer"): Move(stay, _SAME),
+    (Over, "align_start"): Move(stay, _SAME),
+    (Over, "align_block"): Move(stay, _SAME),
+    (Over, "round_plan"): Move(stay, _SAME),
+    (Over, "pause"): Move(stay, _SAME),
+    (Over, "resume"): Move(stay, _SAME),
+    (Over, "ledger"): Move(stay, _SAME),
+    (Over, "ledger_head"): Move(witness.remembered, _SAME),
 }

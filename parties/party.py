@@ -14,7 +14,7 @@ from parties.assets import Assets
 from parties.phases import (
     ActiveRounds,
     Aligning,
-    Closed,
+    Over,
     Phase,
     Running,
     Starting,
@@ -41,7 +41,7 @@ class Party:
 
     def progress(self, state: Phase) -> dict[str, Any]:
         """What this party's own operator may see; the active party's own loss among it."""
-        training = state.trained if isinstance(state, Closed) else state
+        training = state.trained if isinstance(state, Over) else state
         rows = training if isinstance(training, WithRows) else None
         rounds = training.rounds if isinstance(training, Training) else None
         shown: dict[str, Any] = {
@@ -52,7 +52,7 @@ class Party:
             "align": _aligned_blocks(state),
             "align_kept": bool(rows and not rows.session and not rows.align_total),
             "waiting_for": list(state.waiting_for),
-            "outcome": state.outcome if isinstance(state, Closed) else "",
+            "outcome": state.outcome if isinstance(state, Over) else "",
             "reason": state.reason,
         }
         if self.own.role == "active":

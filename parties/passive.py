@@ -11,9 +11,12 @@ from functools import partial
 from hdpvfl_mq.errors import PeerError
 from hdpvfl_mq.machine import Move, Moves, Received, Step, stay
 from hdpvfl_mq.privacy.mechanism import largest_value, receive
+from parties.agreement import agreed
 from parties.assets import Assets
+from parties.completion import ended
+from parties.echo import heard_residual
 from parties.member import SHARED_MOVES, first_plan, put_aside
-from parties.phases import Aligned, Closed, Training
+from parties.phases import Agreeing, Aligned, Leaving, Over, Training
 from parties.rounds import ROUNDS
 from parties.rounds.base import next_transcript
 from schemas.messages import Residual
@@ -30,14 +33,19 @@ def residual(own: Assets, state: Training, given: Received[Residual]) -> Step[Tr
         count=plan.schedule.batch_sizes[state.round % plan.schedule.batches],
         bound=largest_value(plan.active_noise),
     )
+    state = heard_residual(state, message.release)
     state = replace(state, transcript=next_transcript(state.transcript, message.release))
     return ROUNDS[type(state.manifest.method)].passive_learn(own, state, received)
 
 
 MOVES: Moves = {
     **SHARED_MOVES,
-    (Aligned, "round_plan"): Move(partial(first_plan, take=residual), (Training,)),
+    (Agreeing, "agreed"): Move(agreed, (Aligned, Leaving)),
+    (Aligned, "round_plan"): Move(partial(first_plan, take=residual), (Training, Leaving)),
     (Aligned, "residual"): Move(put_aside, ()),
     (Training, "residual"): Move(residual, ()),
-    (Closed, "residual"): Move(stay, ()),
+    (Training, "ended"): Move(ended, (Training, Leaving)),
+    (Over, "agreed"): Move(stay, ()),
+    (Over, "residual"): Move(stay, ()),
+    (Over, "ended"): Move(stay, ()),
 }

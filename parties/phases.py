@@ -3,9 +3,9 @@
 It owns what a party remembers; it makes no move. Every value in a phase is frozen: arrays are never
 written to, mappings are read-only, and a refused move leaves the phase as it was.
 
-starting -> joining -> accepted -> aligning -> aligned -> training -> closed
-                          |           |
-                          +-> withdrawn -> closed
+starting -> joining -> accepted -> aligning -> agreeing -> aligned -> training -> closed
+
+From every phase after the first: -> leaving -> closed, when this party or a peer leaves the run.
 """
 
 from __future__ import annotations
@@ -25,9 +25,28 @@ from hdpvfl_mq.psi import Session
 from schemas.alignment import KeptAlignment
 from schemas.config import RunManifest
 from schemas.ids import PartyId
-from schemas.messages import AlignBlock
+from schemas.messages import Agreement, AlignBlock
 from schemas.privacy import Release
 from schemas.records import LedgerStanding
+
+_NONE: Mapping[Any, Any] = MappingProxyType({})
+
+
+@dataclass(frozen=True)
+class Terms:
+    """What every party must hold alike before the first release, a digest each."""
+
+    manifest: bytes
+    members: bytes
+    toss: bytes
+    order: bytes
+    plan: bytes
+
+    @cached_property
+    def digest(self) -> bytes:
+        """All of them together: what every party signs."""
+        parts = (self.manifest, self.members, self.toss, self.order, self.plan)
+        return hashlib.sha256(b"hdpvfl-mq agreement 1\x00" + b"".join(parts)).digest()
 
 
 @dataclass(frozen=True)
@@ -109,6 +128,7 @@ class Accepted(Running):
 
     manifest: RunManifest
     held: tuple[Received[AlignBlock], ...] = field(default=(), repr=False)  # came too early
+    agreements: Mapping[PartyId, Agreement] = field(default_factory=lambda: _NONE)  # likewise
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -116,14 +136,9 @@ class Aligning(Running):
     """Finding the common entities."""
 
     manifest: RunManifest
+    toss: bytes  # digest of what the coordinator said at the start
     session: Session = field(repr=False)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Withdrawn(Running):
-    """This party has left before the common rows were fixed, and says no more to its peers."""
-
-    manifest: RunManifest
+    agreements: Mapping[PartyId, Agreement] = field(default_factory=lambda: _NONE)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -141,13 +156,23 @@ class WithRows(Running):
 
 
 @dataclass(frozen=True, kw_only=True)
+class Agreeing(WithRows):
+    """Waiting for the own reserve, and for everybody's signature under the same terms."""
+
+    terms: Terms
+    residuals: bytes = field(repr=False)  # where the hash of the residuals starts
+    is_reserved: bool = False
+    agreements: Mapping[PartyId, Agreement] = field(default_factory=lambda: _NONE)
+
+
+@dataclass(frozen=True, kw_only=True)
 class Aligned(WithRows):
     """Waiting for the coordinator's first plan of rounds."""
 
+    terms: Terms
+    residuals: bytes = field(repr=False)
     # One message a peer that has heard the plan earlier than this party.
-    early: Mapping[PartyId, Received[Any]] = field(
-        default_factory=lambda: MappingProxyType({}), repr=False
-    )
+    early: Mapping[PartyId, Received[Any]] = field(default_factory=lambda: _NONE, repr=False)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -159,10 +184,22 @@ class Training(WithRows):
     round: int = 0
     last_released: int = -1
     transcript: bytes = b""
+    terms: bytes = b""  # digest of what all parties have signed
+    residuals: bytes = b""  # keyed hash of all residuals so far, the same at every party
+    residual_count: int = 0
+    orders: tuple[bytes, ...] = ()  # hashes after each of the coordinator's last orders
+    order_count: int = 0
+    echoes: Mapping[PartyId, tuple[int, bytes]] = field(default_factory=lambda: _NONE)
     # Parties left out, each from now until the round at which it is let in again.
     away_until: Mapping[PartyId, int] = field(default_factory=lambda: MappingProxyType({}))
     is_done: bool = False
     witnesses: frozenset[PartyId] = frozenset()  # peers that co-signed the final ledger head
+    endings: Mapping[PartyId, bytes] = field(default_factory=lambda: _NONE)  # signatures of the end
+    is_signable: bool = False  # the ledger is read after the last round: `endings` are verified
+    has_told: bool = False  # the active party has passed endings on,
+    told_of: frozenset[PartyId] = frozenset()  # and these
+    has_reported: bool = False
+    is_closing: bool = False  # left out, and told that the others have completed
 
     def is_away(self, party: PartyId) -> bool:
         """Whether the current round goes on without this party."""
@@ -170,21 +207,31 @@ class Training(WithRows):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Closed(Running):
-    """The run is over."""
+class Over(Running):
+    """This party says no more to its peers."""
 
     outcome: str
     manifest: RunManifest | None = None
     trained: Training | None = field(default=None, repr=False)  # where training ended
 
 
+@dataclass(frozen=True, kw_only=True)
+class Leaving(Over):
+    """Somebody has left the run: waiting, not for long, until the coordinator says so too."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Closed(Over):
+    """The run is over."""
+
+
 def training_of(state: Phase) -> Training | None:
     """The rounds of a run that trains, or has trained."""
-    found = state.trained if isinstance(state, Closed) else state
+    found = state.trained if isinstance(state, Over) else state
     return found if isinstance(found, Training) else None
 
 
 def setup_of(state: Phase) -> Setup | None:
     """What is fixed once the common rows are known."""
-    found = state.trained if isinstance(state, Closed) else state
+    found = state.trained if isinstance(state, Over) else state
     return found.setup if isinstance(found, WithRows) else None

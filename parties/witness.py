@@ -11,18 +11,25 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import replace
+from typing import TypeVar
 
+from hdpvfl_mq.errors import PeerError
 from hdpvfl_mq.machine import CheckLedger, Effect, LedgerRead, Received, RememberHead, Send, Step
-from hdpvfl_mq.wire.signing import sign, verify
+from hdpvfl_mq.wire.codec import model_digest
+from hdpvfl_mq.wire.signing import is_signed, sign, verify
 from parties.assets import Assets
-from parties.phases import Running, Training
+from parties.leaving import leave
+from parties.phases import Leaving, Running, Training
 from schemas.config import RunManifest
-from schemas.ids import COORDINATOR, PartyId
-from schemas.messages import LedgerNotice, LedgerWitness, RoundReport
+from schemas.ids import PartyId
+from schemas.messages import LedgerNotice, LedgerWitness
 from schemas.privacy import LedgerHead
 from schemas.records import LedgerStanding
 
 _DOMAIN = b"hdpvfl-mq ledger head 1\x00"
+OTHER_WITNESSES = 3  # passive parties that remember a passive party's ledger
+REMINDERS_MAX = 8  # ledgers of which a passive party reminds their owners
+R = TypeVar("R", bound=Running)
 
 
 def statement(party: PartyId, head: LedgerHead) -> bytes:
@@ -32,12 +39,19 @@ def statement(party: PartyId, head: LedgerHead) -> bytes:
 
 
 def remind(own: Assets, manifest: RunManifest, standing: LedgerStanding) -> tuple[Effect, ...]:
-    """Tell each peer of this run the newest head ever seen of its ledger."""
-    peers = set(manifest.parties) - {own.party}
+    """Tell peers of this run the newest head ever seen of their ledgers.
+
+    The active party tells all, which it has witnessed; a passive party a few, drawn by the run.
+    """
+    remembered = [r for r in standing.remembered if r.party in manifest.parties]
+    if own.role == "passive":
+        drawn = model_digest(manifest) + own.party.encode()
+        remembered.sort(key=lambda r: hashlib.sha256(drawn + r.party.encode()).digest())
+        remembered = remembered[:REMINDERS_MAX]
     return tuple(
         Send((seen.party,), _witness(own, seen.party, seen.head, seen.signature))
-        for seen in standing.remembered
-        if seen.party in peers
+        for seen in remembered
+        if seen.party != own.party
     )
 
 
@@ -46,43 +60,65 @@ def _witness(own: Assets, peer: PartyId, head: LedgerHead, owner_signature: byte
     return LedgerWitness(head=head, owner_signature=owner_signature, signature=signature)
 
 
+def witnesses_of(state: Training, owner: PartyId) -> frozenset[PartyId]:
+    """Who remembers a party's ledger after this run: linear in the number of parties.
+
+    The active party's is remembered by all; any other by the active party and at most three more,
+    drawn from what all parties have signed.
+    """
+    manifest = state.manifest
+    if owner == manifest.active_party:
+        return frozenset(manifest.passive_parties)
+
+    def rank(candidate: PartyId) -> bytes:
+        return hashlib.sha256(state.terms + f"{owner}\x00{candidate}".encode()).digest()
+
+    others = sorted((p for p in manifest.passive_parties if p != owner), key=rank)
+    return frozenset((manifest.active_party, *others[:OTHER_WITNESSES]))
+
+
 def notify(own: Assets, state: Training, given: LedgerRead) -> Step[Training]:
-    """Everything is booked: tell the others where the ledger stands."""
-    peers = tuple(p for p in state.manifest.parties if p != own.party)
+    """Everything is booked: tell the witnesses where the ledger stands."""
+    witnesses = tuple(sorted(witnesses_of(state, own.party)))
     head = given.standing.head
     notice = LedgerNotice(head=head, signature=sign(own.signing_key, statement(own.party, head)))
-    return replace(state, standing=given.standing), (Send(peers, notice),)
+    return replace(state, standing=given.standing), (Send(witnesses, notice),)
 
 
-def noticed(own: Assets, state: Running, given: Received[LedgerNotice]) -> Step[Running]:
+def rolled_back(standing: LedgerStanding, party: PartyId, head: LedgerHead) -> bool:
+    """Whether a peer's ledger is older than a head it signed earlier, or another one.
+
+    Heads are remembered by the name of a party: new keys do not make it another one.
+    """
+    seen = next((r.head for r in standing.remembered if r.party == party), None)
+    if seen is None or head == seen:
+        return False
+    return head.sequence <= seen.sequence
+
+
+def noticed(own: Assets, state: R, given: Received[LedgerNotice]) -> Step[R | Leaving]:
+    """Keep a peer's head and co-sign it; an older one than it signed before ends the run."""
+    if rolled_back(state.standing, given.sender, given.message.head):
+        return leave(own, state, "ledger", about=given.sender)
+    return remembered(own, state, given)
+
+
+def remembered(own: Assets, state: R, given: Received[LedgerNotice]) -> Step[R]:
     """Keep a peer's head and co-sign it."""
     sender, head, signature = given.sender, given.message.head, given.message.signature
     verify(own.verify_keys[sender], statement(sender, head), signature)
+    if rolled_back(state.standing, sender, head):
+        raise PeerError(f"the ledger of {sender} is older than a head that it signed earlier")
     remember = RememberHead(party=sender, head=head, signature=signature)
     return state, (remember, Send((sender,), _witness(own, sender, head, signature)))
 
 
-def witnessed(own: Assets, state: Running, given: Received[LedgerWitness]) -> Step[Running]:
-    """A peer remembers this party's ledger: it must be no older than that.
-
-    After the last round the run is over for this party once every peer that is there has
-    co-signed the final head.
-    """
+def witnessed(own: Assets, state: R, given: Received[LedgerWitness]) -> Step[R]:
+    """A peer remembers this party's ledger: it must be no older than that."""
     message = given.message
     stated = statement(own.party, message.head)
     verify(own.verify_keys[given.sender], stated, message.signature)
-    verify(own.signing_key.verify_key, stated, message.owner_signature)
+    if not any(is_signed(key, stated, message.owner_signature) for key in own.identity):
+        raise PeerError("a ledger head that this party never signed")
     check = CheckLedger(party=given.sender, head=message.head, signature=message.signature)
-    is_final = isinstance(state, Training) and state.is_done
-    if not isinstance(state, Training) or not is_final or message.head != state.standing.head:
-        return state, (check,)
-    state = replace(state, witnesses=state.witnesses | {given.sender})
-    return state, (check, *completion(own, state))
-
-
-def completion(own: Assets, state: Training) -> tuple[Effect, ...]:
-    """The last report, once all rounds are over and every peer that is there has co-signed."""
-    present = {p for p in state.manifest.parties if not state.is_away(p)}
-    if not state.is_done or not present - state.witnesses <= {own.party}:
-        return ()
-    return (Send((COORDINATOR,), RoundReport(rounds_done=state.round, last=True)),)
+    return state, (check,)

@@ -13,10 +13,11 @@ from pydantic import Field, model_validator
 from schemas.base import Closed, Positive
 from schemas.data import DataSettings
 from schemas.ids import COORDINATOR, MAX_PASSIVES, DatasetId, PartyId, PartyRole, RoleName, RunId
-from schemas.methods import Absence, Descent, Guarantee, Method
+from schemas.methods import Absence, Descent, Guarantee, Method, Noise
 from schemas.model import LossSpec, PenaltySpec
-from schemas.privacy import Budget
+from schemas.privacy import MAX_SLOTS, Budget
 
+PureEpsilon = Annotated[float, Field(gt=0.0, le=100.0)]
 AlignmentMethod = Literal["ecdh", "oprf"]
 HexKey = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 Path = Annotated[str, Field(min_length=1, max_length=4096)]
@@ -94,6 +95,10 @@ class PartyPolicy(Closed):
     # Data sets that hold some of the same ids and whose budget is nevertheless another.
     budget_apart_from: Annotated[tuple[DatasetId, ...], Field(max_length=256)] = ()
     lifetime: Budget
+    # Pure epsilons within the lifetime, for bounded noise; what they leave of it is for Gaussian
+    # noise, whether they are used or not (docs/bounded-noise.md).
+    pure_slots: Annotated[tuple[PureEpsilon, ...], Field(max_length=MAX_SLOTS)] = ()
+    noises: Annotated[tuple[Noise, ...], Field(min_length=1, max_length=2)] = ("gaussian",)
     run_epsilon_max: Positive
     guarantees: Annotated[tuple[Guarantee, ...], Field(min_length=1, max_length=3)] = ("sound",)
     rows_min: Annotated[int, Field(ge=1, le=10**9)] = 100

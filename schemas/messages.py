@@ -18,6 +18,25 @@ from schemas.privacy import LedgerHead, Release
 from schemas.tensor import Tensor
 
 Parties = Annotated[tuple[PartyId, ...], Field(max_length=MAX_PASSIVES + 1)]
+Signatures = Annotated[tuple[Signature, ...], Field(max_length=MAX_PASSIVES + 1)]
+# What each means, in words: hdpvfl_mq/endings.py.
+WithdrawReason = Literal[
+    "operator",
+    "budget",
+    "rows",
+    "proof",
+    "data",
+    "manifest",
+    "members",
+    "toss",
+    "order",
+    "plan",
+    "signature",
+    "ledger",
+    "orders",
+    "residuals",
+    "end",
+]
 
 
 class Ack(Closed):
@@ -110,11 +129,39 @@ class RoundPlan(Closed):
     plan_digest: Digest
 
 
+class Agreement(Closed):
+    """Passive to active: what this run rests on, signed; nobody releases before all agree.
+
+    `signature` is over the five digests together (parties/agreement.py), so that the active party
+    can show it to the others.
+    """
+
+    kind: Literal["agreement"] = "agreement"
+    manifest: Digest
+    members: Digest  # names and verify keys of all parties and the coordinator
+    toss: Digest  # all commitments to the public seed, and whether a kept alignment is used
+    order: Digest  # keyed: the common ids in their order
+    plan: Digest
+    ledger: LedgerHead
+    signature: Signature
+
+
+class Agreed(Closed):
+    """Active to every passive: everybody's signature under the same five digests."""
+
+    kind: Literal["agreed"] = "agreed"
+    ledger: LedgerHead  # the active party's
+    signatures: Signatures  # of all parties, the active party's first
+
+
 class ScoreShare(Closed):
     """Passive to active: noised inner products of the round's batch."""
 
     kind: Literal["score_share"] = "score_share"
     round: Round
+    # What the coordinator has ordered so far, as this party heard it: how much, and its hash.
+    orders: Count
+    orders_digest: Digest
     release: Release
 
 
@@ -132,6 +179,26 @@ class RoundReport(Closed):
     kind: Literal["round_report"] = "round_report"
     rounds_done: Round
     last: bool
+    # The residuals this party has sent or received: how many, and their keyed hash.
+    residuals: Count
+    residuals_digest: Digest
+
+
+class Ending(Closed):
+    """Passive to active: its rounds are over, and which residuals it has learnt from, signed."""
+
+    kind: Literal["ending"] = "ending"
+    rounds: Round
+    residuals_digest: Digest
+    signature: Signature
+
+
+class Ended(Closed):
+    """Active to every passive: who has signed the same end; nobody completes without it."""
+
+    kind: Literal["ended"] = "ended"
+    parties: Parties
+    signatures: Signatures
 
 
 class Pause(Closed):
@@ -150,10 +217,14 @@ class Resume(Closed):
 
 
 class Withdraw(Closed):
-    """A party leaves the run; what it has spent stays spent."""
+    """A party leaves the run, which ends it for all; what it has spent stays spent.
+
+    Told to the coordinator and to every peer, so that no coordinator can keep it to itself.
+    """
 
     kind: Literal["withdraw"] = "withdraw"
-    reason: Literal["operator", "budget", "rows", "deadline", "proof"]
+    reason: WithdrawReason
+    about: PartyId | None = None  # whom the reason speaks of
 
 
 class RunClosed(Closed):
@@ -195,10 +266,14 @@ Message = (
     | AlignStart
     | AlignBlock
     | Aligned
+    | Agreement
+    | Agreed
     | RoundPlan
     | ScoreShare
     | Residual
     | RoundReport
+    | Ending
+    | Ended
     | Pause
     | Resume
     | Withdraw
@@ -233,13 +308,17 @@ ROUTES: dict[str, tuple[frozenset[RoleName], frozenset[RoleName]]] = {
     "align_start": (_COORDINATOR, _PARTY),
     "align_block": (_PARTY, _PARTY),
     "aligned": (_PARTY, _COORDINATOR),
+    "agreement": (_PASSIVE, _ACTIVE),
+    "agreed": (_ACTIVE, _PASSIVE),
     "round_plan": (_COORDINATOR, _PARTY),
     "score_share": (_PASSIVE, _ACTIVE),
     "residual": (_ACTIVE, _PASSIVE),
     "round_report": (_PARTY, _COORDINATOR),
+    "ending": (_PASSIVE, _ACTIVE),
+    "ended": (_ACTIVE, _PASSIVE),
     "pause": (_COORDINATOR, _PARTY),
     "resume": (_COORDINATOR, _PARTY),
-    "withdraw": (_PARTY, _COORDINATOR),
+    "withdraw": (_PARTY, _ALL),
     "run_closed": (_COORDINATOR, _PARTY),
     "ledger_head": (_PARTY, _PARTY),
     "ledger_witness": (_PARTY, _PARTY),

@@ -15,6 +15,7 @@ from schemas.base import Closed, Fraction, NonNegative, Positive
 from schemas.ids import RunId
 
 Guarantee = Literal["sound", "paper", "none"]
+Noise = Literal["gaussian", "bounded"]
 Absence = Literal["wait", "last", "nothing"]
 
 

@@ -12,18 +12,23 @@ Rules for evolving these models:
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self, get_args
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
-from schemas.base import Closed, Count, Digest, Signature
+from schemas.base import INT64_MAX, Closed, Count, Digest, Signature
 from schemas.ids import DatasetId, PartyId, ReleaseId, Round, RunId
 from schemas.tensor import Tensor
 
 MU2_UNIT = 2.0**-40
 MU2_UNIT_BITS = 40
 TAU_UNIT_BITS = 140
+PURE_UNIT_BITS = 40
+MAX_SLOTS = 64
+MAX_PURE_RELEASES = 64  # of one party in one run
 
+# Mechanisms for one bounded number, each with a pure epsilon.
+BoundedKind = Literal["randomised_response", "piecewise", "two_point"]
 # A grid is 2**exponent; beyond these no plan of ours goes.
 Exponent = Annotated[int, Field(ge=-64, le=64)]
 
@@ -36,13 +41,24 @@ class Budget(Closed):
 
 
 class SpendEvent(Closed):
-    """What one release costs; `exact` costs infinitely much and its amounts are zero."""
+    """What one release costs; `exact` costs infinitely much and its amounts are zero.
+
+    A bounded mechanism costs a pure epsilon, `pure_units` times 2^-40; it never adds to mu^2.
+    """
 
     release_id: ReleaseId
     round: Round
-    mechanism: Literal["lattice_gaussian", "exact"]
+    mechanism: Literal["lattice_gaussian", "exact", BoundedKind]
     mu2_units: Count
     tau_units: Count
+    pure_units: Count = 0
+
+    @model_validator(mode="after")
+    def _one_currency(self) -> Self:
+        bounded = self.mechanism in get_args(BoundedKind)
+        if bounded != (self.pure_units > 0) or (bounded and self.mu2_units + self.tau_units):
+            raise ValueError("a bounded mechanism costs a pure epsilon, and nothing else does")
+        return self
 
 
 class Release(Closed):
@@ -70,11 +86,15 @@ class SecretFixed(Closed):
 
 
 class CapFixed(Closed):
-    """The lifetime cap of one data set."""
+    """The lifetime cap of one data set: a budget and the pure slots that are within it.
+
+    What the slots leave of the budget is the cap on mu^2, whether they are used or not.
+    """
 
     kind: Literal["cap"] = "cap"
     dataset: DatasetId
     cap: Budget
+    pure_slots: Annotated[tuple[Count, ...], Field(max_length=MAX_SLOTS)] = ()  # in pure units
 
 
 class BudgetsApart(Closed):
@@ -84,6 +104,13 @@ class BudgetsApart(Closed):
     dataset: DatasetId
     other: DatasetId
     shared_percent: Annotated[int, Field(ge=0, le=100)]  # of the smaller one's, estimated
+
+
+class SlotShare(Closed):
+    """A part of a pure slot, for one release."""
+
+    slot: Annotated[int, Field(ge=0, lt=MAX_SLOTS)]
+    units: Annotated[int, Field(gt=0, le=INT64_MAX)]
 
 
 class RunReserved(Closed):
@@ -101,13 +128,14 @@ class RunReserved(Closed):
     tau_units: Count
     exact: bool
     fingerprint: Annotated[str, Field(max_length=128)]
+    pure: Annotated[tuple[SlotShare, ...], Field(max_length=MAX_PURE_RELEASES)] = ()
 
 
 class ReleaseBooked(Closed):
     """One release charged to one data set, with the digest of its only payload.
 
     `keyed` if the digest is under the ledger's secret: that of an exact payload, which no noise
-    hides.
+    hides. `slot` is the pure slot a bounded release lies in.
     """
 
     kind: Literal["spend"] = "spend"
@@ -116,6 +144,7 @@ class ReleaseBooked(Closed):
     event: SpendEvent
     digest: Digest
     keyed: bool = False
+    slot: Annotated[int, Field(ge=0, lt=MAX_SLOTS)] | None = None
 
 
 class RunSettled(Closed):

@@ -15,7 +15,7 @@ from pydantic import AfterValidator, Field
 from schemas.base import TEXT_MAX, Closed, Count, Digest, Signature, printable
 from schemas.envelope import MAX_ARRAY_BYTES, MAX_FRAMES
 from schemas.ids import MAX_PASSIVES, Epoch, PartyId
-from schemas.privacy import LedgerHead, Release
+from schemas.privacy import MAX_PURE_RELEASES, MAX_SLOTS, LedgerHead, Release
 
 Frame = Annotated[bytes, Field(max_length=MAX_ARRAY_BYTES)]
 Frames = Annotated[tuple[Frame, ...], Field(min_length=1, max_length=MAX_FRAMES)]
@@ -38,6 +38,8 @@ class LedgerStanding(Closed):
 
     head: LedgerHead
     mu2_units_free: Count
+    is_reserved: bool = False  # whether this run has its reserve
+    slots_free: Annotated[tuple[Count, ...], Field(max_length=MAX_SLOTS)] = ()  # pure units left
     remembered: Annotated[tuple[Remembered, ...], Field(max_length=MAX_PASSIVES + 1)] = ()
 
 
@@ -99,12 +101,16 @@ class Arm(Closed):
 
 
 class Reserve(Closed):
-    """Reserve budget in the ledger before the first release; `exact` records a disclosure."""
+    """Reserve budget in the ledger before the first release; `exact` records a disclosure.
+
+    `pure_units` has one amount for each bounded release of the run, ascending.
+    """
 
     kind: Literal["reserve"] = "reserve"
     mu2_units: Count
     tau_units: Count
     exact: bool
+    pure_units: Annotated[tuple[Count, ...], Field(max_length=MAX_PURE_RELEASES)] = ()
 
 
 class Book(Closed):

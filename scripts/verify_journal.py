@@ -23,8 +23,9 @@ EFFECTS = {
 METHODS = {"1": "descent minimiser prediction", "2": "descent one_round prediction"}
 # Who may send what to whom: a active, p passive, c coordinator.
 _ROUTES = """ack apc apc, hello ap c, welcome c ap, run_offer c ap, run_accept ap c,
-run_refuse ap c, align_start c ap, align_block ap ap, aligned ap c, round_plan c ap,
-score_share p a, residual a p, round_report ap c, pause c ap, resume c ap, withdraw ap c,
+run_refuse ap c, align_start c ap, align_block ap ap, aligned ap c, agreement p a,
+agreed a p, round_plan c ap, score_share p a, residual a p, round_report ap c, ending p a,
+ended a p, pause c ap, resume c ap, withdraw ap apc,
 run_closed c ap, ledger_head ap ap, ledger_witness ap ap"""
 ROUTES = {kind: ends for kind, *ends in (route.split() for route in _ROUTES.split(","))}
 WIDTH = {"|i1": 1, "<i2": 2, "<i4": 4, "<i8": 8, "|u1": 1, "<f8": 8}

@@ -145,7 +145,7 @@ class BlindBook:
     """A ledger that books nothing and allows everything."""
 
     def standing(self):
-        return replace_model(NO_LEDGER, mu2_units_free=2**60)
+        return replace_model(NO_LEDGER, mu2_units_free=2**60, is_reserved=True)
 
     def reserve(self, reservation: Reserve) -> None: ...
 

@@ -111,7 +111,7 @@ def _add_up(commands: Any) -> None:
     add(
         "--resolve-again",
         action="store_true",
-        help="find the common rows anew although all parties keep them from an earlier run",
+        help="find the common rows again even if all parties keep them from an earlier run",
     )
     add(
         "--resume",

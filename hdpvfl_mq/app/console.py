@@ -68,7 +68,7 @@ class Watcher:
         if is_long and not self._console.is_terminal and (quarter := 4 * done // total):
             self._say(f"resolving  {25 * quarter} % of {total} blocks")
         if rows:
-            note = ", kept from an earlier run (--resolve-again finds them anew)" if kept else ""
+            note = ", kept from an earlier run (--resolve-again finds them again)" if kept else ""
             self._say(f"resolved   {rows:,} common rows{note}")
 
     def _show_rounds(self, statuses: Statuses, active: dict[str, Any]) -> None:

@@ -1,6 +1,6 @@
 """Checks 9 to 13: is the noise enough, do the sums agree, and is every payment within its cap?
 
-It owns the checks that read prices; they hold what the journals say against the plan derived anew
+It owns the checks that read prices; they hold what the journals say against the plan derived again
 and, where a party shows its ledger, against the ledger.
 """
 

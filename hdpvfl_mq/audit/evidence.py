@@ -153,7 +153,7 @@ class Evidence:
 
     @cached_property
     def plan(self) -> RunPlan | None:
-        """The plan derived anew from manifest and row count; None before rows were aligned."""
+        """The plan derived again from manifest and row count; None before rows were aligned."""
         rows = next((e.message.rows for e in self.said if isinstance(e.message, Aligned)), None)
         if self.manifest is None or rows is None:
             return None

@@ -6,9 +6,10 @@ It owns the rule "ledger before journal"; it knows no role, no bytes and no sock
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 
-from hdpvfl_mq.errors import IntegrityError
+from hdpvfl_mq.errors import IntegrityError, RefusedError
 from hdpvfl_mq.machine import LedgerOrder
 from hdpvfl_mq.node.ports import LedgerPort, RecordStore
 from hdpvfl_mq.wire.codec import Frames
@@ -46,6 +47,8 @@ class Uncommitted:
             elif isinstance(order, RememberHead):
                 ledger.remember(order.party, order.head, order.signature)
         for reservation in self.reservations:
-            ledger.reserve(reservation)
+            # Who reserves reads the ledger in the next step, and sees there that it was refused.
+            with suppress(RefusedError):
+                ledger.reserve(reservation)
         if self.releases:
             ledger.book(self.releases)

@@ -41,20 +41,20 @@ def exact_delta(epsilon: float, mu: Any) -> Any:
 @lru_cache(maxsize=256)
 def mu_of(epsilon: float, delta: float) -> float:
     """Give the largest mu that is (epsilon, delta)-DP, rounded down."""
-    _check(epsilon, delta)
-    low, _ = _bracket(lambda mu: bool(exact_delta(epsilon, mu) > delta))
+    check_budget(epsilon, delta)
+    low, _ = bracket(lambda mu: bool(exact_delta(epsilon, mu) > delta))
     return low
 
 
 @lru_cache(maxsize=256)
 def epsilon_of(mu: float, delta: float) -> float:
     """Give the smallest epsilon of a mu-GDP run at delta, rounded up; infinite beyond 2^40."""
-    _check(1.0, delta)
+    check_budget(1.0, delta)
     if mu == 0.0 or exact_delta(0.0, mu) <= delta:
         return 0.0
     if mu >= 2.0**19:
         return math.inf
-    _, high = _bracket(lambda epsilon: bool(exact_delta(epsilon, mu) <= delta))
+    _, high = bracket(lambda epsilon: bool(exact_delta(epsilon, mu) <= delta))
     return high
 
 
@@ -68,16 +68,17 @@ def noise_std_classical(sensitivity: float, epsilon: float, delta: float) -> flo
 
     *Domain.* Proved for epsilon < 1 only; too small from epsilon = 6.8 at delta = 0.01.
     """
-    _check(epsilon, delta)
+    check_budget(epsilon, delta)
     return math.sqrt(2.0 * math.log(1.25 / delta)) * sensitivity / epsilon
 
 
-def _check(epsilon: float, delta: float) -> None:
+def check_budget(epsilon: float, delta: float) -> None:
+    """Refuse what is no budget."""
     if not 0.0 < epsilon < math.inf or not 0.0 < delta < 1.0:
         raise SettingsError("epsilon must be positive and finite, delta between 0 and 1")
 
 
-def _bracket(above: Callable[[float], bool]) -> tuple[float, float]:
+def bracket(above: Callable[[float], bool]) -> tuple[float, float]:
     """Enclose the point where `above` turns true: (last point below it, first point above it)."""
     high = 1.0
     while not above(high) and high < _LARGEST:

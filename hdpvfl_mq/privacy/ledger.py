@@ -11,6 +11,8 @@ are.
 
 - A cap is fixed per data set before its first reserve. Reserves of all open runs and what closed
   runs spent stay within it together: a privacy filter, so runs may be chosen adaptively.
+- A cap may hold pure slots for bounded releases. The cap on mu^2 is what is left of the budget when
+  every slot is full; a slot that stays empty never becomes mu^2, nor the other way round.
 - Nothing is refunded. Closing a run frees only what it never spent.
 - An exact disclosure costs infinitely much and is shown so for ever. It needs a reserve that names
   it; the cap goes on holding for the noised releases.
@@ -26,8 +28,10 @@ from pydantic import TypeAdapter
 
 from hdpvfl_mq.errors import IntegrityError, RefusedError
 from hdpvfl_mq.privacy.accountant import Spent, affordable, epsilon_shown
+from hdpvfl_mq.privacy.slots import taken, unused
 from schemas.base import INT64_MAX
 from schemas.privacy import (
+    PURE_UNIT_BITS,
     Budget,
     BudgetsApart,
     CapFixed,
@@ -37,6 +41,7 @@ from schemas.privacy import (
     RunReserved,
     RunSettled,
     SecretFixed,
+    SlotShare,
 )
 
 Entry = SecretFixed | CapFixed | BudgetsApart | RunReserved | ReleaseBooked | RunSettled
@@ -54,13 +59,19 @@ class RunAccount:
     reserve: RunReserved
     spent: Spent = field(default_factory=Spent)
     closed: bool = False
+    used: tuple[SlotShare, ...] = ()  # of the reserve's shares of pure slots
 
     @property
     def held(self) -> Spent:
-        """What counts against the cap: the reserve while open, the spend once closed."""
+        """What counts against the cap on mu^2: the reserve while open, the spend once closed."""
         if self.closed:
             return self.spent
         return Spent(self.reserve.mu2_units, self.reserve.tau_units, self.spent.exact)
+
+    @property
+    def shares_held(self) -> tuple[SlotShare, ...]:
+        """What counts against the pure slots."""
+        return self.used if self.closed else self.reserve.pure
 
 
 @dataclass
@@ -72,32 +83,48 @@ class Books:
     # Pairs of data sets that share ids, not budgets.
     apart: set[frozenset[str]] = field(default_factory=set)
     secret_check: bytes | None = None  # None: a ledger of format 1
+    slots: dict[str, tuple[int, ...]] = field(default_factory=dict)  # pure ones, in units
 
     def copy(self) -> Books:
         """The same books, to be changed or kept apart."""
-        return Books(dict(self.caps), dict(self.runs), set(self.apart), self.secret_check)
+        caps, runs, apart = dict(self.caps), dict(self.runs), set(self.apart)
+        return Books(caps, runs, apart, self.secret_check, dict(self.slots))
 
     def spent(self, dataset: str) -> Spent:
-        """Add up what has left, over all runs."""
-        return _total(run.spent for run in self._runs_of(dataset))
+        """Add up what has left, over all runs; pure epsilons by slot."""
+        runs = list(self._runs_of(dataset))
+        used = taken((share for run in runs for share in run.used), len(self.slots[dataset]))
+        return _total((run.spent for run in runs), used)
 
     def held(self, dataset: str) -> Spent:
-        """Add up what has left or may still leave under open reserves."""
-        return _total(run.held for run in self._runs_of(dataset))
+        """Add up what has left or may still leave under open reserves; pure epsilons by slot."""
+        return _total((run.held for run in self._runs_of(dataset)), self.slots_held(dataset))
+
+    def slots_held(self, dataset: str, *, but: str | None = None) -> tuple[int, ...]:
+        """How much of each pure slot is spent or reserved, by all runs but one."""
+        runs = (run for run in self._runs_of(dataset) if run.reserve.run != but)
+        shares = (share for run in runs for share in run.shares_held)
+        return taken(shares, len(self.slots[dataset]))
 
     def epsilon_spent(self, dataset: str) -> float:
         """Give epsilon of what has left at the data set's delta: progress, not the guarantee."""
         return epsilon_shown(self.spent(dataset), self.caps[dataset].delta)
 
-    def cap_after(self, entry: CapFixed) -> Budget:
-        """Check a cap."""
+    def check_cap(self, entry: CapFixed) -> None:
+        """Refuse another cap after the first run, and slots that alone exceed the budget."""
         if any(self._runs_of(entry.dataset)):
             cap = self.caps[entry.dataset]
+            slots = [units * 2.0**-PURE_UNIT_BITS for units in self.slots[entry.dataset]]
             raise RefusedError(
                 f"the cap of {entry.dataset} is fixed at epsilon = {cap.epsilon:g}, delta = "
-                f"{cap.delta:g} since its first run; put these numbers into the policy"
+                f"{cap.delta:g}, pure_slots = {slots} since its first run; put these numbers into "
+                f"the policy"
             )
-        return entry.cap
+        if not affordable(entry.cap, 0, 0, entry.pure_slots):
+            raise RefusedError(
+                f"policy.pure_slots of {entry.dataset} together exceed its lifetime of epsilon = "
+                f"{entry.cap.epsilon:g} at delta = {entry.cap.delta:g}: take smaller or fewer"
+            )
 
     def run_after(self, entry: RunReserved | ReleaseBooked | RunSettled) -> RunAccount:
         """Check an entry of a run and give the account it leads to."""
@@ -116,12 +143,24 @@ class Books:
         if run is not None:
             raise RefusedError(f"run {entry.run} has another reserve; use a new run id")
         held, cap = self.held(entry.dataset), self.caps[entry.dataset]
+        slots = self.slots[entry.dataset]
         mu2, tau = held.mu2_units + entry.mu2_units, held.tau_units + entry.tau_units
-        if max(mu2, tau) > INT64_MAX or not affordable(cap, mu2, tau):
+        # All slots count in full, used or not: the pair was fixed beforehand.
+        if max(mu2, tau) > INT64_MAX or not affordable(cap, mu2, tau, slots):
             raise RefusedError(
                 f"run {entry.run} would take {entry.dataset} above its cap of epsilon = "
                 f"{cap.epsilon:g} at delta = {cap.delta:g}; close runs that are over, or ask for "
                 f"a smaller epsilon"
+            )
+        if any(share.slot >= len(slots) for share in entry.pure):
+            raise RefusedError(f"{entry.dataset} has {len(slots)} pure slots; name more of them")
+        full = zip(
+            self.slots_held(entry.dataset), taken(entry.pure, len(slots)), slots, strict=True
+        )
+        if any(held + more > size for held, more, size in full):
+            raise RefusedError(
+                f"run {entry.run} would overfill a pure slot of {entry.dataset}: close runs that "
+                f"are over, or ask for a smaller epsilon"
             )
         return RunAccount(entry)
 
@@ -136,9 +175,23 @@ def apply(books: Books, entry: Entry) -> None:
     elif isinstance(entry, BudgetsApart):
         books.apart.add(frozenset((entry.dataset, entry.other)))
     elif isinstance(entry, CapFixed):
-        books.caps[entry.dataset] = books.cap_after(entry)
+        books.check_cap(entry)
+        books.caps[entry.dataset], books.slots[entry.dataset] = entry.cap, entry.pure_slots
     else:
         books.runs[entry.dataset, entry.run] = books.run_after(entry)
+
+
+def in_slot(books: Books, entry: Entry) -> Entry:
+    """A bounded release in the first share of its size that its run has left; others as they are.
+
+    Where there is none the entry stays without a slot, and `apply` refuses it.
+    """
+    if not isinstance(entry, ReleaseBooked) or not entry.event.pure_units:
+        return entry
+    run = books.runs.get((entry.dataset, entry.run))
+    left = [] if run is None else unused(run.reserve.pure, run.used)
+    slot = next((share.slot for share in left if share.units == entry.event.pure_units), None)
+    return ReleaseBooked(**{**dict(entry), "slot": slot})
 
 
 def already(books: Books, entry: Entry) -> bool:
@@ -148,7 +201,8 @@ def already(books: Books, entry: Entry) -> bool:
     if isinstance(entry, BudgetsApart):
         return frozenset((entry.dataset, entry.other)) in books.apart
     if isinstance(entry, CapFixed):
-        return books.caps.get(entry.dataset) == entry.cap
+        known = books.caps.get(entry.dataset), books.slots.get(entry.dataset)
+        return known == (entry.cap, entry.pure_slots)
     run = books.runs.get((entry.dataset, entry.run))
     if isinstance(entry, RunReserved):
         return run is not None and run.reserve == entry
@@ -193,15 +247,23 @@ def _booked(run: RunAccount, entry: ReleaseBooked) -> RunAccount:
         raise RefusedError(f"the policy does not allow exact values to leave {entry.dataset}")
     if spent.mu2_units > reserve.mu2_units or spent.tau_units > reserve.tau_units:
         raise RefusedError(f"{entry.event.release_id} would exceed the reserve of {entry.run}")
-    return replace(run, spent=spent)
+    return replace(run, spent=spent, used=run.used + _share(run, entry))
 
 
-def _total(parts: Iterable[Spent]) -> Spent:
-    total = Spent()
+def _share(run: RunAccount, entry: ReleaseBooked) -> tuple[SlotShare, ...]:
+    """The share of a pure slot that a release takes: one that its run reserved, used once."""
+    if entry.event.pure_units == 0 and entry.slot is None:
+        return ()
+    left = unused(run.reserve.pure, run.used)
+    if entry.slot is not None and entry.event.pure_units:
+        share = SlotShare(slot=entry.slot, units=entry.event.pure_units)
+        if share in left:
+            return (share,)
+    raise RefusedError(f"{entry.event.release_id} has no share of a pure slot in {entry.run}")
+
+
+def _total(parts: Iterable[Spent], slots: tuple[int, ...]) -> Spent:
+    mu2, tau, exact = 0, 0, 0
     for part in parts:
-        total = Spent(
-            total.mu2_units + part.mu2_units,
-            total.tau_units + part.tau_units,
-            total.exact + part.exact,
-        )
-    return total
+        mu2, tau, exact = mu2 + part.mu2_units, tau + part.tau_units, exact + part.exact
+    return Spent(mu2, tau, exact, tuple(sorted(units for units in slots if units)))

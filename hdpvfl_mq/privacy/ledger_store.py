@@ -18,7 +18,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from hdpvfl_mq.errors import IntegrityError, OperatorError, RefusedError
-from hdpvfl_mq.privacy.ledger import Books, Entry, already, apply, decode, encode, extend
+from hdpvfl_mq.privacy.ledger import Books, Entry, already, apply, decode, encode, extend, in_slot
 from hdpvfl_mq.privacy.ledger_rows import digest_at, folded, release_id_of
 from hdpvfl_mq.privacy.ledger_secret import LedgerSecret
 from hdpvfl_mq.privacy.ledger_sketch import ASKED_FROM, IdSketch, shared
@@ -118,9 +118,9 @@ class Ledger:
         """Give the head for peers to co-sign."""
         return self._head
 
-    def fix_cap(self, dataset: str, cap: Budget) -> None:
+    def fix_cap(self, dataset: str, cap: Budget, pure_slots: tuple[int, ...] = ()) -> None:
         """Fix the lifetime cap of a data set; another cap after its first run is refused."""
-        self._append([CapFixed(dataset=dataset, cap=cap)])
+        self._append([CapFixed(dataset=dataset, cap=cap, pure_slots=pure_slots)])
 
     def recognise(
         self,
@@ -253,6 +253,7 @@ class Ledger:
     def _insert(self, head: LedgerHead, entry: Entry) -> LedgerHead:
         if already(self._books, entry) or self._stored(entry):
             return head
+        entry = in_slot(self._books, entry)
         apply(self._books, entry)
         body = encode(entry)
         opening = self.secret.opening(head.sequence + 1, body)

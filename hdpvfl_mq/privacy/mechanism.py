@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from hdpvfl_mq.arrays.chunked import chunks
 from hdpvfl_mq.arrays.unreleased import FloatVector, Unreleased
 from hdpvfl_mq.errors import PeerError, RefusedError, SettingsError
+from hdpvfl_mq.privacy.bounded import BoundedNoise
 from hdpvfl_mq.privacy.noise import SEED_BYTES, ladder, stream_key, stream_words
 from hdpvfl_mq.privacy.plan import NoisePlan
 from schemas import ids
@@ -79,21 +80,69 @@ class Mechanism:
             event=self._event(release_id, round, last_round),
         )
 
+    def release_bounded(
+        self, values: Unreleased, noise: BoundedNoise, kind: str, round: int, transcript: bytes
+    ) -> Release:
+        """Pass numbers of a public range through a bounded mechanism, each by itself, once.
+
+        *Guarantee.* Replacing one row moves one number, so the release is pure epsilon-DP with the
+        epsilon that is booked, for every input, NaN included. The noise is keyed as in `release`.
+        """
+        release_id = ids.release_id(self._run, self._party, kind, round)
+        places = noise.places(values.expose())
+        points = np.empty(len(places), dtype="<i8")
+        # One stream under two laws would name the labels that one keeps and the other turns.
+        law = repr(noise).encode()
+        key = self._key(release_id, round, transcript, places, law)
+        for part in chunks(len(places)):
+            # The high words of all samples, then the low ones, as the ladder reads them.
+            high, low = (
+                stream_words(key, part.stop - part.start, first=half * len(places) + part.start)
+                for half in (0, 1)
+            )
+            points[part] = noise.draw(places[part], high, low)
+        return Release(
+            release_id=release_id,
+            tensor=Tensor.smallest(points),
+            exponent=0,
+            noise_std=noise.noise_std,
+            event=SpendEvent(
+                release_id=release_id,
+                round=round,
+                mechanism=noise.kind,
+                mu2_units=0,
+                tau_units=0,
+                pure_units=noise.pure_units,
+            ),
+        )
+
     def _noised(
         self, values: Unreleased, release_id: str, round: int, transcript: bytes
     ) -> NDArray[np.int64]:
         lattice = self._on_lattice(values.expose())
-        key = stream_key(
+        key = self._key(release_id, round, transcript, lattice)
+        lattice += ladder(self._plan.ratio).sample(lattice.size, key)
+        return lattice
+
+    def _key(
+        self,
+        release_id: str,
+        round: int,
+        transcript: bytes,
+        quantised: NDArray[np.int64],
+        *law: bytes,
+    ) -> bytes:
+        """The address of one release's noise, the hash of the quantised values included."""
+        return stream_key(
             self.__seed,
             self._party.encode(),
             self._run.encode(),
             round.to_bytes(8, "little"),
             release_id.encode(),
             transcript,
-            hashlib.sha256(lattice.data).digest(),
+            hashlib.sha256(quantised.data).digest(),
+            *law,
         )
-        lattice += ladder(self._plan.ratio).sample(lattice.size, key)
-        return lattice
 
     def _on_lattice(self, values: FloatVector) -> NDArray[np.int64]:
         """The nearest integers, a chunk at a time: a batch may be all rows there are."""
@@ -150,6 +199,8 @@ def receive(release: Release, *, count: int, bound: float) -> NDArray[np.float64
     if values.shape != (count,):
         raise PeerError(f"{release.release_id}: expected {count} values")
     exact = release.tensor.dtype == "<f8"
+    if release.event.pure_units:
+        raise PeerError(f"{release.release_id}: expected noised numbers, not points")
     if exact and release.event.mechanism != "exact":
         raise PeerError(f"{release.release_id}: a noised release carries integers")
     if release.tensor.dtype == "|u1":
@@ -160,6 +211,21 @@ def receive(release: Release, *, count: int, bound: float) -> NDArray[np.float64
     if count and float(np.abs(scaled).max()) > bound:
         raise PeerError(f"{release.release_id}: a value is beyond its public bound")
     return scaled
+
+
+def receive_bounded(release: Release, noise: BoundedNoise, *, count: int) -> NDArray[np.int64]:
+    """The points of a peer's bounded release, refusing what its law cannot have made.
+
+    `noise.decode` makes unbiased numbers of them, `noise.variance` says how noisy these are.
+    """
+    values = release.tensor.array()
+    if values.shape != (count,):
+        raise PeerError(f"{release.release_id}: expected {count} values")
+    if release.event.mechanism != noise.kind or release.tensor.dtype in ("<f8", "|u1"):
+        raise PeerError(f"{release.release_id}: expected points of {noise.kind}")
+    if count and not 0 <= int(values.min()) <= int(values.max()) < noise.points:
+        raise PeerError(f"{release.release_id}: a point is not one of {noise.points}")
+    return values.astype(np.int64)
 
 
 def released_values(release: Release) -> NDArray[np.float64]:

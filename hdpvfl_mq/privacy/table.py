@@ -68,6 +68,13 @@ def discrete_gaussian(std: float) -> AliasTable:
     return _table(std, _cells_discrete)
 
 
+def integer_table(weights: list[int]) -> AliasTable:
+    """Table of the law with these integer weights, of 2^128 together, at 0, 1, ...: exact."""
+    if sum(weights) != WHOLE or min(weights) < 0:
+        raise ValueError("the weights of a law add up to 2^128")
+    return _alias(weights, 0, gmpy2.mpfr(0))
+
+
 def _table(std: float, cells: Callable[[float, int], list[Any]]) -> AliasTable:
     with gmpy2.context(precision=_PRECISION):
         reach = int(CUT * std) + 2

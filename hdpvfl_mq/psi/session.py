@@ -16,7 +16,7 @@ from types import MappingProxyType
 from typing import Any, ClassVar, TypeVar
 
 from hdpvfl_mq.arrays.chunked import Positions
-from hdpvfl_mq.errors import PeerError
+from hdpvfl_mq.errors import CheatingError, PeerError, TermsError
 from hdpvfl_mq.psi.blocks import Outgoing
 from hdpvfl_mq.psi.elements import MAX_IDS, padded_size
 from hdpvfl_mq.psi.exchange import Block, Exchange, Messages, put
@@ -108,15 +108,15 @@ class Session(Exchange):
             raise PeerError(f"{sender} sent an impossible size, stage hello")
         profile, rest = self.terms.checks()
         if payload[32:64] != profile:  # all have stated the same one before: this peer is lying
-            raise PeerError(
+            raise TermsError(
                 f"{sender} reads ids by another profile (type, columns, case, whitespace, "
                 "duplicates or empties): make the alignment settings equal at all parties"
             )
         if payload[64:96] != rest:
-            raise PeerError(f"{sender} has other terms of entity resolution: compare manifests")
+            raise TermsError(f"{sender} has other terms of entity resolution: compare manifests")
         nonce = payload[96:]
         if not is_committed(self.terms.commitment_of(sender), nonce, sender):
-            raise PeerError(f"{sender} shows another nonce than it committed to, stage hello")
+            raise CheatingError(f"{sender} shows another nonce than it committed to, stage hello")
         link = open_link(derive(self._root(work), "link"), payload[:32], self.me, sender)
         if link is None:
             raise PeerError(f"{sender} sent a degenerate key, stage hello")

@@ -27,9 +27,16 @@ from schemas.base import printable
 EXIT_STOPPED = 130
 DESCRIPTORS = 65_536
 _PR_SET_DUMPABLE = 4
-PARENT_VARIABLE = "HDPVFL_PARENT"  # set by a parent without which this process shall not live
+PARENT_VARIABLE = "HDPVFL_PARENT"  # exit when this parent process dies
 PARENT_POLL_S = 0.5
-EXIT_BY_OUTCOME = {"completed": 0, "refused": 3, "withdrawn": 3, "deadline": 4, "mismatch": 2}
+EXIT_BY_OUTCOME = {
+    "completed": 0,
+    "refused": 3,
+    "withdrawn": 3,
+    "deadline": 4,
+    "mismatch": 2,
+    "incomplete": 4,
+}
 
 Settings = TypeVar("Settings", bound=BaseModel)
 

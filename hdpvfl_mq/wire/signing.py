@@ -42,3 +42,12 @@ def verify(key: VerifyKey, digest: bytes, signature: bytes) -> None:
         key.verify(digest, signature)
     except (BadSignatureError, ValueError, TypeError):
         raise PeerError("signature does not verify") from None
+
+
+def is_signed(key: VerifyKey, digest: bytes, signature: bytes) -> bool:
+    """Whether a signature verifies, for who has to say whose does not."""
+    try:
+        verify(key, digest, signature)
+    except PeerError:
+        return False
+    return True

@@ -12,13 +12,15 @@ import os
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from hdpvfl_mq.errors import OperatorError
+from hdpvfl_mq.errors import OperatorError, RefusedError
 from hdpvfl_mq.machine import Reserve
 from hdpvfl_mq.privacy.accountant import Spent
-from hdpvfl_mq.privacy.calibration import mu_of
+from hdpvfl_mq.privacy.ledger import RunAccount
 from hdpvfl_mq.privacy.ledger_secret import SECRET_BYTES, LedgerSecret
 from hdpvfl_mq.privacy.ledger_sketch import sketch
 from hdpvfl_mq.privacy.ledger_store import Ledger
+from hdpvfl_mq.privacy.pure import mu_beside, pure_units_of
+from hdpvfl_mq.privacy.slots import placed
 from hdpvfl_mq.runtime.keys import read_secret, write_secret
 from parties.assets import Assets
 from schemas.config import PartyPolicy
@@ -30,6 +32,7 @@ from schemas.privacy import (
     Release,
     ReleaseBooked,
     RunReserved,
+    SlotShare,
 )
 from schemas.records import LedgerStanding, Remembered
 
@@ -97,26 +100,34 @@ class LedgerBook:
         self._ledger, self._policy, self._run = ledger, policy, run
         self._unkeyed = fingerprint
         self._peers = frozenset(peers)
-        ledger.fix_cap(policy.dataset, policy.lifetime)
+        self._slots = tuple(pure_units_of(epsilon) for epsilon in policy.pure_slots)
+        ledger.fix_cap(policy.dataset, policy.lifetime, self._slots)
 
     def standing(self) -> LedgerStanding:
         """The ledger's head, and what this run may still take under the lifetime cap."""
         books, head = self._ledger.books, self._ledger.head()
         cap = self._policy.lifetime
-        units = math.floor(mu_of(cap.epsilon, cap.delta) ** 2 * 2.0**MU2_UNIT_BITS)
+        mu = mu_beside(cap.epsilon, cap.delta, self._slots)
+        units = math.floor(mu**2 * 2.0**MU2_UNIT_BITS)
         held = books.held(self._policy.dataset).mu2_units
-        mine = books.runs.get((self._policy.dataset, self._run))
+        mine = self._mine()
         if mine is not None:
             held -= mine.held.mu2_units
         return LedgerStanding(
             head=head,
             mu2_units_free=max(0, units - held),
+            is_reserved=mine is not None,
+            slots_free=self._slots_free(),
             remembered=tuple(
                 Remembered(party=party, head=head, signature=signature)
                 for party, (head, signature) in sorted(self._ledger.remembered().items())
                 if party in self._peers
             ),
         )
+
+    def _slots_free(self) -> tuple[int, ...]:
+        held = self._ledger.books.slots_held(self._policy.dataset, but=self._run)
+        return tuple(size - taken for size, taken in zip(self._slots, held, strict=True))
 
     def remember(self, party: PartyId, head: LedgerHead, signature: bytes) -> None:
         """Keep the newest head of a peer's ledger, beyond this run."""
@@ -137,15 +148,29 @@ class LedgerBook:
                 tau_units=reservation.tau_units,
                 exact=reservation.exact,
                 fingerprint=self._fingerprint(),
+                pure=self._shares(reservation.pure_units),
             )
         )
+
+    def _shares(self, wanted: tuple[int, ...]) -> tuple[SlotShare, ...]:
+        """A slot for each bounded release; a run that has reserved keeps the slots it has."""
+        mine = self._mine()
+        if mine is not None and sorted(s.units for s in mine.reserve.pure) == sorted(wanted):
+            return mine.reserve.pure
+        shares = placed(wanted, self._slots_free())
+        if shares is None:
+            raise RefusedError(
+                f"policy.pure_slots of {self._policy.dataset} have no room for this run's bounded "
+                f"noise; see 'hdpvfl ledger show'"
+            )
+        return shares
 
     def _fingerprint(self) -> str:
         """What the ledger says about the rows: keyed, so that it tests no guess about one of them.
 
         A run that an earlier version reserved keeps the unkeyed one it has.
         """
-        mine = self._ledger.books.runs.get((self._policy.dataset, self._run))
+        mine = self._mine()
         if mine is not None and mine.reserve.fingerprint == self._unkeyed.hex():
             return mine.reserve.fingerprint
         return self._ledger.secret.fingerprint(self._unkeyed)
@@ -168,9 +193,12 @@ class LedgerBook:
             keyed=keyed,
         )
 
+    def _mine(self) -> RunAccount | None:
+        return self._ledger.books.runs.get((self._policy.dataset, self._run))
+
     def close(self) -> None:
         """The run is over: what it did not spend is free again."""
-        if (self._policy.dataset, self._run) in self._ledger.books.runs:
+        if self._mine() is not None:
             self._ledger.close_run(self._policy.dataset, self._run)
 
     @property
@@ -184,5 +212,5 @@ class LedgerBook:
 
     def spent(self) -> Spent:
         """What this run has spent so far."""
-        mine = self._ledger.books.runs.get((self._policy.dataset, self._run))
+        mine = self._mine()
         return Spent() if mine is None else mine.spent

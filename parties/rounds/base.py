@@ -13,9 +13,10 @@ from typing import Any
 from hdpvfl_mq.arrays.unreleased import FloatVector, Unreleased
 from hdpvfl_mq.machine import ReadLedger, Send, Step
 from parties.assets import Assets
+from parties.echo import heard_residual, report
 from parties.phases import ActiveRounds, PassiveRounds, Setup, Training
 from schemas.ids import COORDINATOR, PartyId
-from schemas.messages import RoundReport
+from schemas.messages import ScoreShare
 from schemas.privacy import Release
 
 
@@ -42,7 +43,17 @@ def released(
         last_released=state.round,
         transcript=next_transcript(state.transcript, release),
     )
-    return release, after
+    return release, heard_residual(after, release) if kind == "residual" else after
+
+
+def share_message(state: Training, release: Release) -> ScoreShare:
+    """A share of the current round, with the echo of the coordinator's orders."""
+    return ScoreShare(
+        round=state.round,
+        orders=state.order_count,
+        orders_digest=state.orders[-1],
+        release=release,
+    )
 
 
 def next_transcript(transcript: bytes, release: Release) -> bytes:
@@ -74,8 +85,7 @@ def finished_round(state: Training, *, is_over: bool) -> Step[Training]:
     every = max(1, state.manifest.rounds_ahead // 4)
     if state.round % every:
         return state, ()
-    report = RoundReport(rounds_done=state.round, last=False)
-    return state, (Send((COORDINATOR,), report),)
+    return state, (Send((COORDINATOR,), report(state, last=False)),)
 
 
 def _shares(state: Training) -> Mapping[PartyId, Any]:

@@ -30,9 +30,10 @@ from parties.rounds.base import (
     missing,
     next_transcript,
     released,
+    share_message,
 )
 from schemas.ids import PartyId
-from schemas.messages import Residual, ScoreShare
+from schemas.messages import Residual
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,7 +90,7 @@ def share(own: Assets, state: Training) -> Step[Training]:
     scores = block_of(own, state.setup).scores(plan.schedule.batch(state.round), rounds.w)
     release, state = released(state, scores, "share")
     state = replace(state, rounds=replace(rounds, shared=state.round))
-    message = ScoreShare(round=state.round, release=release)
+    message = share_message(state, release)
     return state, (Send((plan.manifest.active_party,), message),)
 
 

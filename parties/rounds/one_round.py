@@ -31,9 +31,10 @@ from parties.rounds.base import (
     missing,
     next_transcript,
     released,
+    share_message,
 )
 from schemas.ids import PartyId
-from schemas.messages import Residual, ScoreShare
+from schemas.messages import Residual
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -117,7 +118,7 @@ def learn(own: Assets, state: Training, received: FloatVector) -> Step[Training]
     )
     scores = block.scores(plan.schedule.batch(state.round), w)
     release, state = released(state, scores, "share")
-    message = ScoreShare(round=state.round, release=release)
+    message = share_message(state, release)
     state = replace(state, rounds=PassiveRounds(w=w, shared=state.round))
     state, effects = finished_round(state, is_over=True)
     return state, (Send((plan.manifest.active_party,), message), *effects)

@@ -20,9 +20,15 @@ from hdpvfl_mq.methods.one_round.refit import ScoreRegression, flattened_by
 from parties.assets import Assets
 from parties.common_rows import block_of, rows_of
 from parties.phases import ActiveRounds, PassiveRounds, Setup, Training
-from parties.rounds.base import Rounds, finished_round, missing, next_transcript, released
+from parties.rounds.base import (
+    Rounds,
+    finished_round,
+    missing,
+    next_transcript,
+    released,
+    share_message,
+)
 from schemas.ids import PartyId
-from schemas.messages import ScoreShare
 
 _DEVIATIONS = 2.0  # a sample variance further above the noise's is taken for signal
 
@@ -51,8 +57,9 @@ def share(own: Assets, state: Training) -> Step[Training]:
     )
     release, state = released(state, scores, "share", seal=seal)
     state = replace(state, rounds=replace(rounds, shared=0))
+    message = share_message(state, release)
     state, effects = finished_round(state, is_over=True)
-    return state, (Send((active,), ScoreShare(round=0, release=release)), *effects)
+    return state, (Send((active,), message), *effects)
 
 
 def learn(own: Assets, state: Training, received: FloatVector) -> NoReturn:

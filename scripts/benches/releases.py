@@ -114,7 +114,9 @@ def _envelope(run: str, release: Release, number: int, key: SigningKey) -> Frame
             root=GENESIS,
         )
     )
-    body, arrays = encode_body(ScoreShare(round=number, release=release))
+    body, arrays = encode_body(
+        ScoreShare(round=number, orders=1, orders_digest=GENESIS, release=release)
+    )
     return (header, sign(key, envelope_digest(header, body, arrays)), body, *arrays)
 
 

@@ -1,6 +1,6 @@
 """Recorded journals: how they are made, stored and read back.
 
-    python -m tests.golden.recorded        records them anew, after a change of the format
+    python -m tests.golden.recorded        records them again, after a change of the format
 
 A recording is a whole run, every journal of it, from fixed secrets. Only guarantees that put
 integers on the wire are recorded: exact values depend on the last bit of a machine's arithmetic.

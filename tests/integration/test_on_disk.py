@@ -15,7 +15,7 @@ from hdpvfl_mq.runtime.keys import load_keys
 from hdpvfl_mq.runtime.profile import pin_threads
 from hdpvfl_mq.runtime.settings import load_settings
 from parties import alignment
-from parties.phases import Accepted, Aligned
+from parties.phases import Accepted, Agreeing
 from parties.process.build import load_assets
 from schemas.config import BrokerSettings, PartySettings, RunManifest
 from schemas.data import DataSettings
@@ -98,11 +98,11 @@ def traced_peak(real: Processes, party: str, rows: int) -> int:
     own = load_assets(settings, keys)
     standing = LedgerStanding(head=LedgerHead(sequence=0, digest=bytes(32)), mu2_units_free=0)
     state = Accepted(manifest=manifest, standing=standing)
-    found = alignment._Found(np.arange(rows), bytes(32))
-    after, effects = alignment._aligned(own, state, found)
+    found = alignment._Found(np.arange(rows), bytes(32), bytes(32))
+    after, effects = alignment._found(own, state, found)
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
-    assert isinstance(after, Aligned)
+    assert isinstance(after, Agreeing)
     assert after.setup.plan.rows == rows
     assert effects
     return peak

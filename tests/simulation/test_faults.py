@@ -54,7 +54,12 @@ def assert_same(federation: Federation, simulation, expected, seed: int) -> None
     assert federation.spent() == spent, f"seed {seed}"
 
 
-@pytest.mark.parametrize("block", range(BLOCKS))
+REPEATED = pytest.mark.slow  # more of the same, for make soak
+
+
+@pytest.mark.parametrize(
+    "block", [*range(6), *(pytest.param(n, marks=REPEATED) for n in range(6, BLOCKS))]
+)
 def test_200_disturbed_runs_end_like_the_calm_one(block):
     killed = 0
     for seed in range(block * SEEDS // BLOCKS, (block + 1) * SEEDS // BLOCKS):

@@ -16,7 +16,7 @@ from hdpvfl_mq.psi.ot_oprf import OtAsker
 from hdpvfl_mq.runtime.simulation import Faults
 from hdpvfl_mq.wire.codec import decode_body, decode_header
 from parties.alignment import toss_commitment
-from parties.phases import Withdrawn
+from parties.phases import Leaving
 from schemas.messages import AlignBlock, AlignStart, RunAccept
 from schemas.records import EnvelopeReceived, EnvelopeSent
 from schemas.tensor import Tensor
@@ -62,7 +62,7 @@ def test_a_query_that_is_not_of_codewords_ends_the_run_unanswered(crashes, monke
         noticed += "bank sent a query that is not of codewords" in reason
     assert noticed >= 1
     closed = simulation.nodes["coordinator"].state.reason
-    assert "the active party's query in entity resolution" in closed
+    assert "what bank sent in entity resolution" in closed
     assert not any(entry.kind == "spend" for e in federation.spent().values() for _, entry in e)
 
 
@@ -84,7 +84,7 @@ def test_after_a_failed_proof_a_party_hears_no_further_query(monkeypatch):
         elif record.input.kind == "started":
             state, _ = role.step(state, record.input)
     state, query, effects = phases[-1]
-    assert isinstance(state, Withdrawn)
+    assert isinstance(state, Leaving)
     assert [effect.message.reason for effect in effects] == ["proof"]
     assert role.step(state, query) == (state, ())
 

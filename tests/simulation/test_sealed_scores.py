@@ -59,7 +59,7 @@ class Unsealing(Node):
         message = getattr(effect, "message", None)
         if isinstance(message, ScoreShare):
             key = self.role.own.sealing_key("bank", message.release.release_id)
-            bare = ScoreShare(round=0, release=unsealed(message.release, key))
+            bare = ScoreShare(**{**dict(message), "release": unsealed(message.release, key)})
             effect = replace(effect, message=bare)
         return super()._perform(effect, parent)
 

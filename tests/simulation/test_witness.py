@@ -101,7 +101,7 @@ def test_a_head_that_the_owner_never_signed_is_refused_and_stops_nobody():
         assert np.array_equal(weights, expected[party])
     records = [record for record, _ in walk(lying.journals["shop"].records())]
     refused = [e.reason for r in records for e in r.effects if isinstance(e, Refused)]
-    assert refused == ["signature does not verify"]
+    assert refused == ["a ledger head that this party never signed"]
 
 
 def test_a_notice_is_remembered_with_its_owners_signature():

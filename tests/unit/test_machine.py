@@ -31,13 +31,14 @@ from hdpvfl_mq.wire.codec import decode_body, decode_header, model_digest
 from parties import active, passive
 from parties.phases import (
     Accepted,
+    Agreeing,
     Aligned,
     Aligning,
     Closed,
     Joining,
+    Leaving,
     Starting,
     Training,
-    Withdrawn,
 )
 from schemas.ids import COORDINATOR
 from schemas.messages import ROUTES
@@ -48,12 +49,13 @@ from tests.samples import KINDS, sample
 
 PARTIES = {"bank": "active", "shop": "passive", COORDINATOR: "coordinator"}
 TABLES = {"bank": active.MOVES, "shop": passive.MOVES, COORDINATOR: MOVES}
-_PARTY = (Starting, Joining, Accepted, Aligning, Aligned, Training, Closed)
-_ENDS = (Withdrawn,)  # not seen in a run that completes
+_PARTY = (Starting, Joining, Accepted, Aligning, Agreeing, Aligned, Training, Closed)
+_ENDS = (Leaving,)  # not seen in a run that completes
 PHASES = {"bank": _PARTY, "shop": _PARTY, COORDINATOR: tuple(coordinator.PHASES.values())}
 OTHER_INPUTS = (
     TimerFired(timer="watch"),
     TimerFired(timer="deadline"),
+    TimerFired(timer="closing"),
     TimerFired(timer="unheard-of"),
     OperatorRequest(request="withdraw"),
     Started(epoch=1, standing=NO_LEDGER),

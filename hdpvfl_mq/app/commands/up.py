@@ -96,7 +96,7 @@ def resume(run: str, options: UpOptions, console: Console, *, as_json: bool) -> 
 
 def last_run(runs: Path) -> str:
     """The run that was started last."""
-    # A prediction names no data set: it is short, and made anew rather than resumed.
+    # A prediction names no data set: it is short, and made again rather than resumed.
     found = [p for p in runs.glob("*/settings/dataset") if "latest" not in p.parts]
     if not found:
         raise SettingsError(f"there is no run in {runs}; start without --resume")

@@ -127,6 +127,7 @@ def _party(
         sum(one.mu2_units for one in spent),
         sum(one.tau_units for one in spent),
         sum(one.exact for one in spent),
+        tuple(sorted(units for one in spent for units in one.pure)),
     )
     return {
         "name": party,

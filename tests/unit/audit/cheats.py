@@ -99,7 +99,7 @@ def cheap_release() -> Evidence:
 
 
 def ledger_with(evidence: Evidence, party: str, change: Callable) -> Evidence:
-    """A ledger whose entries are changed and chained anew."""
+    """A ledger whose entries are changed and chained again."""
     head, rows = EMPTY_LEDGER, []
     for _, _, release_id, body, opening in evidence.ledgers[party]:
         changed = change(decode(body))
@@ -111,7 +111,7 @@ def ledger_with(evidence: Evidence, party: str, change: Callable) -> Evidence:
 
 
 def ledger_forgets() -> Evidence:
-    """The owner takes the last spend out of its ledger and chains it anew."""
+    """The owner takes the last spend out of its ledger and chains it again."""
     evidence = honest()
     last = max(s for s, _, release, *_ in evidence.ledgers["shop"] if release)
     body = next(b for s, _, _, b, _ in evidence.ledgers["shop"] if s == last)

@@ -76,7 +76,7 @@ def leaping_epoch() -> Evidence:
 
 
 def rewritten_alone() -> Evidence:
-    """The owner leaves out one record it received, and signs all it sent since anew."""
+    """The owner leaves out one record it received, and signs all it sent since again."""
     federation = honest_federation()
     evidence = only(honest(), "telco")
     steps = records(evidence, "telco")
@@ -86,7 +86,7 @@ def rewritten_alone() -> Evidence:
 
 
 def rewritten_answer() -> Evidence:
-    """The owner changes what it accepted long ago, and signs all it sent since anew."""
+    """The owner changes what it accepted long ago, and signs all it sent since again."""
     federation = honest_federation()
     evidence = only(honest(), "telco")
     steps = records(evidence, "telco")

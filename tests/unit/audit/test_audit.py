@@ -69,7 +69,10 @@ def test_removing_a_check_blinds_the_audit(numbered):
     assert exit_code(audit(evidence, rest)) == 0
 
 
-@pytest.mark.parametrize("block", range(4))
+REPEATED = pytest.mark.slow  # more of the same, for make soak
+
+
+@pytest.mark.parametrize("block", [0, *(pytest.param(n, marks=REPEATED) for n in (1, 2, 3))])
 def test_100_honest_runs_raise_no_alarm(block, tmp_path):
     for seed in range(block * 25, block * 25 + 25):
         changes = PLAIN if seed % 5 == 4 else {}

@@ -106,7 +106,7 @@ def test_bits_of_the_database_file(tmp_path):
 @pytest.mark.parametrize("change", ["delete", "swap", "insert", "truncate", "splice"])
 @pytest.mark.parametrize("linked", [False, True])
 def test_records_moved_taken_or_added(party, change, linked):
-    """Also when the whole chain is computed anew, which needs no key."""
+    """Also when the whole chain is computed again, which needs no key."""
     evidence = honest()
     rows = list(evidence.transcripts[party].rows)
     middle = len(rows) // 2

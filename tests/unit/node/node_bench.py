@@ -15,7 +15,7 @@ from hdpvfl_mq.wire.codec import decode_header
 from schemas.messages import Pause, ScoreShare, Withdraw
 from schemas.privacy import LedgerHead
 from tests.puppet import Puppet
-from tests.samples import DIGEST, release
+from tests.samples import DIGEST, example
 
 KEYS = {p: SigningKey(bytes([n]) * 32) for n, p in enumerate(("shop", "bank", "coordinator"), 1)}
 ROLES = {"shop": "passive", "bank": "active", "coordinator": "coordinator"}
@@ -94,7 +94,7 @@ class Store:
         self.journal.commit(records, acks, refusals)
 
 
-SHARE = Send(("bank",), ScoreShare(round=0, release=release()))
+SHARE = Send(("bank",), example(ScoreShare))
 REPORT = Send(("coordinator",), Withdraw(reason="operator"))
 SCRIPT = {"pause": (Reserve(mu2_units=1, tau_units=1, exact=False), SHARE, REPORT)}
 

@@ -9,7 +9,7 @@ from hdpvfl_mq.node.mailbox import COPIES_NOTED_MAX
 from hdpvfl_mq.wire.codec import decode_body, decode_header
 from schemas.messages import LedgerNotice, RoundReport
 from tests.puppet import Puppet
-from tests.samples import sample
+from tests.samples import example, sample
 from tests.unit.node.node_bench import (
     HEAD,
     KEYS,
@@ -128,7 +128,7 @@ DOOR = {
         "a active party may not send pause here",
     ),
     "wrong receiver for its kind": (
-        lambda b: b.bank.say(RoundReport(rounds_done=1, last=False)),
+        lambda b: b.bank.say(example(RoundReport)),
         "a active party may not send round_report here",
     ),
     "unknown kind": (

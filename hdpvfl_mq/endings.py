@@ -1,0 +1,48 @@
+"""Why a run ends early, in words: one sentence for every reason a party may withdraw with.
+
+It owns the wording and which outcome a reason leads to; it knows no role. The sentences are fixed,
+so that they tell nothing about any row.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from schemas.ids import PartyId
+from schemas.messages import Withdraw, WithdrawReason
+
+Outcome = Literal["completed", "refused", "withdrawn", "deadline", "mismatch"]
+WHY: dict[WithdrawReason, str] = {
+    "operator": "its operator asked for it",
+    "budget": "its privacy budget does not allow the run",
+    "rows": "the number of common rows, which is withheld, is outside alignment.rows_min..rows_max "
+    "or does not allow the plan",
+    "proof": "what {about} sent in entity resolution was not made as the protocol demands",
+    "data": "its own settings or data stop it; its operator knows why",
+    "manifest": "{about} holds another manifest: compare the files, and ask who sent them",
+    "members": "{about} knows other members or keys: compare the [[peers]] of the settings",
+    "toss": "{about} was told of other commitments to the public seed, or of another alignment",
+    "order": "{about} has other common rows, or has them in another order",
+    "plan": "{about} derives another plan: compare versions of the program",
+    "signature": "a signature of {about} under the common terms does not verify",
+    "ledger": "the privacy ledger of {about} is older than a head that it signed earlier",
+    "orders": "the coordinator has told {about} other orders than it, or {about} says so",
+    "residuals": "{about} has learnt from other residuals than it, or says so",
+    "end": "the coordinator ends the run as it cannot end",
+}
+_WITHDRAWN = ("operator", "budget", "rows", "proof", "data")
+
+
+def why(withdrawn: Withdraw) -> str:
+    """The reason as a sentence about the party that withdrew."""
+    return WHY[withdrawn.reason].format(about=withdrawn.about or "a peer")
+
+
+def said_by(sender: PartyId, withdrawn: Withdraw) -> str:
+    """The reason of a run that ended by it."""
+    return f"{sender} withdrew: {why(withdrawn)}"
+
+
+def outcome_of(reason: WithdrawReason) -> Outcome:
+    """Whether somebody chose to leave, or parties do not fit each other."""
+    return "withdrawn" if reason in _WITHDRAWN else "mismatch"

@@ -1,0 +1,118 @@
+"""When a run is completed: every round done, every peer's signature under the same end.
+
+It owns that question and the moves that answer it; the rounds themselves are elsewhere. A
+coordinator cannot complete a run by saying so, and an active party that sent its peers different
+residuals does not get their signatures under one end.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import replace
+from types import MappingProxyType
+
+from hdpvfl_mq.errors import PeerError
+from hdpvfl_mq.machine import Effect, LedgerRead, Received, Send, Step
+from hdpvfl_mq.wire.signing import is_signed, sign
+from parties import witness
+from parties.assets import Assets
+from parties.echo import report
+from parties.leaving import leave
+from parties.phases import Leaving, Phase, Training
+from schemas.ids import COORDINATOR, PartyId
+from schemas.messages import Ended, Ending, LedgerWitness
+
+_DOMAIN = b"hdpvfl-mq end 1\x00"
+
+
+def statement(state: Training) -> bytes:
+    """What every party signs at its end: terms, number of rounds, all residuals."""
+    rounds = state.round.to_bytes(8, "big")
+    return hashlib.sha256(_DOMAIN + state.terms + rounds + state.residuals).digest()
+
+
+def is_complete(own: Assets, state: Phase | None) -> bool:
+    """Whether this party may take the run for completed."""
+    if not isinstance(state, Training) or not state.is_done:
+        return False
+    present = {p for p in state.manifest.parties if not state.is_away(p)} - {own.party}
+    if not present <= set(state.endings):
+        return False
+    if state.is_away(own.party):
+        return True  # left out by the plan: nobody waits for its ledger
+    return (present & witness.witnesses_of(state, own.party)) <= state.witnesses
+
+
+def rounds_over(own: Assets, state: Training, given: LedgerRead) -> Step[Training | Leaving]:
+    """Everything is booked: tell the witnesses where the ledger stands, and sign the end."""
+    state, notice = witness.notify(own, state, given)
+    signature = sign(own.signing_key, statement(state))
+    if own.role == "active":
+        after, effects = _with_endings(own, state, state.endings)
+        return after, (*notice, *effects)
+    message = Ending(rounds=state.round, residuals_digest=state.residuals, signature=signature)
+    return state, (*notice, Send((state.manifest.active_party,), message))
+
+
+def ending(own: Assets, state: Training, given: Received[Ending]) -> Step[Training | Leaving]:
+    """A passive party has signed its end; in one round that may come before the own end."""
+    if given.sender in state.endings:
+        raise PeerError(f"{given.sender} has signed its end already")
+    signed = {given.sender: given.message.signature}
+    if state.is_signable:
+        return _with_endings(own, state, signed)
+    return replace(state, endings=MappingProxyType({**state.endings, **signed})), ()
+
+
+def ended(own: Assets, state: Training, given: Received[Ended]) -> Step[Training | Leaving]:
+    """The active party passes on who has signed the end that this party has signed too."""
+    message = given.message
+    if not state.is_done or len(message.parties) != len(message.signatures):
+        raise PeerError("an end of the run before the end, or one that is not complete")
+    return _with_endings(own, state, dict(zip(message.parties, message.signatures, strict=True)))
+
+
+def _with_endings(
+    own: Assets, state: Training, signed: Mapping[PartyId, bytes]
+) -> Step[Training | Leaving]:
+    """Keep signatures under the own end; another one means that somebody learnt otherwise."""
+    for party, signature in signed.items():
+        key = own.verify_keys.get(party) or own.signing_key.verify_key
+        if not is_signed(key, statement(state), signature):
+            return leave(own, state, "residuals", about=party)
+    state = replace(state, endings=MappingProxyType({**state.endings, **signed}))
+    return progress(own, replace(state, is_signable=True))
+
+
+def witnessed(own: Assets, state: Training, given: Received[LedgerWitness]) -> Step[Training]:
+    """A peer has co-signed a ledger head; after the last round it may be the one waited for."""
+    state, check = witness.witnessed(own, state, given)
+    if state.is_done and given.message.head == state.standing.head:
+        state = replace(state, witnesses=state.witnesses | {given.sender})
+    state, effects = progress(own, state)
+    return state, (*check, *effects)
+
+
+def progress(own: Assets, state: Training) -> Step[Training]:
+    """Whatever is due now that the rounds are over; each of it once."""
+    effects: tuple[Effect, ...] = ()
+    if own.role == "active" and state.is_signable:
+        state, effects = _tell_all(own, state)
+    if state.has_reported or state.is_away(own.party) or not is_complete(own, state):
+        return state, effects
+    last = Send((COORDINATOR,), report(state, last=True))
+    return replace(state, has_reported=True), (*effects, last)
+
+
+def _tell_all(own: Assets, state: Training) -> Step[Training]:
+    """Pass the signatures on once all that are there have signed, and again if more come."""
+    passives = state.manifest.passive_parties
+    signed = frozenset(state.endings)
+    missing = {p for p in passives if not state.is_away(p)} - signed
+    if missing or (state.has_told and signed <= state.told_of):
+        return state, ()
+    signatures = {**state.endings, own.party: sign(own.signing_key, statement(state))}
+    names = tuple(p for p in state.manifest.parties if p in signatures)
+    message = Ended(parties=names, signatures=tuple(signatures[p] for p in names))
+    return replace(state, told_of=signed, has_told=True), (Send(passives, message),)

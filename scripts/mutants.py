@@ -1,0 +1,220 @@
+"""Plant known faults, one at a time, and see that the tests named for each of them fail.
+
+tests/mutants.toml lists the faults: a file, a text in it, what it becomes, and the few tests that
+must notice. Everything runs on a copy of the tree. Exit code 1 if a fault survives, if its text is
+not in the file exactly once, or if its tests do not even run. `--draw` takes a tenth of the list,
+chosen by the commit (outside git by the version), so that every commit is asked other questions.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+import tomllib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib.util import cache_from_source
+from pathlib import Path
+from typing import Literal
+
+ROOT = Path(__file__).parents[1]
+LIST = ROOT / "tests" / "mutants.toml"
+TABLE = ROOT / "docs" / "mutants.md"
+COPIED = ("schemas", "hdpvfl_mq", "parties", "broker", "scripts", "tests", "docs")
+FILES = ("pyproject.toml", "README.md", "Makefile", "CHANGELOG.md")
+LIMIT_S = 300.0
+Verdict = Literal["killed", "SURVIVED", "DOES NOT RUN"]
+_VERDICTS: dict[int, Verdict] = {0: "SURVIVED", 1: "killed"}
+# Libraries that every test imports, loaded once; project modules are loaded after the fault.
+_PRELOADED = ("numpy", "scipy.stats", "pydantic", "pytest", "gmpy2", "nacl.signing", "hypothesis")
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """One fault: what it breaks, where, and who must notice."""
+
+    name: str
+    file: str
+    old: str
+    new: str
+    tests: tuple[str, ...]
+
+    def problem(self, root: Path) -> str | None:
+        """Why this fault cannot be planted in a tree, if so."""
+        path = root / self.file
+        if not path.is_file():
+            return f"{self.name}: {self.file} is gone"
+        found = path.read_text().count(self.old)
+        return None if found == 1 else f"{self.name}: its text is {found} times in {self.file}"
+
+
+def mutants(path: Path = LIST) -> tuple[Mutant, ...]:
+    """The list, in its order."""
+    listed = tomllib.loads(path.read_text())["mutant"]
+    return tuple(Mutant(**{**each, "tests": tuple(each["tests"])}) for each in listed)
+
+
+def commit() -> str:
+    """What chooses a tenth: the commit, or the version where there is no git."""
+    asked = subprocess.run(
+        ["git", "rev-parse", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    if asked.returncode == 0:
+        return asked.stdout.strip()
+    version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
+    return f"version {version}"
+
+
+def drawn(listed: Sequence[Mutant], chosen_by: str) -> tuple[Mutant, ...]:
+    """A tenth of the list, rounded up."""
+
+    def place(mutant: Mutant) -> bytes:
+        return hashlib.sha256(f"{chosen_by}\n{mutant.name}".encode()).digest()
+
+    return tuple(sorted(listed, key=place)[: -(-len(listed) // 10)])
+
+
+def copied(to: Path) -> None:
+    """The tree without what is made from it."""
+    unwanted = shutil.ignore_patterns("__pycache__", "*.egg-info", ".*")
+    for name in COPIED:
+        shutil.copytree(ROOT / name, to / name, ignore=unwanted)
+    for name in FILES:
+        if (ROOT / name).exists():
+            shutil.copy2(ROOT / name, to / name)
+
+
+def run_tests(tree: Path, tests: Sequence[str]) -> int:
+    """The exit code of pytest over these tests of a tree, in a process of its own."""
+    child = os.fork()
+    if child == 0:
+        code = 3
+        try:
+            code = _pytest(tree, tests)
+        finally:
+            os._exit(code)
+    end = time.monotonic() + LIMIT_S
+    while time.monotonic() < end:
+        done, status = os.waitpid(child, os.WNOHANG)
+        if done:
+            return os.waitstatus_to_exitcode(status)
+        time.sleep(0.02)
+    os.kill(child, 9)
+    os.waitpid(child, 0)
+    return -9
+
+
+def _pytest(tree: Path, tests: Sequence[str]) -> int:
+    import pytest  # noqa: PLC0415 - the parent has loaded it
+
+    os.chdir(tree)
+    sys.path[:] = [
+        str(tree),
+        *(p for p in sys.path if p not in ("", str(ROOT), str(ROOT / "scripts"))),
+    ]
+    null = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(null, 1)
+    os.dup2(null, 2)
+    options = ("-q", "-x", "-p", "no:cacheprovider", "-p", "no:xdist", "-m", "")
+    return int(pytest.main([*options, "--rootdir", str(tree), *tests]))
+
+
+def tried(mutant: Mutant, tree: Path) -> tuple[Verdict, float]:
+    """Plant a fault in a tree, run its tests, take it out again."""
+    path = tree / mutant.file
+    whole, begin = path.read_text(), time.monotonic()
+    # A file of the same size written in the same second would be taken for the compiled one.
+    compiled = Path(cache_from_source(str(path)))
+    try:
+        path.write_text(whole.replace(mutant.old, mutant.new))
+        compiled.unlink(missing_ok=True)
+        code = run_tests(tree, mutant.tests)
+    finally:
+        path.write_text(whole)
+        compiled.unlink(missing_ok=True)
+    return _VERDICTS.get(code, "DOES NOT RUN"), time.monotonic() - begin
+
+
+def clean(tree: Path, chosen: Sequence[Mutant]) -> bool:
+    """Whether all tests that are named pass without a fault: else they prove nothing."""
+    tests = sorted({test for mutant in chosen for test in mutant.tests})
+    return run_tests(tree, tests) == 0
+
+
+def table(results: Sequence[tuple[Mutant, Verdict, float]]) -> str:
+    """docs/mutants.md."""
+    killed = sum(verdict == "killed" for _, verdict, _ in results)
+    lines = [
+        "# Planted faults",
+        "",
+        "Made by `make mutants` from tests/mutants.toml; do not edit. Each fault is planted in a",
+        "copy of the tree, one at a time, and the tests named for it must fail. A tenth of them,",
+        f"drawn by the commit, is in `make test`. {killed} of {len(results)} killed.",
+        "",
+        "| fault | file | killed by |",
+        "|---|---|---|",
+    ]
+    for mutant, verdict, _ in results:
+        by = ", ".join(_short(test) for test in mutant.tests) if verdict == "killed" else verdict
+        lines.append(f"| {mutant.name} | {mutant.file} | {by} |")
+    return "\n".join(lines) + "\n"
+
+
+def _short(test: str) -> str:
+    file, _, name = test.partition("::")
+    return f"`{Path(file).stem}{'::' + name if name else ''}`"
+
+
+def main() -> int:
+    """Exit code 0 if every fault was noticed."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--draw", action="store_true", help="a tenth, chosen by the commit")
+    parser.add_argument("--only", help="those with this word in their name or file")
+    arguments = parser.parse_args()
+    listed = mutants()
+    problems = [problem for mutant in listed if (problem := mutant.problem(ROOT))]
+    if problems:
+        print("\n".join(["tests/mutants.toml no longer fits the code:", *problems]))
+        return 1
+    chosen = drawn(listed, commit()) if arguments.draw else listed
+    if arguments.only:
+        chosen = tuple(m for m in listed if arguments.only in m.name or arguments.only in m.file)
+    results = _all_tried(chosen, is_checked=not arguments.draw)
+    if not arguments.draw and not arguments.only:
+        TABLE.write_text(table(results))
+    killed = sum(verdict == "killed" for _, verdict, _ in results)
+    print(f"{killed} of {len(chosen)} killed, {sum(s for *_, s in results):.0f} s")
+    return 0 if killed == len(chosen) > 0 else 1
+
+
+def _all_tried(
+    chosen: Sequence[Mutant], *, is_checked: bool
+) -> list[tuple[Mutant, Verdict, float]]:
+    for name in _PRELOADED:
+        __import__(name)
+    results: list[tuple[Mutant, Verdict, float]] = []
+    with tempfile.TemporaryDirectory(prefix="mutants-") as folder:
+        tree = Path(folder)
+        copied(tree)
+        if is_checked and not clean(tree, chosen):
+            print("the tests fail without any fault: mend that first")
+            return results
+        for number, mutant in enumerate(chosen, start=1):
+            verdict, seconds = tried(mutant, tree)
+            results.append((mutant, verdict, seconds))
+            print(
+                f"{number:3d}/{len(chosen)} {verdict:12s} {seconds:5.1f} s  {mutant.name}",
+                flush=True,
+            )
+    return results
+
+
+if __name__ == "__main__":
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    sys.exit(main())
