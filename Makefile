@@ -15,7 +15,7 @@ OUT ?= .
 RUN ?= latest
 option = $(if $($(1)),--$(2) $($(1)))
 
-.PHONY: help setup run-parties predict test test-fast coverage check bench reproduce soak audit-privacy test-slow lock clean
+.PHONY: help setup run-parties predict test test-fast coverage check bench reproduce soak audit-privacy test-slow docs sbom lock clean
 
 help:
 	@echo "make run-parties    a federation of real processes on this machine trains a model"
@@ -28,6 +28,7 @@ help:
 	@echo "make reproduce      the paper's evaluation (QUICK=1: a few minutes)"
 	@echo "make audit-privacy  attack the guarantee and 13 planted bugs"
 	@echo "make soak           a thousand kills, every bit of a journal flipped    make test-slow   all slow tests"
+	@echo "make docs           the site                            make sbom    bill of materials (CycloneDX)"
 	@echo "make clean          remove what was made       make lock    choose versions again"
 
 setup: $(READY)
@@ -79,6 +80,15 @@ audit-privacy: $(READY)
 
 soak: $(READY)
 	@$(BIN)/python -m pytest -m slow tests/unit/journal tests/unit/audit tests/simulation tests/integration/test_kill_random.py tests/integration/test_replay_speed.py
+
+docs: $(READY)
+	@$(BIN)/mkdocs build --quiet --strict
+	@echo "build/site/index.html"
+
+sbom: $(READY)
+	@mkdir -p build
+	@$(BIN)/cyclonedx-py requirements requirements.lock --pyproject pyproject.toml --output-reproducible -o build/sbom.cdx.json
+	@echo "build/sbom.cdx.json"
 
 lock: $(READY)
 	$(BIN)/python -m pip install --quiet uv

@@ -201,6 +201,10 @@ class LedgerBook:
         if self._mine() is not None:
             self._ledger.close_run(self._policy.dataset, self._run)
 
+    def close_file(self) -> None:
+        """Close the file and release its lock."""
+        self._ledger.close_file()
+
     @property
     def delta(self) -> float:
         """The one delta of this data set."""

@@ -10,6 +10,7 @@ import hashlib
 import sqlite3
 from collections.abc import Mapping
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 from nacl.signing import SigningKey
@@ -28,7 +29,7 @@ from hdpvfl_mq.runtime.simulation import Faults, Simulation
 from hdpvfl_mq.wire.codec import model_digest
 from parties.assets import Assets, TrainedModel
 from parties.party import Party
-from parties.process.ledger_book import LedgerBook, recognise
+from parties.process.ledger_book import LedgerBook, open_ledger, recognise
 from schemas.alignment import KeptAlignment
 from schemas.config import PartyPolicy, RunManifest
 from schemas.ids import COORDINATOR, PartyId, RoleName
@@ -58,8 +59,11 @@ class Rehearsal:
         *,
         policies: Mapping[PartyId, PartyPolicy] | None = None,
         secret: bytes = b"rehearsal",
+        ledger_files: Mapping[PartyId, Path] | None = None,
     ) -> None:
+        """Ledgers are forgotten with the rehearsal, but for those that have a file."""
         self.manifest, self.data = manifest, data
+        self._ledger_files = ledger_files or {}
         self.policies = policies or {}
         self.parties = manifest.parties
         names = (*self.parties, COORDINATOR)
@@ -72,6 +76,7 @@ class Rehearsal:
         self.outcomes: dict[PartyId, str] = {}
         self.kept: dict[PartyId, tuple[KeptAlignment, ...]] = {}  # from an earlier rehearsal
         self.models: dict[PartyId, TrainedModel] = {}  # of an earlier rehearsal, to predict with
+        self.books: dict[PartyId, LedgerBook] = {}  # of the nodes that run now
 
     def secret(self, party: PartyId, purpose: bytes) -> bytes:
         """A fixed secret of 32 bytes: a rehearsal can be repeated to the bit."""
@@ -112,13 +117,20 @@ class Rehearsal:
             role = Coordinator(self.manifest, model_digest(self.manifest))
             return Node(role, identity, contacts, journal=journal)
         own = self.assets(party)
-        secret = LedgerSecret(self.secret(party, b"ledger"))
-        ledger = Ledger(self.ledgers[party], party, secret)
+        ledger = self._ledger(party)
         recognise(ledger, own)
-        book = LedgerBook(
+        book = self.books[party] = LedgerBook(
             ledger, own.policy, self.manifest.run, own.data.fingerprint, peers=self.parties
         )
         return Node(Party(own), identity, contacts, journal=journal, ledger=book)
+
+    def _ledger(self, party: PartyId) -> Ledger:
+        if party not in self._ledger_files:
+            secret = LedgerSecret(self.secret(party, b"ledger"))
+            return Ledger(self.ledgers[party], party, secret)
+        file = self._ledger_files[party]
+        file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        return open_ledger(file, party)
 
     def router(self) -> Router:
         """The broker's router as it would come up now."""

@@ -1,0 +1,78 @@
+"""Which party holds which column, and by which constants a column becomes a number near one.
+
+It owns the dealing and the standardising of a matrix; it knows no party's role and no model.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Matrix = NDArray[np.float64]
+Names = Sequence[Any] | None  # the columns' names, where the data have names
+
+
+def as_frames(X: Any) -> tuple[Any, ...] | None:
+    """The frames of a list that has one frame for each party; None for a single matrix."""
+    is_list = isinstance(X, list | tuple) and len(X) >= 2
+    return tuple(X) if is_list and all(np.ndim(frame) == 2 for frame in X) else None
+
+
+def dealt(columns: Sequence[Sequence[Any]] | None, count: int, names: Names) -> list[list[int]]:
+    """The positions of every party's columns, the active party's first.
+
+    None gives the first half of the columns to the active party and the rest to one passive party.
+    """
+    if columns is None:
+        half = (count + 1) // 2
+        columns = [list(range(half)), list(range(half, count))]
+    if len(columns) < 2:
+        raise ValueError("columns: name those of the active party and of one or more others")
+    parties = [[_position(column, count, names) for column in party] for party in columns]
+    places = [place for party in parties for place in party]
+    if len(set(places)) != len(places):
+        raise ValueError("columns: one column is listed twice")
+    if not all(parties):
+        raise ValueError(
+            f"columns: every party needs one at least; n_features = {count} "
+            f"for {len(parties)} parties"
+        )
+    return parties
+
+
+def _position(column: Any, count: int, names: Names) -> int:
+    if isinstance(column, str):
+        if names is None or column not in list(names):
+            raise ValueError(f"columns: there is no column named {column!r}")
+        return list(names).index(column)
+    if not 0 <= int(column) < count:
+        raise ValueError(f"columns: position {column} is outside the {count} columns")
+    return int(column)
+
+
+@dataclass(frozen=True)
+class Standardised:
+    """Constants of one party's columns: x becomes (x - centre) / scale."""
+
+    columns: tuple[int, ...]
+    centre: Matrix = field(repr=False)
+    scale: Matrix = field(repr=False)
+
+    @classmethod
+    def fitted(cls, X: Matrix, columns: Sequence[int]) -> Standardised:
+        """Mean and deviation of these columns; a constant column keeps its unit."""
+        own = X[:, list(columns)]
+        with np.errstate(over="ignore", invalid="ignore"):
+            centre, scale = own.mean(axis=0), own.std(axis=0)
+        usable = np.isfinite(centre) & np.isfinite(scale) & (scale > 0.0)
+        return cls(tuple(columns), np.where(usable, centre, 0.0), np.where(usable, scale, 1.0))
+
+    def apply(self, X: Matrix) -> Matrix:
+        """This party's columns of a matrix, standardised."""
+        own = np.asarray(X[:, list(self.columns)], dtype=np.float64)
+        standard: Matrix = (own - self.centre) / self.scale
+        return standard

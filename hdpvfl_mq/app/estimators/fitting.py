@@ -1,0 +1,205 @@
+"""One fit: standardised columns become parties, the parties run, and what they keep comes back.
+
+It owns the federation of an estimator; its roles, journals and ledgers are those of production, in
+memory. The rows are aligned already, so entity resolution is the reuse of a kept alignment.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from hdpvfl_mq.app.demo.rehearsal import Rehearsal
+from hdpvfl_mq.app.estimators.columns import Matrix, Standardised
+from hdpvfl_mq.app.estimators.ledgers import LedgerFolder
+from hdpvfl_mq.data.preprocess import PreparedData
+from hdpvfl_mq.errors import RefusedError
+from hdpvfl_mq.privacy.accountant import Spent, epsilon_shown
+from hdpvfl_mq.psi import normalise, rules_digest
+from parties.assets import ids_digest
+from parties.phases import Closed
+from parties.process.ledger_book import LedgerBook
+from schemas.alignment import KeptAlignment
+from schemas.config import AlignmentSpec, IdRules, PartyPolicy, RunManifest
+from schemas.data import DataSettings, NamedColumn
+from schemas.model import LabelKind
+from schemas.privacy import Budget
+from schemas.tensor import Tensor
+
+ACTIVE = "active"
+IDS = IdRules(kind="integer")
+ALIGNMENT = AlignmentSpec(ids=IDS, rows_min=1)
+
+
+@dataclass(frozen=True)
+class Label:
+    """The active party's label: its values, what they are, the constants they were made with."""
+
+    values: Matrix
+    kind: LabelKind
+    centre: float = 0.0
+    scale: float = 1.0
+
+
+@dataclass(frozen=True)
+class Spend:
+    """What one party spent in one run, and in all runs its ledger knows."""
+
+    spent: Spent
+    lifetime_epsilon: float
+    delta: float
+    noise_std: float
+
+
+def composed(spends: Sequence[Spend]) -> dict[str, float]:
+    """What the runs of one fit mean together; without a ledger they are all there ever was."""
+    spent, last = [spend.spent for spend in spends], spends[-1]
+    total = Spent(
+        sum(each.mu2_units for each in spent),
+        sum(each.tau_units for each in spent),
+        sum(each.exact for each in spent),
+    )
+    epsilon = epsilon_shown(total, last.delta)
+    return {
+        "epsilon": epsilon,
+        "epsilon_lifetime": max(epsilon, last.lifetime_epsilon),
+        "delta": last.delta,
+        "noise_std": last.noise_std,
+    }
+
+
+@dataclass(frozen=True)
+class FittedRun:
+    """What one training left: every party's model and spend, and the active party's own loss."""
+
+    models: dict[str, dict[str, Any]] = field(repr=False)
+    privacy: dict[str, Spend]
+    history: tuple[float, ...] = field(repr=False)
+
+
+def party_names(count: int) -> tuple[str, ...]:
+    """The active party and the passive ones."""
+    return (ACTIVE, *(f"passive-{number}" for number in range(1, count)))
+
+
+def train(
+    manifest: RunManifest,
+    X: Matrix,
+    parts: Sequence[Standardised],
+    label: Label,
+    *,
+    secret: bytes,
+    ledger: LedgerFolder | None = None,
+) -> FittedRun:
+    """Train to the end; RefusedError if a policy or a ledger forbids it."""
+    data = {
+        party: _prepared(part.apply(X), part, label if party == ACTIVE else None)
+        for party, part in zip(manifest.parties, parts, strict=True)
+    }
+    federation = Rehearsal(
+        manifest,
+        data,
+        policies=dict.fromkeys(manifest.parties, _policy(manifest, ledger)),
+        secret=secret,
+        ledger_files={p: ledger.file(p) for p in manifest.parties} if ledger else {},
+    )
+    federation.kept = _kept(manifest, data, secret)
+    try:
+        simulation = federation.simulate()
+        closed = {p: simulation.nodes[p].state for p in manifest.parties}
+        if set(federation.outcomes.values()) != {"completed"}:
+            reasons = {state.reason for state in closed.values() if state.reason}
+            raise RefusedError("the federation did not train: " + "; ".join(sorted(reasons)))
+        return FittedRun(
+            models={p: _model(manifest, p, closed[p]) for p in manifest.parties},
+            privacy={p: _spent(federation.books[p], p, closed[p]) for p in manifest.parties},
+            history=closed[ACTIVE].trained.rounds.own_losses,
+        )
+    finally:
+        for book in federation.books.values():
+            book.close()
+            book.close_file()
+
+
+def _model(manifest: RunManifest, party: str, closed: Closed) -> dict[str, Any]:
+    """What a party would write into its model file, as far as scoring reads it."""
+    assert closed.trained is not None
+    return {
+        "role": "active" if party == ACTIVE else "passive",
+        "weights": closed.trained.rounds.final_weights.tolist(),
+        "scale_rows": manifest.scale_rows,
+        "manifest": json.loads(manifest.model_dump_json()),
+    }
+
+
+def _spent(book: LedgerBook, party: str, closed: Closed) -> Spend:
+    assert closed.trained is not None
+    noise = closed.trained.setup.plan.noise_of("active" if party == ACTIVE else "passive")
+    return Spend(
+        spent=book.spent(),
+        lifetime_epsilon=book.lifetime_epsilon(),
+        delta=book.delta,
+        noise_std=noise.noise_std,
+    )
+
+
+def _prepared(X: Matrix, part: Standardised, label: Label | None) -> PreparedData:
+    names = tuple(f"x{column}" for column in part.columns)
+    constants = zip(names, part.centre.tolist(), part.scale.tolist(), strict=True)
+    settings = DataSettings(
+        label_column="y" if label else None,
+        label_kind=label.kind if label else None,
+        label_centre=label.centre if label else 0.0,
+        label_scale=label.scale if label else 1.0,
+        columns=names,
+        rules=tuple(NamedColumn(name=n, centre=c, scale=s) for n, c, s in constants),
+        learned=True,
+    )
+    digest = hashlib.sha256(np.ascontiguousarray(X).data)
+    if label is not None:
+        digest.update(np.ascontiguousarray(label.values).data)
+    return PreparedData(
+        ids=(np.arange(len(X), dtype=np.int64),),
+        X=X,
+        y=label.values if label else None,
+        weights=None,
+        offset=None,
+        column_names=names,
+        settings=settings,
+        fingerprint=digest.digest(),
+    )
+
+
+def _policy(manifest: RunManifest, ledger: LedgerFolder | None) -> PartyPolicy:
+    """A ledger's cap counts; without a ledger the fit is a rehearsal and may spend anything."""
+    delta = manifest.budget.delta if manifest.budget else 1e-2
+    return PartyPolicy(
+        dataset=ledger.dataset if ledger else "estimator",
+        lifetime=Budget(
+            epsilon=ledger.epsilon if ledger else 1000.0, delta=ledger.delta if ledger else delta
+        ),
+        run_epsilon_max=1000.0,
+        guarantees=(manifest.guarantee,),
+        rows_min=1,
+        learned_constants=True,
+    )
+
+
+def _kept(
+    manifest: RunManifest, data: Mapping[str, PreparedData], secret: bytes
+) -> dict[str, tuple[KeptAlignment, ...]]:
+    """All rows are common, and every party keeps that."""
+    ids = normalise(data[ACTIVE].ids, IDS)
+    kept = KeptAlignment(
+        ids_digest=ids_digest(ids),
+        parties=tuple(sorted(manifest.parties)),
+        id_profile_digest=rules_digest(IDS),
+        shared_key=hashlib.sha256(b"alignment" + secret).digest(),
+        positions=Tensor.smallest(np.arange(len(ids.ids), dtype=np.int64)),
+    )
+    return dict.fromkeys(manifest.parties, (kept,))

@@ -1,0 +1,129 @@
+"""Estimators beyond scikit-learn's own checks: parties, ledgers, what a fit costs and repeats."""
+
+from __future__ import annotations
+
+import pickle
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.base import clone
+from sklearn.datasets import make_classification, make_regression
+from sklearn.model_selection import GridSearchCV, cross_val_score
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+from hdpvfl_mq import LedgerFolder, VFLClassifier, VFLRegressor
+from hdpvfl_mq.errors import RefusedError
+
+
+@pytest.fixture(scope="module")
+def people():
+    return make_classification(600, 6, n_informative=4, random_state=1)
+
+
+@pytest.fixture(scope="module")
+def fitted(people):
+    return VFLClassifier(epsilon=8.0, delta=1e-3, random_state=0).fit(*people)
+
+
+def test_the_joint_model_learns_from_both_parties(people, fitted):
+    X, y = people
+    assert fitted.score(X, y) > 0.75
+    assert fitted.parties_ == ("active", "passive-1")
+    proba = fitted.predict_proba(X)
+    np.testing.assert_allclose(proba.sum(axis=1), 1.0)
+    np.testing.assert_array_equal(fitted.decision_function(X) > 0, proba[:, 1] > 0.5)
+
+
+def test_every_party_spends_what_was_asked_and_no_more(fitted):
+    for party in fitted.parties_:
+        assert 0.0 < fitted.privacy_[party]["epsilon"] <= 8.0
+        assert fitted.privacy_[party]["noise_std"] > 0.0
+        assert fitted.privacy_[party]["conditional_on_preprocessing"]
+
+
+def test_a_random_state_repeats_a_fit_and_none_does_not(people):
+    X, y = people
+    one, same = (VFLClassifier(random_state=3).fit(X, y).decision_function(X) for _ in range(2))
+    np.testing.assert_array_equal(one, same)
+    free, other = (VFLClassifier().fit(X, y).decision_function(X) for _ in range(2))
+    assert not np.array_equal(free, other)
+
+
+def test_columns_by_name_and_a_list_of_frames_give_the_same_parties(people):
+    X, y = people
+    frame = pd.DataFrame(X, columns=list("abcdef"))
+    columns = [["a", "c"], ["b"], ["d", "e", "f"]]
+    named = VFLClassifier(columns=columns, random_state=0).fit(frame, y)
+    listed = VFLClassifier(random_state=0).fit([frame[names].to_numpy() for names in columns], y)
+    assert named.parties_ == listed.parties_ == ("active", "passive-1", "passive-2")
+    parts = [frame[names].to_numpy() for names in columns]
+    np.testing.assert_array_equal(named.decision_function(frame), listed.decision_function(parts))
+
+
+@pytest.mark.parametrize(
+    ("columns", "words"),
+    [
+        ([[0, 1]], "one or more others"),
+        ([[0], [0, 1]], "listed twice"),
+        ([[0], []], "every party needs one"),
+        ([[0], ["z"]], "no column named 'z'"),
+        ([[0], [9]], "outside the 6 columns"),
+    ],
+)
+def test_wrong_columns_are_named(people, columns, words):
+    with pytest.raises(ValueError, match=words):
+        VFLClassifier(columns=columns).fit(*people)
+
+
+def test_a_loss_for_other_labels_is_refused(people):
+    with pytest.raises(ValueError, match="take one of"):
+        VFLClassifier(loss="poisson").fit(*people)
+
+
+def test_several_classes_are_several_charged_runs():
+    X, y = make_classification(300, 4, n_informative=4, n_redundant=0, n_classes=3, random_state=0)
+    model = VFLClassifier(epsilon=1.0, delta=1e-3, random_state=0).fit(X, y)
+    assert model.privacy_["active"]["runs"] == 3
+    assert model.privacy_["active"]["epsilon"] > 1.5
+    assert model.predict_proba(X).shape == (300, 3)
+
+
+def test_pickle_and_clone_keep_what_they_should(people, fitted):
+    X, _ = people
+    again = pickle.loads(pickle.dumps(fitted))
+    np.testing.assert_array_equal(again.decision_function(X), fitted.decision_function(X))
+    assert not hasattr(clone(fitted), "runs_")
+
+
+def test_a_pipeline_and_cross_validation(people):
+    X, y = people
+    pipeline = make_pipeline(StandardScaler(), VFLClassifier(epsilon=8.0, delta=1e-3))
+    assert cross_val_score(pipeline, X, y, cv=3).mean() > 0.65
+
+
+def test_every_fit_of_a_grid_search_is_charged(people, tmp_path):
+    ledger = LedgerFolder(tmp_path, "customers", epsilon=10.0, delta=1e-3)
+    model = VFLClassifier(delta=1e-3, ledger=ledger)
+    search = GridSearchCV(model, {"epsilon": [0.5, 1.0]}, cv=2, error_score="raise").fit(*people)
+    spent = search.best_estimator_.privacy_["active"]["epsilon_lifetime"]
+    alone = VFLClassifier(delta=1e-3, epsilon=1.0).fit(*people).privacy_["active"]["epsilon"]
+    assert spent > 1.5 * alone  # two and two folds, and the refit
+
+
+def test_a_fit_beyond_the_cap_is_refused_and_says_why(people, tmp_path):
+    ledger = LedgerFolder(tmp_path, "customers", epsilon=1.5, delta=1e-3)
+    model = VFLClassifier(delta=1e-3, ledger=ledger).fit(*people)
+    with pytest.raises(RefusedError, match="customers"):
+        model.fit(*people)
+
+
+@pytest.mark.parametrize("loss", ["least_squares", "huber", "poisson", "gamma"])
+def test_regressions_give_labels_in_their_own_unit(loss):
+    X, y = make_regression(500, 4, noise=5.0, random_state=0)
+    y = np.round(np.exp(y / y.std())) + 1.0 if loss in ("poisson", "gamma") else y * 7.0 + 300.0
+    model = VFLRegressor(loss=loss, epsilon=10.0, delta=1e-3, random_state=0).fit(X, y)
+    found = model.predict(X)
+    assert abs(found.mean() - y.mean()) < 0.5 * y.std()
+    assert np.corrcoef(found, y)[0, 1] > 0.4
