@@ -129,7 +129,7 @@ class Liar(Node):
                 data[self.dice.randrange(len(data))] ^= 1
                 arrays[0] = data.tobytes()
         else:
-            body = _with_change(body, self.dice, self.habits.values)
+            body = with_change(body, self.dice, self.habits.values)
         return self._signed(decode_header(frames), pack(body), tuple(arrays))
 
     def _forged(self, frames: Frames) -> Frames:
@@ -169,7 +169,7 @@ class Liar(Node):
             return []
         to = self.dice.choice(heard_by)
         body, arrays = encode_body(sample(kind))
-        plain = _with_change(unpack(body, max_bytes=_MAX), self.dice, values=True)
+        plain = with_change(unpack(body, max_bytes=_MAX), self.dice, values=True)
         header = decode_header(self.said[-1]) if self.said else None
         if header is None:
             return []
@@ -190,17 +190,17 @@ def _only(header: Header, party: str) -> Header:
     return Header(**{**dict(header), "to": tuple(d for d in header.to if d.party == party)})
 
 
-def _with_change(value, dice: random.Random, values: bool):
+def with_change(value, dice: random.Random, values: bool):
     """The value with one leaf changed; numbers of a release only where `values` allows it."""
     if isinstance(value, dict):
         names = [n for n in value if n != "kind" and (values or n not in ("tensor", "exponent"))]
         if not names:
             return value
         name = dice.choice(names)
-        return {**value, name: _with_change(value[name], dice, values)}
+        return {**value, name: with_change(value[name], dice, values)}
     if isinstance(value, tuple) and value:
         place = dice.randrange(len(value))
-        changed = _with_change(value[place], dice, values)
+        changed = with_change(value[place], dice, values)
         return dice.choice(((*value[:place], changed, *value[place + 1 :]), value[:-1]))
     return _another(value, dice)
 

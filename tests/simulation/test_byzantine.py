@@ -73,7 +73,8 @@ def _models_are_right(federation: ByzantineFederation, simulation: Honestly) -> 
         if party == COORDINATOR or node.outcome != "completed":
             continue
         trained = node.state.trained
-        assert trained is not None and trained.is_done, f"{party} completed without its rounds"
+        assert trained is not None, f"{party} completed without a round"
+        assert trained.is_done, f"{party} completed without all its rounds"
         if not federation.habits.values:
             np.testing.assert_array_equal(
                 trained.rounds.final_weights, calm()[party], err_msg=f"{party}'s model"
