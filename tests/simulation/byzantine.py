@@ -54,7 +54,8 @@ class Habits:
         def often() -> float:
             return dice.choice((0.0, 0.0, 0.02, 0.1, 0.3))
 
-        return cls(*(often() for _ in range(7)), values=dice.random() < 0.2)
+        names = ("change", "forge", "withhold", "silence", "replay", "split", "invent")
+        return cls(**{name: often() for name in names}, values=dice.random() < 0.2)
 
 
 class Liar(Node):
