@@ -6,18 +6,27 @@ import resource
 import sys
 from pathlib import Path
 
-from broker.service import build_service
+from broker.service import BrokerService, build_service
 from hdpvfl_mq.runtime.process import run_process, say_how_it_ended, stop_on_signals
-from schemas.config import BrokerSettings
+from hdpvfl_mq.runtime.settings import names
+from schemas.config import BrokerServiceSettings, BrokerSettings
 
 # A multipart message has no size limit of its own in ZeroMQ; the process has.
 MEMORY_MAX_BYTES = 8 * 2**30
 
 
 def main(path: Path) -> int:
-    """Run the broker to the end of its run."""
+    """Run the broker: to the end of its run, or for as long as its federations stand."""
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY_MAX_BYTES, resource.RLIM_INFINITY))
+    if names(path, "federations"):
+        return run_process(BrokerServiceSettings, path, _stand)
     return run_process(BrokerSettings, path, _run)
+
+
+async def _stand(settings: BrokerServiceSettings) -> str:
+    service = BrokerService(settings)
+    stop_on_signals(service)
+    return await service.run()
 
 
 async def _run(settings: BrokerSettings) -> str:

@@ -21,6 +21,7 @@ from hdpvfl_mq.machine import (
     Input,
     Move,
     Moves,
+    OperatorRequest,
     Received,
     Send,
     Started,
@@ -283,6 +284,9 @@ class Coordinator:
         outcome = outcome_of(given.message.reason)
         return self.close(state, outcome, said_by(given.sender, given.message))
 
+    def stop(self, state: Phase, given: OperatorRequest) -> Step[Closed]:
+        return self.close(state, "withdrawn", "it was stopped; 'hdpvfl runs' says by whom")
+
     def close(self, state: Phase, outcome: Outcome, reason: str) -> Step[Closed]:
         """End the run for everybody."""
         rounds, planned = (state.rounds, state.planned) if isinstance(state, Training) else (0, 0)
@@ -313,6 +317,7 @@ MOVES: Moves = {
     (Phase, "started"): Move(_C.started, _SAME),
     (Phase, "hello"): Move(_C.hello, _SAME),
     (Phase, "withdraw"): Move(_C.withdraw, (Closed,)),
+    (Phase, "operator:close"): Move(_C.stop, (Closed,)),
     (Phase, "timer:deadline"): Move(_C.deadline, (Closed,)),
     (Phase, "timer:watch"): Move(_C.wait_on, _SAME),
     (Gathering, "hello"): Move(_C.gather, (Gathering, Offered)),
@@ -328,6 +333,7 @@ MOVES: Moves = {
     (Closed, "aligned"): Move(stay, _SAME),
     (Closed, "round_report"): Move(stay, _SAME),
     (Closed, "withdraw"): Move(stay, _SAME),
+    (Closed, "operator:close"): Move(stay, _SAME),
     (Closed, "timer:watch"): Move(stay, _SAME),
     (Closed, "timer:deadline"): Move(stay, _SAME),
 }

@@ -18,6 +18,7 @@ from hdpvfl_mq.wire.codec import Frames, decode_header
 from hdpvfl_mq.wire.signing import frames_digest, verify
 from schemas.envelope import Header
 from schemas.ids import COORDINATOR, PartyId, RunId
+from schemas.messages import GREETINGS
 
 
 @dataclass(frozen=True)
@@ -56,7 +57,7 @@ class Router:
             raise PeerError("frames of another run")
         if user is None or user != header.sender or user not in self._members:
             raise PeerError(f"the key of {user or 'nobody'} may not speak for {header.sender}")
-        if header.kind == "hello":
+        if header.kind in GREETINGS:
             self._bind(header, connection, frames)
         if self._bound.get(header.sender) != connection:
             raise PeerError(f"{header.sender} has not said hello on this connection")

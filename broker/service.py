@@ -1,133 +1,357 @@
-"""The broker's process: one ROUTER socket, the router, and the coordinator behind it.
+"""The broker's process: one ROUTER socket and, behind it, any number of federations and runs.
 
-It owns the sockets and the tasks; what may pass is the router's business, what a run does next the
-coordinator's.
+It owns the socket and the tasks; what may pass is the routers' business, what a run does next its
+coordinator's, and which runs there are the registrars'. Frames go to the node whose name, a run's
+or a federation's, their header states.
 """
 
 from __future__ import annotations
 
 import asyncio
+import math
+from collections.abc import Coroutine, Mapping
 from pathlib import Path
+from typing import Any
 
-from nacl.signing import VerifyKey
-
-from broker.coordinator import Coordinator
-from broker.router import Routed, Router
-from hdpvfl_mq.errors import PeerError, SettingsError
-from hdpvfl_mq.journal.store import Journal
-from hdpvfl_mq.node.node import Node
-from hdpvfl_mq.node.ports import Contact, Identity
+from broker.hosting import Hosted, HostedFederation, HostedRun
+from broker.registrar import AgreedRun, Seat, Standing, describe
+from broker.router import Routed
+from hdpvfl_mq import __version__
+from hdpvfl_mq.errors import OperatorError, PeerError, SettingsError
+from hdpvfl_mq.runtime import logs
+from hdpvfl_mq.runtime.control import Answer, Control
+from hdpvfl_mq.runtime.files import write_private
 from hdpvfl_mq.runtime.keys import Keys, load_keys
-from hdpvfl_mq.runtime.runner import Runner
-from hdpvfl_mq.runtime.settings import load_settings
-from hdpvfl_mq.runtime.snapshots import Snapshots
-from hdpvfl_mq.runtime.status import Status
-from hdpvfl_mq.runtime.transport import Arrivals, Gate
-from hdpvfl_mq.wire.codec import Frames, model_digest
-from schemas.config import BrokerSettings, RunManifest
-from schemas.ids import COORDINATOR
+from hdpvfl_mq.runtime.runner import Runner, Stopped
+from hdpvfl_mq.runtime.settings import dump_settings, load_settings
+from hdpvfl_mq.runtime.transport import Gate
+from hdpvfl_mq.wire.codec import Frames, decode_header
+from schemas.base import in_words
+from schemas.config import BrokerServiceSettings, BrokerSettings, Member, RunManifest
+from schemas.federation import Command, EndRun, OperatorCommand, SeatMember, StopRun
+from schemas.ids import PartyId, RunId
+from schemas.records import OperatorRequest
 
 # After the end, how long a party that is being started again may take to come and hear of it.
 FAREWELL_S = 60.0
+BROKER = "broker"  # the folder in `state`
 
 
-class LocalLink(Arrivals):
-    """The coordinator's link: through the router, without a socket."""
+class Switchboard:
+    """The socket and the table of what it leads to."""
 
-    def __init__(self, service: Service) -> None:
-        super().__init__()
-        self._service = service
+    def __init__(self, bind: str, keys: Keys) -> None:
+        self._allowed: dict[bytes, str] = {}  # keys that may connect -> their hexadecimal form
+        self._bind, self.keys = bind, keys
+        self.table: dict[RunId, Hosted] = {}
 
-    def take_connected(self) -> bool:
-        """The coordinator is always connected."""
-        return False
+    def open(self) -> None:
+        """Bind; needs a running loop."""
+        self.gate = Gate(self._bind, self.keys, self._allowed, refused=self._turned_away)
 
-    async def send(self, frames: Frames) -> None:
-        """Into the router."""
-        await self._service.forward(frames, self._service.router.from_coordinator(frames))
+    def add(self, name: RunId, hosted: Hosted) -> None:
+        """Have frames of this name go there."""
+        self.table[name] = hosted
+        self.admit()
+
+    def admit(self) -> None:
+        """Let in the connections of everybody who may speak to anything here."""
+        wanted = {user for hosted in self.table.values() for user in hosted.users}
+        for key in [key for key, user in self._allowed.items() if user not in wanted]:
+            del self._allowed[key]
+        self._allowed.update({bytes.fromhex(user): user for user in wanted})
+
+    async def forward(self, hosted: Hosted, frames: Frames, routed: Routed) -> None:
+        """Send frames where the router said."""
+        for connection in routed.connections:
+            if not await self.gate.send(connection, frames, routed.sender):
+                for each in self.table.values():
+                    each.router.unreachable(connection)
+        if routed.local:
+            await hosted.link.put(frames)
+
+    async def read(self) -> None:
+        """Deal out what arrives, for ever."""
+        while True:
+            connection, user, frames = await self.gate.receive()
+            hosted: Hosted | None = None
+            try:
+                header = decode_header(frames)
+                hosted = self.table.get(header.run)
+                if hosted is None:
+                    raise PeerError("frames of a run that is not here")
+                routed = hosted.router.from_connection(connection, hosted.party_of(user), frames)
+            except PeerError as refused:
+                self._refuse(hosted, frames, f"at the router: {refused}")
+                continue
+            await self.forward(hosted, frames, routed)
+
+    def _turned_away(self, reason: str) -> None:
+        """Record a connection that did not get in; it sent nothing that could be read."""
+        self._refuse(None, (), f"at the gate: {reason}")
+
+    def _refuse(self, hosted: Hosted | None, frames: Frames, reason: str) -> None:
+        first = next(iter(self.table.values()), None)  # a federation, or the only run
+        if (noted := hosted or first) is not None:
+            noted.refuse(frames, reason)
 
 
-class Service:
-    """Moves frames between connections and the coordinator."""
+class Service(Switchboard):
+    """The broker of one run: ends with it."""
 
     def __init__(self, settings: BrokerSettings, manifest: RunManifest, keys: Keys) -> None:
-        members = {m.party: m for m in settings.members}
+        super().__init__(settings.bind, keys)
+        seats = _seats(settings.members)
         expected = set(manifest.parties)
-        if set(members) != expected:
+        if set(seats) != expected:
             raise SettingsError(
                 f"members: the manifest needs exactly {', '.join(sorted(expected))}; "
-                f"the broker admits {', '.join(sorted(members))}"
+                f"the broker admits {', '.join(sorted(seats))}"
             )
-        verify = {p: VerifyKey(bytes.fromhex(m.verify_key)) for p, m in members.items()}
-        self.folder = Path(settings.runs) / manifest.run / COORDINATOR
-        self.folder.mkdir(parents=True, exist_ok=True)
-        self.node = Node(
-            Coordinator(manifest, model_digest(manifest)),
-            Identity(COORDINATOR, "coordinator", manifest.run, keys.signing),
-            {p: Contact(m.role, verify[p]) for p, m in members.items()},
-            journal=Journal(self.folder / "journal.db", run=manifest.run, party=COORDINATOR),
+        self.hosted = HostedRun(
+            manifest, seats, keys, runs=Path(settings.runs), forward=self.forward
         )
-        self._snapshots = Snapshots(self.folder / "snapshot", keys.signing)
-        if (snapshot := self._snapshots.load()) is not None:
-            self.node.resume(snapshot)
-        self.node.open()
-        self.router = Router(manifest.run, verify, epochs=self.node.state.epochs)
-        allowed = {bytes.fromhex(m.curve_key): p for p, m in members.items()}
-        self._gate = Gate(settings.bind, keys, allowed, refused=self._turned_away)
-        self._link = LocalLink(self)
-        self._status = Status(self.folder / "status.json")
-        self.runner = Runner(
-            self.node,
-            self._link,
-            patience_s=manifest.deadline_s + 60.0,
-            observe=self._observe,
-            farewell_s=FAREWELL_S,
+        self.node, self.router = self.hosted.node, self.hosted.router
+        self.add(manifest.run, self.hosted)
+        self.open()
+        self.runner = self.hosted.runner(
+            patience_s=manifest.deadline_s + 60.0, farewell_s=FAREWELL_S
         )
 
     async def run(self) -> str:
         """The outcome of the run."""
-        reader = self._link.watch(asyncio.create_task(self._read()))
-        for task in self._gate.tasks:
-            self._link.watch(task)
-        self._observe(self.node)
+        reader = self.hosted.link.watch(asyncio.create_task(self.read()))
+        for task in self.gate.tasks:
+            self.hosted.link.watch(task)
+        self.hosted.observe(self.node)
         try:
             outcome = await self.runner.run()
-            self._status.write(self.node.role.progress(self.node.state))
+            self.hosted.finish()
             return outcome
         finally:
             reader.cancel()
-            self._gate.close()
+            self.gate.close()
 
-    async def forward(self, frames: Frames, routed: Routed) -> None:
-        """Send frames where the router said."""
-        for connection in routed.connections:
-            if not await self._gate.send(connection, frames, routed.sender):
-                self.router.unreachable(connection)
-        if routed.local:
-            await self._link.put(frames)
 
-    async def _read(self) -> None:
-        while True:
-            connection, user, frames = await self._gate.receive()
-            try:
-                routed = self.router.from_connection(connection, user, frames)
-            except PeerError as refused:
-                self.node.refuse(frames, f"at the router: {refused}")
-                self._link.wake.set()
-                continue
-            await self.forward(frames, routed)
+class BrokerService(Switchboard):
+    """The broker of federations: it stands."""
 
-    def _turned_away(self, reason: str) -> None:
-        """Record a connection that did not get in; it sent nothing that could be read."""
-        self.node.refuse((), f"at the gate: {reason}")
-        self._link.wake.set()
-
-    def _observe(self, node: Node) -> None:
-        self._snapshots.see(node)
-        if self._status.due() or node.outcome is not None:
-            self._status.write(
-                {**node.role.progress(node.state), "connected": list(self.router.connected)}
+    def __init__(self, settings: BrokerServiceSettings) -> None:
+        super().__init__(settings.bind, load_keys(Path(settings.keys)))
+        self.settings = settings
+        self.state = Path(settings.state) / BROKER
+        self.federations: dict[RunId, HostedFederation] = {}
+        for federation in settings.federations:
+            hosted = HostedFederation(
+                federation.name, self.keys, state=self.state, forward=self.forward
             )
+            self.federations[federation.name] = hosted
+            self.add(federation.name, hosted)
+        self._runners: dict[RunId, Runner] = {}
+        self._stopped = asyncio.Event()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._failed: BaseException | None = None
+
+    # -- life ---------------------------------------------------------------------------------
+
+    async def run(self) -> str:
+        """Until it is stopped; an error that no run may survive ends it."""
+        logs.begin(self.settings.log)
+        self._seat_members()
+        self.open()
+        control = Control(self.state, self.handle)
+        await control.open()
+        names = list(self.federations)
+        logs.say("service_started", address=self.settings.bind, federation=names)
+        try:
+            for task in self.gate.tasks:
+                task.add_done_callback(self._ended)
+            self._start(self.read())
+            for federation in self.federations.values():
+                self._reconcile(federation)
+                self._start(_forever(federation.runner))
+            await self._stopped.wait()
+            await self._end_tasks()
+        finally:
+            control.close()
+            self.gate.close()
+            for hosted in self.table.values():
+                hosted.node.close()
+        if self._failed is not None:
+            raise self._failed
+        logs.say("service_stopped", federation=names)
+        raise Stopped
+
+    def stop(self) -> None:
+        """End after the current turns."""
+        self._stopped.set()
+
+    def _start(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._ended)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        failed = None if task.cancelled() else task.exception()
+        if failed is not None and not isinstance(failed, Stopped):
+            self._failed = self._failed or failed
+            self._stopped.set()
+
+    async def _end_tasks(self) -> None:
+        runners = [f.runner for f in self.federations.values() if f.runner is not None]
+        for runner in (*runners, *self._runners.values()):
+            runner.stop()
+        if self._tasks:
+            _, pending = await asyncio.wait(self._tasks, timeout=0.5)
+            for task in pending:
+                task.cancel()
+
+    # -- members ------------------------------------------------------------------------------
+
+    def _seat_members(self) -> None:
+        """Members of the settings that their registrar does not know like this."""
+        for federation in self.settings.federations:
+            hosted = self.federations[federation.name]
+            hosted.connect(lambda node, hosted=hosted: self._reconcile(hosted))  # type: ignore[misc]
+            wanted = _seats(federation.members)
+            known = hosted.standing.members
+            events = [_seated(p, seat) for p, seat in wanted.items() if known.get(p) != seat]
+            hosted.node.turn((), events)  # before anybody can knock
+            hosted.admit()
+        self.admit()
+
+    def give(self, federation: HostedFederation, command: Command) -> None:
+        """Have a registrar take a command."""
+        assert federation.runner is not None
+        federation.runner.give(OperatorCommand(command=command))
+
+    # -- runs ---------------------------------------------------------------------------------
+
+    def _reconcile(self, federation: HostedFederation) -> None:
+        """Let members in, open what they agreed on, close what one of them stopped."""
+        federation.admit()
+        self.admit()
+        for name, run in federation.standing.runs.items():
+            if run.phase == "open" and name not in self._runners:
+                self._open(federation, name, run)
+            runner = self._runners.get(name)
+            hosted = self.table.get(name)
+            if run.stopped_by and runner and hosted and hosted.node.outcome is None:
+                runner.give(OperatorRequest(request="close"))
+
+    def _open(self, federation: HostedFederation, name: RunId, run: AgreedRun) -> None:
+        if name in self.table:
+            taken = "the broker has a run or federation of this name: choose another"
+            self.give(federation, EndRun(run=name, outcome="refused", reason=taken))
+            return
+        seats = self._seats_of_run(federation.standing, name, run)
+        hosted = HostedRun(
+            run.manifest, seats, self.keys, runs=Path(self.settings.runs), forward=self.forward
+        )
+        self._runners[name] = hosted.runner(patience_s=math.inf, farewell_s=math.inf)
+        self.add(name, hosted)
+        is_new = hosted.node.steps == 0
+        logs.say("run_opened" if is_new else "run_resumed", run=name, federation=federation.name)
+        self._start(self._serve(federation, name, hosted))
+
+    def _seats_of_run(
+        self, standing: Standing, name: RunId, run: AgreedRun
+    ) -> Mapping[PartyId, Seat]:
+        """The members' keys when the run opened, kept in its folder."""
+        folder = Path(self.settings.runs) / name / "coordinator"
+        path = folder / "settings.toml"
+        if not path.exists():
+            members = tuple(
+                Member(
+                    party=party,
+                    role="active" if party == run.manifest.active_party else "passive",
+                    verify_key=standing.members[party].verify_key.hex(),
+                    curve_key=standing.members[party].curve_key.hex(),
+                )
+                for party in run.manifest.parties
+            )
+            made = BrokerSettings(
+                bind=self.settings.bind,
+                keys=self.settings.keys,
+                manifest=str(folder / "manifest.toml"),
+                runs=self.settings.runs,
+                members=members,
+            )
+            write_private(folder / "manifest.toml", dump_settings(run.manifest), durable=True)
+            write_private(path, dump_settings(made), durable=True)
+        return _seats(load_settings(BrokerSettings, path).members)
+
+    async def _serve(self, federation: HostedFederation, name: RunId, hosted: HostedRun) -> None:
+        hosted.observe(hosted.node)
+        outcome = await self._runners[name].run()
+        hosted.finish()
+        reason = str(hosted.node.state.reason)
+        logs.say("run_over", run=name, outcome=outcome, reason=reason)
+        self.give(federation, EndRun(run=name, outcome=outcome, reason=in_words(reason)))
+        del self.table[name], self._runners[name]
+        hosted.node.close()
+        self.admit()
+
+    # -- the operator -------------------------------------------------------------------------
+
+    async def handle(self, asked: dict[str, Any]) -> Answer:
+        """One command of the broker's operator."""
+        if asked.get("command") in ("status", "runs"):
+            return self._status()
+        if asked.get("command") == "stop":
+            federation = self._federation_of(str(asked.get("run")))
+            self.give(federation, StopRun(run=str(asked["run"]), reason="operator"))
+            return {"run": asked["run"]}
+        raise OperatorError(f"{asked.get('command')!r} is no command of a broker's service")
+
+    def _federation_of(self, run: RunId) -> HostedFederation:
+        for federation in self.federations.values():
+            if run in federation.standing.runs:
+                return federation
+        raise OperatorError(f"there is no run {run}; see 'hdpvfl runs'")
+
+    def _status(self) -> Answer:
+        shown = {}
+        for name, federation in self.federations.items():
+            standing = federation.standing
+            shown[name] = {
+                "members": {p: seat.role for p, seat in sorted(standing.members.items())},
+                "connected": list(federation.router.connected),
+                "runs": {run: self._run(run, known) for run, known in standing.runs.items()},
+            }
+        return {
+            "service": "broker",
+            "address": self.settings.bind,
+            "version": __version__,
+            "federations": shown,
+        }
+
+    def _run(self, name: RunId, known: AgreedRun) -> Answer:
+        hosted = self.table.get(name)
+        fields = describe(known)
+        return {**fields, **hosted.fields()} if isinstance(hosted, HostedRun) else fields
+
+
+def _seated(party: PartyId, seat: Seat) -> OperatorCommand:
+    member = SeatMember(
+        party=party, role=seat.role, verify_key=seat.verify_key, curve_key=seat.curve_key
+    )
+    return OperatorCommand(command=member)
+
+
+async def _forever(runner: Runner | None) -> None:
+    assert runner is not None
+    await runner.run()
+
+
+def _seats(members: tuple[Member, ...]) -> dict[PartyId, Seat]:
+    found = {}
+    for m in members:
+        role = "active" if m.role == "active" else "passive"
+        keys = bytes.fromhex(m.verify_key), bytes.fromhex(m.curve_key)
+        found[m.party] = Seat(role, *keys)  # type: ignore[arg-type]
+    return found
 
 
 def build_service(settings: BrokerSettings) -> Service:

@@ -71,6 +71,19 @@ class IntegrityError(HdpvflError):
     exit_code = 5
 
 
+_BY_EXIT: dict[int, type[HdpvflError]] = {
+    2: OperatorError,
+    3: RefusedError,
+    4: NetworkError,
+    5: IntegrityError,
+}
+
+
+def error_of(exit_code: int, text: str) -> HdpvflError:
+    """What another process of this project ended or answered with, to be raised here."""
+    return _BY_EXIT.get(exit_code, OperatorError)(text)
+
+
 def of_the_system(stop: OSError) -> str:
     """What the operator is told when the operating system refuses: which file, why, what to do."""
     named = f" {stop.filename}" if stop.filename else ""

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar
 
 from hdpvfl_mq.errors import PeerError
+from schemas.federation import Meet, OperatorCommand
 from schemas.ids import PartyId
 from schemas.messages import Message
 from schemas.records import (
@@ -39,8 +40,10 @@ __all__ = [
     "Input",
     "LedgerOrder",
     "LedgerRead",
+    "Meet",
     "Move",
     "Moves",
+    "OperatorCommand",
     "OperatorRequest",
     "ReadLedger",
     "Received",
@@ -78,9 +81,11 @@ class Send:
     message: Message
 
 
-Input = Started | LedgerRead | Received[Any] | TimerFired | OperatorRequest
+Input = Started | LedgerRead | Received[Any] | TimerFired | OperatorRequest | OperatorCommand
 LedgerOrder = ReadLedger | RememberHead | CheckLedger
-Effect = Send | Arm | Reserve | Book | ReadLedger | RememberHead | CheckLedger | Finish | Refused
+Effect = (
+    Send | Arm | Reserve | Book | ReadLedger | RememberHead | CheckLedger | Meet | Finish | Refused
+)
 StateT = TypeVar("StateT")
 Step = tuple[StateT, tuple[Effect, ...]]
 
@@ -132,6 +137,8 @@ def move_name(given: Input) -> str:
             return f"timer:{timer.split(':')[0]}"
         case OperatorRequest(request=request):
             return f"operator:{request}"
+        case OperatorCommand(command=command):
+            return f"command:{command.name}"
         case Started():
             return "started"
         case LedgerRead():

@@ -11,13 +11,30 @@ import math
 from hdpvfl_mq.methods.prediction.plan import prediction_of
 from hdpvfl_mq.privacy.calibration import mu_of
 from hdpvfl_mq.psi import possible_methods
+from hdpvfl_mq.wire.codec import model_digest
 from parties.assets import Assets
 from schemas.config import PartyPolicy, RunManifest
+from schemas.ids import PartyId
 from schemas.methods import Prediction
 from schemas.privacy import MU2_UNIT_BITS
 from schemas.records import LedgerStanding
 
 Rule = tuple[str, str]  # what the others are told, what only this party's console says
+
+
+def policy_rule(
+    policy: PartyPolicy, party: PartyId, manifest: RunManifest, standing: LedgerStanding
+) -> str | None:
+    """The first rule that a proposed run breaks, as far as it shows before any row is read."""
+    strangers = set(manifest.parties) - {party} - set(policy.peers)
+    if policy.peers and strangers:
+        return f"policy.peers does not allow {', '.join(sorted(strangers))}"
+    return (
+        _too_few_rows(policy, manifest)
+        or _wrong_alignment(policy, manifest)
+        or _wrong_guarantee(policy, manifest)
+        or _over_budget(policy, manifest, standing)
+    )
 
 
 def broken_rule(own: Assets, manifest: RunManifest, standing: LedgerStanding) -> Rule | None:
@@ -42,6 +59,8 @@ def broken_rule(own: Assets, manifest: RunManifest, standing: LedgerStanding) ->
 def _wrong_part(own: Assets, manifest: RunManifest) -> str | None:
     names = manifest.parties
     mine = manifest.active_party == own.party
+    if own.approved is not None and model_digest(manifest) != own.approved:
+        return "the offered run is not the one this party agreed to"
     if manifest.run != own.run:
         return "settings: the run has another name than the one this party was started for"
     if own.party not in names or mine != (own.role == "active"):

@@ -65,6 +65,7 @@ class Assets:
     numeric_profile: str
     former_keys: tuple[VerifyKey, ...] = ()  # of this party's name, each replaced by the next
     kept: tuple[KeptAlignment, ...] = field(default=(), repr=False)  # of these ids and id rules
+    approved: bytes | None = None  # digest of the manifest this party has agreed to beforehand
     model: TrainedModel | None = field(default=None, repr=False)  # to predict with
     found: KeptAlignment | None = field(default=None, repr=False)  # by an earlier start of the run
     # Gives every array that has an entry for each row, in memory or mapped from disk.

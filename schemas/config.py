@@ -108,6 +108,8 @@ class PartyPolicy(Closed):
         "ecdh",
         "oprf",
     )
+    # What is done with a proposed run that breaks no rule: ask the operator, or take part.
+    proposals: Literal["ask", "accept"] = "ask"
     learned_constants: bool = False  # preprocessing constants fitted on the private data
     exact_scoring: bool = False  # un-noised scores in a prediction: booked as infinitely much
 
@@ -127,7 +129,7 @@ class Member(Peer):
 
 
 class PartySettings(Closed):
-    """One party's process."""
+    """One party's process for one run; a service writes one for each run it takes part in."""
 
     party: PartyId
     role: PartyRole
@@ -158,8 +160,55 @@ class PartySettings(Closed):
         return self
 
 
+class PartyServiceSettings(Closed):
+    """One party's service: it stands, and serves every run its federation agrees on."""
+
+    party: PartyId
+    role: Literal["active", "passive"]
+    federation: RunId
+    broker: Endpoint
+    broker_curve_key: HexKey
+    broker_verify_key: HexKey
+    keys: Path
+    policy: Path
+    runs: Path = "runs"
+    state: Path = "state"
+    ids: IdRules = IdRules()
+    data: DataSettings
+    score_file: Path | None = None  # rows to score in a prediction; None takes data.file
+    log: Literal["text", "json"] = "text"
+    # Members whose keys were exchanged by hand; those who join are pinned in the state folder.
+    peers: Annotated[tuple[Peer, ...], Field(max_length=MAX_PASSIVES + 1)] = ()
+
+
+class FederationSettings(Closed):
+    """One federation a broker hosts."""
+
+    name: RunId
+    # Members whose keys were exchanged by hand; those who join are in the state folder.
+    members: Annotated[tuple[Member, ...], Field(max_length=MAX_PASSIVES + 1)] = ()
+
+
+class BrokerServiceSettings(Closed):
+    """The broker's service: it stands, and hosts every run its federations agree on."""
+
+    bind: Endpoint
+    keys: Path
+    runs: Path = "runs"
+    state: Path = "state"
+    log: Literal["text", "json"] = "text"
+    federations: Annotated[tuple[FederationSettings, ...], Field(min_length=1, max_length=64)]
+
+    @model_validator(mode="after")
+    def _apart(self) -> Self:
+        names = [federation.name for federation in self.federations]
+        if len(set(names)) != len(names):
+            raise ValueError("federations: two have the same name; rename one")
+        return self
+
+
 class BrokerSettings(Closed):
-    """The broker's process and the coordinator it hosts."""
+    """The broker's process and the coordinator it hosts, for one run."""
 
     bind: Endpoint
     keys: Path

@@ -24,6 +24,7 @@ PARTY_ROLES: tuple[PartyRole, ...] = ("active", "passive")
 
 COORDINATOR: PartyId = "coordinator"
 MAX_PASSIVES = 256
+Parties = Annotated[tuple[PartyId, ...], Field(max_length=MAX_PASSIVES + 1)]
 
 
 def release_id(run: RunId, party: PartyId, kind: str, round_: int) -> ReleaseId:

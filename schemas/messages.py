@@ -13,11 +13,11 @@ from pydantic import Field, TypeAdapter
 from schemas.base import Closed, Count, Digest, Signature, Text
 from schemas.config import RunManifest
 from schemas.envelope import MAX_ARRAY_BYTES, MAX_BLOCK_BYTES
-from schemas.ids import MAX_PASSIVES, Epoch, PartyId, RoleName, Round
+from schemas.federation import FederationMessage
+from schemas.ids import MAX_PASSIVES, Epoch, Parties, PartyId, RoleName, Round
 from schemas.privacy import LedgerHead, Release
 from schemas.tensor import Tensor
 
-Parties = Annotated[tuple[PartyId, ...], Field(max_length=MAX_PASSIVES + 1)]
 Signatures = Annotated[tuple[Signature, ...], Field(max_length=MAX_PASSIVES + 1)]
 # What each means, in words: hdpvfl_mq/endings.py.
 WithdrawReason = Literal[
@@ -280,9 +280,12 @@ Message = (
     | RunClosed
     | LedgerNotice
     | LedgerWitness
+    | FederationMessage
 )
 Releasing = ScoreShare | Residual  # the only messages that carry numbers about rows
 MESSAGE: TypeAdapter[Message] = TypeAdapter(Annotated[Message, Field(discriminator="kind")])
+
+GREETINGS = frozenset({"hello", "member_hello"})  # bind a connection; first on every new one
 
 _PARTY: frozenset[RoleName] = frozenset({"active", "passive"})
 _ALL: frozenset[RoleName] = frozenset({"active", "passive", "coordinator"})
@@ -322,4 +325,10 @@ ROUTES: dict[str, tuple[frozenset[RoleName], frozenset[RoleName]]] = {
     "run_closed": (_COORDINATOR, _PARTY),
     "ledger_head": (_PARTY, _PARTY),
     "ledger_witness": (_PARTY, _PARTY),
+    # A federation's own stream.
+    "member_hello": (_PARTY, _COORDINATOR),
+    "run_proposal": (_ALL, _ALL),
+    "run_answer": (_PARTY, _COORDINATOR),
+    "run_stop": (_PARTY, _COORDINATOR),
+    "run_news": (_COORDINATOR, _PARTY),
 }

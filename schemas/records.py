@@ -14,12 +14,13 @@ from pydantic import AfterValidator, Field
 
 from schemas.base import TEXT_MAX, Closed, Count, Digest, Signature, printable
 from schemas.envelope import MAX_ARRAY_BYTES, MAX_FRAMES
+from schemas.federation import Meet, OperatorCommand
 from schemas.ids import MAX_PASSIVES, Epoch, PartyId
 from schemas.privacy import MAX_PURE_RELEASES, MAX_SLOTS, LedgerHead, Release
 
 Frame = Annotated[bytes, Field(max_length=MAX_ARRAY_BYTES)]
 Frames = Annotated[tuple[Frame, ...], Field(min_length=1, max_length=MAX_FRAMES)]
-TimerName = Annotated[str, Field(max_length=64)]
+TimerName = Annotated[str, Field(max_length=96)]
 # Format 2: methods are values in the manifest, and a record holds all of an effect.
 JOURNAL_FORMAT = 2
 GENESIS = bytes(32)
@@ -76,11 +77,34 @@ class OperatorRequest(Closed):
     """A request from the operator."""
 
     kind: Literal["operator"] = "operator"
-    request: Literal["withdraw"]
+    request: Literal["withdraw", "close"]
 
 
+class Acknowledged(Closed):
+    """A peer's bare acknowledgement, the frames as they came: it co-signs what was sent to it."""
+
+    kind: Literal["acknowledged"] = "acknowledged"
+    frames: Frames
+
+
+class TurnedAway(Closed):
+    """Frames that were refused at the door: nobody's move, kept as evidence."""
+
+    kind: Literal["turned_away"] = "turned_away"
+    reason: Annotated[str, Field(max_length=500)]
+    digest: Digest
+
+
+Noted = Acknowledged | TurnedAway  # no move of the role
 RecordedInput = Annotated[
-    Started | LedgerRead | EnvelopeReceived | TimerFired | OperatorRequest,
+    Started
+    | LedgerRead
+    | EnvelopeReceived
+    | TimerFired
+    | OperatorRequest
+    | OperatorCommand
+    | Acknowledged
+    | TurnedAway,
     Field(discriminator="kind"),
 ]
 
@@ -166,6 +190,7 @@ RecordedEffect = Annotated[
     | ReadLedger
     | RememberHead
     | CheckLedger
+    | Meet
     | Finish
     | Refused,
     Field(discriminator="kind"),

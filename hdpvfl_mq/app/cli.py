@@ -146,6 +146,9 @@ def _add_plan(commands: Any) -> None:
     plan.add_argument("--epsilon", type=float, default=1.0)
     plan.add_argument("--delta", type=float, default=1e-5, help="at most 1 / rows (default: 1e-5)")
     plan.add_argument("--loss", default="logistic")
+    plan.add_argument(
+        "--lifetime", type=float, help="epsilon of a party's cap (default: ten times --epsilon)"
+    )
 
 
 def _add_ledger(commands: Any) -> None:
@@ -217,7 +220,11 @@ def _plan(options: argparse.Namespace) -> int:
 
     budget = check_settings(Budget, {"epsilon": options.epsilon, "delta": options.delta}, "options")
     loss = check_settings(LossSpec, {"name": options.loss}, "options: loss")
-    found = plan.figures(options.rows, options.passives, budget, loss)
+    lifetime = None
+    if options.lifetime is not None:
+        cap = {"epsilon": options.lifetime, "delta": options.delta}
+        lifetime = check_settings(Budget, cap, "options: lifetime")
+    found = plan.figures(options.rows, options.passives, budget, loss, lifetime=lifetime)
     if options.json:
         print(json.dumps(found))
     else:

@@ -7,7 +7,7 @@ by the node, the same way as at every start.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
@@ -45,13 +45,12 @@ class RecordedStore:
         """The rows as read."""
         return iter(self.rows[first:])
 
-    def acks(self) -> Mapping[str, int]:
-        """A replay sends nothing again."""
-        return {}
-
     def commit(self, *_: object) -> NoReturn:
         """A replay records nothing."""
         raise IntegrityError("a replay tried to write")
+
+    def close(self) -> None:
+        """There is no file."""
 
 
 @dataclass(frozen=True)
@@ -70,7 +69,8 @@ class Replay:
 
 def open_replay(folder: Path, party: PartyId, settings: Path | None = None) -> Replay:
     """The node and the journal of one party of a run."""
-    path = settings or folder / "settings" / f"{party}.toml"
+    own = folder / party / "settings.toml"  # what a service wrote when the run opened
+    path = settings or (own if own.exists() else folder / "settings" / f"{party}.toml")
     transcript = read_transcript(_existing(folder / party / "journal.db"), party)
     if party == COORDINATOR:
         return Replay(_coordinator(load_settings(BrokerSettings, path), transcript), transcript)

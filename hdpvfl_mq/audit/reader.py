@@ -70,7 +70,8 @@ def read_ledger(path: Path) -> tuple[StoredEntry, ...]:
 
 def read_keys(folder: Path, members: Path | None = None) -> dict[PartyId, Key]:
     """Public keys from a members file, or from the settings next to the journals."""
-    files = [members] if members else sorted((folder / "settings").glob("*.toml"))
+    beside = [*(folder / "settings").glob("*.toml"), *folder.glob("*/settings.toml")]
+    files = [members] if members else sorted(beside)
     found: dict[PartyId, Key] = {}
     for path in files:
         for party, key in _keys_in(path):

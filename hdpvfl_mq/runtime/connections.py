@@ -31,7 +31,9 @@ _ASK_KERNEL_ABOVE = 2**18  # bytes handed over since the kernel was last asked w
 _OPENED = int(zmq.EVENT_ACCEPTED | zmq.EVENT_CONNECTED)
 _CLOSED = int(zmq.EVENT_DISCONNECTED | zmq.EVENT_CLOSED)
 _FAILED = int(zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL | zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL)
-_EVENTS = _OPENED | _CLOSED | _FAILED | int(zmq.EVENT_HANDSHAKE_SUCCEEDED)
+# A party's own side: its key is refused, or nobody listens.
+_TROUBLE = int(zmq.EVENT_HANDSHAKE_FAILED_AUTH | zmq.EVENT_CONNECT_RETRIED)
+_EVENTS = _TROUBLE | _OPENED | _CLOSED | _FAILED | int(zmq.EVENT_HANDSHAKE_SUCCEEDED)
 
 
 @dataclass(frozen=True)
@@ -76,9 +78,11 @@ class Connections:
         *,
         note: Callable[[str], object],
         connected: Callable[[], object] = lambda: None,
+        trouble: Callable[[int], object] = lambda event: None,
     ) -> None:
-        """`note` and `connected` are called from this object's own thread."""
+        """`note`, `connected` and `trouble` are called from this object's own thread."""
         self._limits, self._note, self._connected = limits, note, connected
+        self._trouble = trouble
         self._lock = threading.Lock()
         self._open: dict[int, Connection] = {}
         self.cut = 0
@@ -149,6 +153,8 @@ class Connections:
         while self._monitor.poll(0):
             happened = recv_monitor_message(self._monitor)
             event, descriptor = int(happened["event"]), int(happened["value"])
+            if event & (_FAILED | _CLOSED | _TROUBLE):
+                self._trouble(event)
             if event & _FAILED:
                 self._note("a connection without a valid CURVE handshake")
             elif event & _OPENED:
@@ -157,7 +163,7 @@ class Connections:
             elif event & _CLOSED:
                 with self._lock:
                     self._open.pop(descriptor, None)
-            else:
+            elif not event & _TROUBLE:
                 self._connected()
 
     def _opened(self, descriptor: int) -> Connection | None:

@@ -15,12 +15,12 @@ import sys
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from pathlib import Path
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 from pydantic import BaseModel
 
 from hdpvfl_mq.errors import HdpvflError, OperatorError, of_the_system
-from hdpvfl_mq.runtime.runner import Runner, Stopped
+from hdpvfl_mq.runtime.runner import Stopped
 from hdpvfl_mq.runtime.settings import load_settings
 from schemas.base import printable
 
@@ -39,6 +39,12 @@ EXIT_BY_OUTCOME = {
 }
 
 Settings = TypeVar("Settings", bound=BaseModel)
+
+
+class Stoppable(Protocol):
+    """A run or a service that can be asked to end."""
+
+    def stop(self) -> None: ...
 
 
 def run_process(
@@ -80,21 +86,21 @@ def harden() -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
-def stop_on_signals(runner: Runner) -> None:
-    """Ctrl-C, SIGTERM and the death of a parent that named itself end the runner after its turn."""
+def stop_on_signals(running: Stoppable) -> None:
+    """Ctrl-C, SIGTERM and the death of a parent that named itself end what runs after its turn."""
     loop = asyncio.get_running_loop()
     for name in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(name, runner.stop)
+        loop.add_signal_handler(name, running.stop)
     parent = os.environ.get(PARENT_VARIABLE)
     if parent is not None:
-        _watch_parent(runner, int(parent), loop)
+        _watch_parent(running, int(parent), loop)
 
 
-def _watch_parent(runner: Runner, parent: int, loop: asyncio.AbstractEventLoop) -> None:
+def _watch_parent(running: Stoppable, parent: int, loop: asyncio.AbstractEventLoop) -> None:
     if os.getppid() != parent:  # it was killed and could not end its children itself
-        runner.stop()
+        running.stop()
         return
-    loop.call_later(PARENT_POLL_S, _watch_parent, runner, parent, loop)
+    loop.call_later(PARENT_POLL_S, _watch_parent, running, parent, loop)
 
 
 def say_how_it_ended(name: str, outcome: str, reason: str) -> None:

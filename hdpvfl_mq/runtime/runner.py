@@ -11,7 +11,7 @@ from collections.abc import Callable
 from contextlib import suppress
 
 from hdpvfl_mq.errors import NetworkError
-from hdpvfl_mq.node.node import Node
+from hdpvfl_mq.node.node import Event, Node
 from hdpvfl_mq.node.ports import Turn
 from hdpvfl_mq.runtime.pacing import Pacing
 from hdpvfl_mq.runtime.transport import Link
@@ -35,7 +35,9 @@ class Runner:
         observe: Callable[[Node], None],
         farewell_s: float = FAREWELL_S,
     ) -> None:
+        """`patience_s` and `farewell_s` may be infinite: a service waits as long as it takes."""
         self._node, self._link = node, link
+        self._given: list[Event] = []
         self._farewell_s = farewell_s
         self._patience_s, self._observe = patience_s, observe
         self._pacing = Pacing()
@@ -44,6 +46,11 @@ class Runner:
     def stop(self) -> None:
         """End after the current turn."""
         self._stopped = True
+        self._link.wake.set()
+
+    def give(self, event: Event) -> None:
+        """Have the node take an input that comes from inside this process."""
+        self._given.append(event)
         self._link.wake.set()
 
     async def run(self) -> str:
@@ -85,8 +92,9 @@ class Runner:
         connected = self._link.take_connected()
         if (due.greet or connected) and node.mailbox.greeting is not None:
             await self._link.send(node.mailbox.greeting)
-        if arrivals or due.fired or node.has_refusals:
-            await self._finish(node.turn(arrivals, due.fired))
+        given, self._given = self._given, []
+        if arrivals or due.fired or given or node.has_refusals:
+            await self._finish(node.turn(arrivals, (*due.fired, *given)))
         if due.resend or connected:
             for frames in node.mailbox.unacknowledged():
                 await self._link.send(frames)

@@ -31,6 +31,14 @@ def load_settings(schema: type[Model], path: Path) -> Model:
     return check_settings(schema, values, str(path))
 
 
+def names(path: Path, field: str) -> bool:
+    """Whether a settings file has this field; one that cannot be read has none."""
+    try:
+        return field in tomllib.loads(path.read_text())
+    except (OSError, tomllib.TOMLDecodeError, UnicodeDecodeError):
+        return False
+
+
 def check_settings(schema: type[Model], values: dict[str, Any], where: str) -> Model:
     """Check values that came as plain TOML or JSON types (lists stand for tuples)."""
     try:

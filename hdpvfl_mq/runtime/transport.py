@@ -41,6 +41,15 @@ LIMITS = Limits(
     unsent_bytes=MAX_MESSAGE_BYTES,
 )
 
+_REFUSED = (zmq.EVENT_HANDSHAKE_FAILED_AUTH, zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL)
+_TROUBLE: dict[int, str] = {
+    zmq.EVENT_CONNECT_RETRIED: "unreachable",
+    zmq.EVENT_HANDSHAKE_FAILED_AUTH: "own key refused",
+    zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL: "no common protocol",
+    zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL: "handshake failed",
+}
+AFTER_REFUSAL_S = 1.0
+
 
 class Link(Protocol):
     """What the pump needs of a connection."""
@@ -87,6 +96,13 @@ class Arrivals:
             self._room.clear()
         self.wake.set()
 
+    def offer(self, frames: Frames) -> None:
+        """Add frames if there is room; what is dropped comes again from its sender's journal."""
+        if len(self._queue) < QUEUE_MAX:
+            self._queue.append(frames)
+            self.bytes_received += sum(map(len, frames))
+            self.wake.set()
+
     def take(self) -> list[Frames]:
         """Everything that has arrived; NetworkError when nothing can any more."""
         if self._broken is not None:
@@ -121,6 +137,8 @@ class DealerLink(Arrivals):
         self.endpoint = endpoint
         self.bytes_sent = 0
         self._connected = False
+        self.is_connected = False
+        self.trouble = ""  # why there is no connection, as far as ZeroMQ says
         self._context = zmq.asyncio.Context()
         socket = self._socket = self._context.socket(zmq.DEALER)
         set_common_options(socket)
@@ -137,6 +155,7 @@ class DealerLink(Arrivals):
             LIMITS,
             note=lambda reason: None,  # the broker cannot be refused; it is connected to again
             connected=lambda: loop.call_soon_threadsafe(self._stands),
+            trouble=lambda event: loop.call_soon_threadsafe(self._failed, event),
         )
         self._reader = self.watch(asyncio.create_task(self._read()))
         try:
@@ -162,8 +181,23 @@ class DealerLink(Arrivals):
             await self.put(tuple(part.bytes for part in parts))
 
     def _stands(self) -> None:
+        self.is_connected, self.trouble = True, ""
         self._connected = True
         self.wake.set()
+
+    def _failed(self, event: int) -> None:
+        """The connection is lost, or was never made."""
+        self.is_connected = False
+        self.trouble = _TROUBLE.get(event, self.trouble)
+        if event in _REFUSED:
+            # ZeroMQ gives up when its key is refused; a broker may admit it a moment later.
+            asyncio.get_running_loop().call_later(AFTER_REFUSAL_S, self._connect_again)
+
+    def _connect_again(self) -> None:
+        with suppress(zmq.ZMQError):
+            self._socket.disconnect(self.endpoint)
+        with suppress(zmq.ZMQError):
+            self._socket.connect(self.endpoint)
 
     def close(self) -> None:
         """Flush for a moment and close; only at the end of the process."""
@@ -200,10 +234,8 @@ class Gate:
         *,
         refused: Callable[[str], None],
     ) -> None:
-        if not allowed:
-            raise OperatorError("members: a broker without an allow-list of keys does not bind")
         self._allowed, self._refused, self._notes = allowed, refused, 0
-        self._pace = {party: Pace() for party in allowed.values()}
+        self._pace: dict[str, Pace] = {}
         self._descriptors: dict[bytes, int] = {}  # of connections that have spoken
         self._context = zmq.asyncio.Context()
         self._context.io_threads = 2
@@ -264,7 +296,7 @@ class Gate:
             party = self._allowed.get(credentials[0]) if known else None
             if party is None:
                 self._note("a connection whose key is not on the list of members")
-            elif not self._pace[party].allows(asyncio.get_running_loop().time()):
+            elif not self._pace.setdefault(party, Pace()).allows(asyncio.get_running_loop().time()):
                 self._note(f"cut {party}: it connects too often")
                 party = None
             code, text = (b"200", b"OK") if party else (b"400", b"unknown key")

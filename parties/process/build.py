@@ -14,12 +14,14 @@ import numpy as np
 from nacl.signing import VerifyKey
 
 from hdpvfl_mq.arrays.chunked import Allocate
+from hdpvfl_mq.data.databases import spool
 from hdpvfl_mq.data.preprocess import PreparedData, prepare, prepare_mapped
 from hdpvfl_mq.data.readers import TableFile
 from hdpvfl_mq.errors import DataError, SettingsError
 from hdpvfl_mq.journal.store import Journal
 from hdpvfl_mq.node.node import Node
 from hdpvfl_mq.node.ports import Contact, Identity
+from hdpvfl_mq.privacy.ledger_store import Ledger
 from hdpvfl_mq.psi import IdCollector, NormalisedIds, normalise, rules_digest
 from hdpvfl_mq.runtime.keys import Keys, read_secret, write_secret
 from hdpvfl_mq.runtime.profile import numeric_profile
@@ -59,6 +61,11 @@ class PartyFiles:
         return self.state / "ledger.db"
 
     @property
+    def spool(self) -> Path:
+        """Rows that a query of this run gave."""
+        return self.state / "spool" / self.settings.run
+
+    @property
     def alignments(self) -> Path:
         """Common rows found in this and earlier runs."""
         return self.state / "alignments"
@@ -87,20 +94,30 @@ def load_assets(settings: PartySettings, keys: Keys) -> Assets:
     if settings.ids.empties == "drop":  # the id rules judge empty ids, not the reader
         data = DataSettings(**{**dict(settings.data), "empty_ids": "keep"})
         settings = PartySettings(**{**fields_of(settings), "data": data})
+    place = settings.data.file or "query"
     try:
-        return _assets(settings, keys)
+        return _assets(_with_file(settings), keys)
     except DataError as wrong:
-        raise DataError(f"{settings.party}, {settings.data.file}: {wrong}") from None
+        raise DataError(f"{settings.party}, {place}: {wrong}") from None
+
+
+def _with_file(settings: PartySettings) -> PartySettings:
+    """Where rows come from a query, the file that it was read into, once in a run."""
+    if settings.data.query is None:
+        return settings
+    path = spool(settings.data, PartyFiles(settings).spool)
+    data = {**dict(settings.data), "file": str(path), "query": None, "source": None}
+    return PartySettings(**{**fields_of(settings), "data": DataSettings(**data)})
 
 
 def _assets(settings: PartySettings, keys: Keys) -> Assets:
     if settings.data.file is None:
-        raise SettingsError("data.file: name the file with this party's rows")
+        raise SettingsError("data.file: name the file with this party's rows, or data.query")
     if len(settings.data.id_columns) != settings.ids.columns:
         raise SettingsError("ids.columns must be the number of data.id_columns")
     policy = load_settings(PartyPolicy, Path(settings.policy))
     model = read_model(Path(settings.model), settings) if settings.model else None
-    files, source = PartyFiles(settings), TableFile(Path(settings.data.file))
+    files, source = PartyFiles(settings), TableFile.of(settings.data)
     allocate: Allocate = MappedArrays(files.state / "rows") if settings.data.on_disk else np.empty
     rules = settings.data if model is None else scoring_settings(model, settings.data)
     data, ids = _rows(source, settings, rules, allocate)
@@ -148,16 +165,21 @@ def contacts(settings: PartySettings) -> dict[str, Contact]:
 
 
 def build_node(
-    settings: PartySettings, own: Assets, keys: Keys, snapshot: NodeSnapshot | None = None
+    settings: PartySettings,
+    own: Assets,
+    keys: Keys,
+    snapshot: NodeSnapshot | None = None,
+    ledger: Ledger | None = None,
 ) -> tuple[Node, LedgerBook]:
-    """Open ledger and journal and fold the latter, from a snapshot on if there is one."""
+    """Fold the journal, from a snapshot on if there is one; `ledger` is open if runs share it."""
     files = PartyFiles(settings)
     files.run.mkdir(parents=True, exist_ok=True)
-    ledger = open_ledger(files.ledger, settings.party)
+    shared, ledger = ledger is not None, ledger or open_ledger(files.ledger, settings.party)
     try:
         recognise(ledger, own)
     except Exception:
-        ledger.close_file()
+        if not shared:
+            ledger.close_file()
         raise
     known = contacts(settings)
     book = LedgerBook(ledger, own.policy, settings.run, own.data.fingerprint, peers=known)

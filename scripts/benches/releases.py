@@ -129,4 +129,4 @@ def _journaled(journal: Journal, frames: Frames, number: int) -> None:
         effects=(EnvelopeSent(frames=frames),),
     )
     stored = chain.encode(record)
-    journal.commit([(number, stored, chain.link(stored))], {"active": number}, [])
+    journal.commit([(number, stored, chain.link(stored))])

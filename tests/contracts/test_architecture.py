@@ -30,9 +30,15 @@ MAY_EXPOSE = {
     "parties/rounds/prediction.py",
 }
 # Where people are spoken to.
-MAY_PRINT = ("hdpvfl_mq/app/", "hdpvfl_mq/runtime/process.py")
+MAY_PRINT = ("hdpvfl_mq/app/", "hdpvfl_mq/runtime/process.py", "hdpvfl_mq/runtime/logs.py")
 # The shells of the two processes; everything else in their rooms is pure.
-SHELLS = {"parties.__main__", "parties.process.**", "broker.__main__", "broker.service"}
+SHELLS = {
+    "parties.__main__",
+    "parties.process.**",
+    "broker.__main__",
+    "broker.service",
+    "broker.hosting",
+}
 
 
 def sources() -> list[Path]:

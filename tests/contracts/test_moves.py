@@ -16,12 +16,13 @@ from typing import Any, TypeVar, Union, get_args, get_origin
 
 import pytest
 
-from broker import coordinator
+from broker import coordinator, registrar
 from broker import phases as seen
 from hdpvfl_mq.machine import (
     LedgerRead,
     Move,
     Moves,
+    OperatorCommand,
     OperatorRequest,
     Received,
     Started,
@@ -29,13 +30,15 @@ from hdpvfl_mq.machine import (
     TimerFired,
     stay,
 )
-from parties import active, passive, phases
+from parties import active, membership, passive, phases
+from schemas.federation import Command, FederationMessage
 from schemas.messages import ROUTES, Hello, Pause
 from scripts.draw_machines import MACHINES, Machine, next_phases, reachable
 from tests.samples import KINDS
 
 INPUTS = {"started": Started, "ledger": LedgerRead}
-BY_PREFIX = {"timer": TimerFired, "operator": OperatorRequest}
+BY_PREFIX = {"timer": TimerFired, "operator": OperatorRequest, "command": OperatorCommand}
+FEDERATION = {kind.model_fields["kind"].default for kind in get_args(FederationMessage)}
 Problems = Iterator[str]
 
 
@@ -153,11 +156,32 @@ def deaf(machine: Machine) -> Problems:
     """Messages that may be sent to this role and that no phase of it takes."""
     taken = {name for _, name in machine.moves}
     for kind, (_, receivers) in ROUTES.items():
-        if machine.role in receivers and kind not in taken and kind != "ack":  # the mailbox's
+        is_here = (kind in FEDERATION) == (machine in STANDING)
+        if is_here and machine.role in receivers and kind not in taken | {"ack"}:  # the mailbox's
             yield f"nobody takes {kind}"
 
 
 RULES = (misfits, foreign, dead, deaf)
+# A federation's roles have one phase each: there is nothing to draw.
+_STANDING, _BELONGING = registrar.Standing, membership.Belonging
+STANDING = (
+    Machine("the registrar", "coordinator", "", registrar.MOVES, _STANDING, _STANDING),
+    Machine("a member", "active", "", membership.MOVES, _BELONGING, _BELONGING),
+    Machine("a member", "passive", "", membership.MOVES, _BELONGING, _BELONGING),
+)
+
+
+@pytest.mark.parametrize("machine", STANDING, ids=lambda machine: machine.name)
+@pytest.mark.parametrize("rule", [misfits, foreign, deaf])
+def test_every_row_of_a_federation_fits(rule, machine):
+    assert list(rule(machine)) == []
+
+
+@pytest.mark.parametrize("machine", STANDING, ids=lambda machine: machine.name)
+def test_every_command_has_a_role_that_takes_it(machine):
+    taken = {name for each in STANDING for _, name in each.moves}
+    commands = get_args(get_args(Command)[0])
+    assert {f"command:{kind.model_fields['name'].default}" for kind in commands} <= taken
 
 
 @pytest.mark.parametrize("machine", MACHINES, ids=lambda machine: machine.name)

@@ -21,7 +21,7 @@ async def test_a_broker_whose_reader_died_stops(tmp_path, part):
     if part == "reader":
         service.router.from_connection = breaks
     else:
-        service._gate._allowed = None  # the list that every new connection is looked up in
+        service.gate._allowed = None  # the list that every new connection is looked up in
     federation.join("bank")
     with pytest.raises(NetworkError, match=r"ended \(\w+Error\)"):
         await asyncio.wait_for(federation.tasks.pop("coordinator"), 20)

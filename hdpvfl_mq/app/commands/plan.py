@@ -10,6 +10,7 @@ import json
 import math
 from typing import Any
 
+from hdpvfl_mq.app.commands.plan_noises import noise_choices, show_choices
 from hdpvfl_mq.errors import HdpvflError
 from hdpvfl_mq.methods import plan_run
 from hdpvfl_mq.methods.descent.plan import DescentPlan
@@ -25,8 +26,14 @@ from schemas.privacy import Budget
 LEARNS, LEARNS_SOME = 0.5, 0.1  # shares of the passive signal that survive shrinking
 
 
-def figures(rows: int, passives: int, budget: Budget, loss: LossSpec) -> dict[str, Any]:
-    """The recommended run and, beside it, descent and the published noise at the same budget."""
+def figures(
+    rows: int, passives: int, budget: Budget, loss: LossSpec, *, lifetime: Budget | None = None
+) -> dict[str, Any]:
+    """The recommended run and, beside it, descent and the published noise at the same budget.
+
+    `lifetime` is a cap to count runs in; ten times the run's epsilon where none is given.
+    """
+    whole = lifetime or Budget(epsilon=min(10.0 * budget.epsilon, 1e3), delta=budget.delta)
     parties = ("active", tuple(f"passive-{n}" for n in range(1, passives + 1)))
     manifests = {
         "recommended": recommend("plan", parties, "sound", budget, loss),
@@ -43,6 +50,7 @@ def figures(rows: int, passives: int, budget: Budget, loss: LossSpec) -> dict[st
         "mu": mu_of(budget.epsilon, budget.delta),
         "loss": loss.name,
         "ways": ways,
+        "noises": noise_choices(budget, whole),
         "verdict": _verdict(plan_run(chosen, rows)),
         "warning": delta_warning(budget.delta, rows),
         "manifest": json.loads(chosen.model_dump_json(exclude_none=True)),
@@ -166,6 +174,7 @@ def show(found: dict[str, Any]) -> None:
         style="dim",
         highlight=False,
     )
+    show_choices(console, found["noises"])
     console.print(_settings_text(found["ways"]["recommended"]), highlight=False)
     kept = found["verdict"]["signal_kept"]
     share = "" if kept is None else f" ({kept:.0%} of the signal kept)"

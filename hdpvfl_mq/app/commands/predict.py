@@ -18,7 +18,7 @@ from rich.console import Console
 
 from hdpvfl_mq.app import console as shown
 from hdpvfl_mq.app.commands.up import data_folder, run_processes
-from hdpvfl_mq.app.demo.prepare import ACTIVE, Demo, free_port
+from hdpvfl_mq.app.demo.prepare import ACTIVE, Demo, free_port, write_services
 from hdpvfl_mq.data.bundled import load_dataset
 from hdpvfl_mq.data.preprocess import prepare
 from hdpvfl_mq.data.readers import load_table
@@ -61,6 +61,7 @@ def start(options: PredictOptions, console: Console) -> dict[str, Any]:
     """Score and report."""
     trained = _trained(options)
     demo = Demo(*_prepared(options, trained), trained.dataset, trained.seed)
+    write_services(demo, state=(options.out / "state").absolute())
     began = time.monotonic()
     console.print(
         f"{demo.manifest.run}: {'exact' if options.exact else 'noised'} scores with the models of "

@@ -6,6 +6,7 @@ and, if they do not go, are killed; their journals let the same run go on later.
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -16,19 +17,15 @@ from pathlib import Path
 from typing import Any
 
 from hdpvfl_mq.app.demo.prepare import Demo
-from hdpvfl_mq.errors import HdpvflError, IntegrityError, NetworkError, OperatorError, RefusedError
-from hdpvfl_mq.runtime import status
-from hdpvfl_mq.runtime.process import PARENT_VARIABLE
+from hdpvfl_mq.errors import NetworkError, error_of
+from hdpvfl_mq.runtime import control, status
+from hdpvfl_mq.runtime.process import EXIT_BY_OUTCOME, PARENT_VARIABLE
+from hdpvfl_mq.runtime.settings import load_settings
+from schemas.config import PartyServiceSettings
 from schemas.ids import COORDINATOR
 
 POLL_S = 0.1
 GRACE_S = 1.5
-_ERROR_BY_EXIT: dict[int, type[HdpvflError]] = {
-    2: OperatorError,
-    3: RefusedError,
-    4: NetworkError,
-    5: IntegrityError,
-}
 
 
 class Cluster:
@@ -39,17 +36,17 @@ class Cluster:
         self._children: dict[str, subprocess.Popen[bytes]] = {}
 
     def run(self, show: Callable[[Mapping[str, dict[str, Any]]], None]) -> None:
-        """Start everything and wait for the end; raises what stopped it."""
+        """Start the services, propose the run and wait for its end; raises what stopped it."""
         # A service manager's SIGTERM ends the children as Ctrl-C does.
         signal.signal(signal.SIGTERM, signal.default_int_handler)
         try:
             for name in (COORDINATOR, *self._demo.parties):
                 self._start(name)
-            while any(child.poll() is None for child in self._children.values()):
+            self._propose()
+            while not self._is_over():
                 show(self.statuses())
                 self._check()
                 time.sleep(POLL_S)
-            self._check()
             show(self.statuses())
         finally:
             self.stop()
@@ -58,6 +55,39 @@ class Cluster:
         """What every process says of itself."""
         names = (COORDINATOR, *self._demo.parties)
         return {name: status.read(self._demo.folder / name / "status.json") for name in names}
+
+    def _propose(self) -> None:
+        """Ask for the run as its active party; a run that is known already goes on."""
+        manifest = json.loads(self._demo.manifest.model_dump_json())
+        while (
+            self._ask(self._demo.parties[0], {"command": "propose", "manifest": manifest}) is None
+        ):
+            self._check()
+            time.sleep(POLL_S)
+
+    def _ask(self, party: str, question: dict[str, Any]) -> dict[str, Any] | None:
+        """A service's answer; None while it does not listen."""
+        folder = Path(load_settings(PartyServiceSettings, self._demo.service(party)).state) / party
+        try:
+            return control.ask(folder, question, what="hdpvfl party")
+        except (NetworkError, OSError):
+            return None
+
+    def _is_over(self) -> bool:
+        """Whether every party has its result; raises how else the run ended."""
+        over = status.read(self._demo.folder / COORDINATOR / "status.json").get("outcome")
+        first = self._demo.parties[0]
+        for party in self._demo.parties if over else (first,):
+            answer = self._ask(party, {"command": "runs"})
+            run = (answer or {}).get("runs", {}).get(self._demo.manifest.run)
+            if run is None or run["phase"] not in ("over", "refused"):
+                return False
+            outcome = run["outcome"] or run["phase"]
+            if outcome != "completed":
+                self._check()
+                text = f"{party}: run {outcome}: {run['reason']}"
+                raise error_of(EXIT_BY_OUTCOME.get(outcome, 1), text)
+        return bool(over)
 
     def stop(self) -> None:
         """End whatever still runs, within two seconds."""
@@ -78,7 +108,7 @@ class Cluster:
         folder.mkdir(parents=True, exist_ok=True)
         log = (folder / "console.log").open("ab")
         self._children[name] = subprocess.Popen(  # noqa: S603 - this interpreter, own modules
-            [sys.executable, "-m", module, str(self._demo.settings(name))],
+            [sys.executable, "-m", module, str(self._demo.service(name))],
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=log,
@@ -87,14 +117,15 @@ class Cluster:
         log.close()
 
     def _check(self) -> None:
-        """Raise for the first process that ended badly, in the words of its console."""
+        """Raise for the first process that ended, or could not take part, in its own words."""
         for name, child in self._children.items():
             code = child.poll()
-            if code in (None, 0):
-                continue
-            time.sleep(POLL_S)  # let the others write down why
-            text = _last_line(self._demo.folder / name / "console.log")
-            raise _ERROR_BY_EXIT.get(code, OperatorError)(text or f"{name} ended with code {code}")
+            if code is not None:
+                text = _last_line(self._demo.folder / name / "console.log")
+                raise error_of(code, text or f"{name} ended with code {code}")
+            said = status.read(self._demo.folder / name / "status.json")
+            if said.get("phase") == "stopped":
+                raise error_of(said.get("exit", 2), said["reason"])
 
 
 def _last_line(path: Path) -> str:

@@ -19,13 +19,16 @@ from hdpvfl_mq.data.tables import Table
 from hdpvfl_mq.errors import OperatorError, SettingsError
 from hdpvfl_mq.glm.families import FAMILIES
 from hdpvfl_mq.runtime.keys import Keys, load_keys, make_keys
-from hdpvfl_mq.runtime.settings import dump_settings
+from hdpvfl_mq.runtime.settings import dump_settings, fields_of, load_settings
 from schemas.base import Closed
 from schemas.config import (
+    BrokerServiceSettings,
     BrokerSettings,
+    FederationSettings,
     IdRules,
     Member,
     PartyPolicy,
+    PartyServiceSettings,
     PartySettings,
     Peer,
     RunManifest,
@@ -60,6 +63,15 @@ class Demo:
     def settings(self, name: str) -> Path:
         """A process's settings file."""
         return self.folder / "settings" / f"{name}.toml"
+
+    def service(self, name: str) -> Path:
+        """The settings of a process that stands, and serves this run among others."""
+        return self.folder / "services" / f"{name}.toml"
+
+    @property
+    def federation(self) -> str:
+        """The name of the federation on this machine."""
+        return f"{self.manifest.run[:60]}.fed"
 
     def rows(self, party: str, part: str) -> Path:
         """A party's train or test rows."""
@@ -107,6 +119,33 @@ def write_demo(demo: Demo, *, state: Path, port: int) -> None:
     write(COORDINATOR, _broker_settings(demo, keys, state, port))
     for party, table in tables.items():
         write(party, _party_settings(demo, party, table, keys, state, port))
+    write_services(demo, state=state)
+
+
+def write_services(demo: Demo, *, state: Path) -> None:
+    """The settings of services that can serve this run, from those of processes for it alone."""
+    broker = load_settings(BrokerSettings, demo.settings(COORDINATOR))
+    members = FederationSettings(name=demo.federation, members=broker.members)
+    _put(
+        demo.service(COORDINATOR),
+        BrokerServiceSettings(
+            bind=broker.bind,
+            keys=broker.keys,
+            runs=broker.runs,
+            state=str(state),
+            federations=(members,),
+        ),
+    )
+    for party in demo.parties:
+        alone = fields_of(load_settings(PartySettings, demo.settings(party)))
+        registrar = next(peer for peer in alone["peers"] if peer.party == COORDINATOR)
+        same = {k: v for k, v in alone.items() if k in PartyServiceSettings.model_fields}
+        _put(
+            demo.service(party),
+            PartyServiceSettings(
+                **same, federation=demo.federation, broker_verify_key=registrar.verify_key
+            ),
+        )
 
 
 def _party_tables(demo: Demo) -> dict[str, Table]:
@@ -124,11 +163,14 @@ def _keys(folder: Path) -> Keys:
 
 def _writer(demo: Demo) -> Callable[[str, Closed], None]:
     def write(name: str, model: Closed) -> None:
-        path = demo.settings(name)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(dump_settings(model))
+        _put(demo.settings(name), model)
 
     return write
+
+
+def _put(path: Path, model: Closed) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(dump_settings(model))
 
 
 def _demo_names() -> tuple[str, ...]:
@@ -147,6 +189,7 @@ def _policy(demo: Demo) -> PartyPolicy:
         rows_min=demo.manifest.alignment.rows_min,
         learned_constants=True,
         exact_scoring=False,
+        proposals="accept",
     )
 
 

@@ -1,0 +1,165 @@
+"""A node behind the broker's socket: the coordinator of one run, or a federation's registrar.
+
+It owns the node's link, who may speak to it, its status and snapshot; the socket is the service's.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Awaitable, Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from nacl.signing import VerifyKey
+
+from broker.coordinator import Coordinator
+from broker.registrar import Registrar, Seat, Standing
+from broker.router import Routed, Router
+from hdpvfl_mq.journal.store import Journal
+from hdpvfl_mq.node.node import Node
+from hdpvfl_mq.node.ports import Contact, Identity
+from hdpvfl_mq.runtime.keys import Keys
+from hdpvfl_mq.runtime.runner import Runner
+from hdpvfl_mq.runtime.snapshots import Snapshots
+from hdpvfl_mq.runtime.status import Status
+from hdpvfl_mq.runtime.transport import Arrivals
+from hdpvfl_mq.wire.codec import Frames, model_digest
+from schemas.config import RunManifest
+from schemas.ids import COORDINATOR, PartyId, RunId
+
+Forward = Callable[["Hosted", Frames, Routed], Awaitable[None]]
+
+
+class LocalLink(Arrivals):
+    """A hosted node's link: through its router, without a socket."""
+
+    def __init__(self, hosted: Hosted, forward: Forward) -> None:
+        super().__init__()
+        self._hosted, self._forward = hosted, forward
+
+    def take_connected(self) -> bool:
+        """A node in the broker is always connected."""
+        return False
+
+    async def send(self, frames: Frames) -> None:
+        """Into the router."""
+        hosted = self._hosted
+        await self._forward(hosted, frames, hosted.router.from_coordinator(frames))
+
+
+class Hosted:
+    """A node, its router and its link."""
+
+    def __init__(self, node: Node, router: Router, forward: Forward) -> None:
+        self.node, self.router = node, router
+        self.users: dict[str, PartyId] = {}  # hexadecimal key of a connection -> party
+        self.link = LocalLink(self, forward)
+
+    def party_of(self, user: str | None) -> PartyId | None:
+        """Whose key a connection has, in this federation or run."""
+        return self.users.get(user or "")
+
+    def refuse(self, frames: Frames, reason: str) -> None:
+        """Record what was turned away, with the next commit."""
+        self.node.refuse(frames, reason)
+        self.link.wake.set()
+
+
+class HostedRun(Hosted):
+    """The coordinator of one run."""
+
+    def __init__(
+        self,
+        manifest: RunManifest,
+        seats: Mapping[PartyId, Seat],
+        keys: Keys,
+        *,
+        runs: Path,
+        forward: Forward,
+    ) -> None:
+        self.folder = runs / manifest.run / COORDINATOR
+        self.folder.mkdir(parents=True, exist_ok=True)
+        verify = {p: VerifyKey(seat.verify_key) for p, seat in seats.items()}
+        node = Node(
+            Coordinator(manifest, model_digest(manifest)),
+            Identity(COORDINATOR, "coordinator", manifest.run, keys.signing),
+            {p: Contact(seat.role, verify[p]) for p, seat in seats.items()},
+            journal=Journal(self.folder / "journal.db", run=manifest.run, party=COORDINATOR),
+        )
+        self._snapshots = Snapshots(self.folder / "snapshot", keys.signing)
+        if (snapshot := self._snapshots.load()) is not None:
+            node.resume(snapshot)
+        node.open()
+        super().__init__(node, Router(manifest.run, verify, epochs=node.state.epochs), forward)
+        self.users = {seat.curve_key.hex(): party for party, seat in seats.items()}
+        self._status = Status(self.folder / "status.json")
+
+    def runner(self, *, patience_s: float, farewell_s: float) -> Runner:
+        """The pump of this run."""
+        return Runner(
+            self.node,
+            self.link,
+            patience_s=patience_s,
+            observe=self.observe,
+            farewell_s=farewell_s,
+        )
+
+    def observe(self, node: Node) -> None:
+        """Write down where the run stands."""
+        self._snapshots.see(node)
+        if self._status.due() or node.outcome is not None:
+            self._status.write(self.fields())
+
+    def fields(self) -> dict[str, Any]:
+        """What the broker's operator may see of the run."""
+        progress = self.node.role.progress(self.node.state)
+        return {**progress, "connected": list(self.router.connected)}
+
+    def finish(self) -> None:
+        """The last status."""
+        self._status.write(self.fields())
+
+
+class HostedFederation(Hosted):
+    """The registrar of one federation."""
+
+    def __init__(self, name: RunId, keys: Keys, *, state: Path, forward: Forward) -> None:
+        folder = state / "federations"
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        self.name = name
+        node = Node(
+            Registrar(),
+            Identity(COORDINATOR, "coordinator", name, keys.signing),
+            {},
+            journal=Journal(folder / f"{name}.db", run=name, party=COORDINATOR),
+        )
+        node.open()
+        self.keys_of_members: dict[PartyId, VerifyKey] = {}
+        super().__init__(
+            node, Router(name, self.keys_of_members, epochs=node.state.epochs), forward
+        )
+        self.runner: Runner | None = None
+        self.admit()
+
+    @property
+    def standing(self) -> Standing:
+        """Members and runs."""
+        state = self.node.state
+        assert isinstance(state, Standing)
+        return state
+
+    def admit(self) -> None:
+        """Let connections in by the members as they are now."""
+        members = self.standing.members
+        self.users = {seat.curve_key.hex(): party for party, seat in members.items()}
+        for party, seat in members.items():
+            self.keys_of_members[party] = VerifyKey(seat.verify_key)
+        for party in set(self.keys_of_members) - set(members):
+            del self.keys_of_members[party]
+
+    def connect(self, observe: Callable[[Node], None]) -> Runner:
+        """Get ready to run."""
+        self.runner = Runner(
+            self.node, self.link, patience_s=math.inf, observe=observe, farewell_s=math.inf
+        )
+        return self.runner

@@ -1,0 +1,101 @@
+"""A service's control socket: the operator's commands reach a process that stands.
+
+It owns the Unix socket in the state folder (mode 0600) and its one-line questions and answers in
+JSON; it knows no command. Only the user who runs the service, and root, can open it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import socket
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+from hdpvfl_mq.errors import HdpvflError, NetworkError, error_of
+
+NAME = "control.sock"
+LINE_MAX = 2**20
+PATH_MAX = 100  # of a Unix socket; the system allows a few more
+PATIENCE_S = 30.0
+Answer = dict[str, Any]
+Handler = Callable[[dict[str, Any]], Awaitable[Answer]]
+
+
+@contextmanager
+def _near(folder: Path) -> Iterator[str]:
+    """The socket's path; one that is too long for a socket goes by its folder's descriptor."""
+    if len(os.fsencode(folder / NAME)) < PATH_MAX:
+        yield str(folder / NAME)
+        return
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        yield f"/proc/self/fd/{descriptor}/{NAME}"
+    finally:
+        os.close(descriptor)
+
+
+class Control:
+    """Listens for commands; one line in, one line out."""
+
+    def __init__(self, folder: Path, handle: Handler) -> None:
+        self._folder, self._handle = folder, handle
+        self._server: asyncio.Server | None = None
+
+    async def open(self) -> None:
+        """Listen; a socket that a dead process left is replaced."""
+        self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        (self._folder / NAME).unlink(missing_ok=True)
+        listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        with _near(self._folder) as path:
+            before = os.umask(0o177)
+            try:
+                listener.bind(path)
+            finally:
+                os.umask(before)
+        self._server = await asyncio.start_unix_server(self._serve, sock=listener, limit=LINE_MAX)
+
+    def close(self) -> None:
+        """Stop listening."""
+        if self._server is not None:
+            self._server.close()
+            (self._folder / NAME).unlink(missing_ok=True)
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with suppress(ConnectionError, ValueError, asyncio.LimitOverrunError):
+            line = await reader.readline()
+            answer = await self._answer(line)
+            writer.write(json.dumps(answer).encode() + b"\n")
+            await writer.drain()
+        writer.close()
+
+    async def _answer(self, line: bytes) -> Answer:
+        try:
+            asked = json.loads(line)
+            if not isinstance(asked, dict):
+                raise ValueError("no object")
+        except ValueError:
+            return {"error": "a command is one line of JSON", "exit": 2}
+        try:
+            return await self._handle(asked)
+        except HdpvflError as refused:
+            return {"error": str(refused), "exit": refused.exit_code}
+
+
+def ask(folder: Path, question: dict[str, Any], *, what: str) -> Answer:
+    """A service's answer; NetworkError, with the command that starts it, when none runs."""
+    try:
+        with _near(folder) as path, socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as line:
+            line.settimeout(PATIENCE_S)
+            line.connect(path)
+            line.sendall(json.dumps(question).encode() + b"\n")
+            with line.makefile("rb") as answers:
+                answer: Answer = json.loads(answers.readline(LINE_MAX))
+    except (OSError, ValueError):
+        raise NetworkError(f"no service answers in {folder}: start it with '{what}'") from None
+    if "error" in answer:
+        raise error_of(answer.get("exit", 2), answer["error"])
+    return answer

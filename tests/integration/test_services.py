@@ -1,0 +1,148 @@
+"""Services that stand: many runs in one process, agreed on, picked up again, kept apart."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from hdpvfl_mq.app.commands.audit import AuditOptions, gather
+from hdpvfl_mq.audit.audit import audit, exit_code
+from hdpvfl_mq.errors import NetworkError, OperatorError
+from hdpvfl_mq.runtime import control
+from schemas.ids import COORDINATOR
+from tests.integration.standing import standing, until
+
+
+async def test_runs_in_turn_and_at_once_share_one_ledger(tmp_path):
+    async with standing(tmp_path) as services:
+        await services.propose("one")
+        await services.phase("one", "over")
+        await services.propose("two")
+        await services.propose("three", seed=5)
+        for run in ("two", "three"):
+            seen = await services.phase(run, "over")
+            assert {each["outcome"] for each in seen.values()} == {"completed"}
+        assert any(services.model("active", "two"))
+        status = await services.ask("active", "status")
+        assert status["connected"]
+        assert status["budget"]["epsilon_spent"] > 1.5  # three runs of epsilon 1 on one account
+        for run in ("one", "two", "three"):
+            evidence = gather(AuditOptions(tmp_path / "runs" / run, ledgers=tmp_path / "state"))
+            verdicts = audit(evidence)
+            assert exit_code(verdicts) == 0, [v for v in verdicts if not v.passed]
+
+
+async def test_a_service_that_starts_again_picks_up_every_open_run(tmp_path):
+    long = {"guarantee": "none", "epochs": 150}
+    async with standing(tmp_path, **long) as services:
+        await services.propose("one")
+        await services.propose("two")
+        for name in (COORDINATOR, "passive-1", "active"):
+            await until(lambda: services.run("active", "two").get("round", 0) > 3, "rounds")
+            before = {r: services.run("active", r).get("round", 0) for r in ("one", "two")}
+            assert max(before.values()) < 150, "the run was too short to be disturbed"
+            await services.stop(name)
+            await services.start(name)
+        for run in ("one", "two"):
+            seen = await services.phase(run, "over")
+            assert {each["outcome"] for each in seen.values()} == {"completed"}
+        # The same manifest but for its name: the same weights, whoever was away.
+        assert services.model("passive-1", "one") == services.model("passive-1", "two")
+        status = json.loads((tmp_path / "runs/one/active/status.json").read_text())
+        assert status["epoch"] == 2
+
+
+async def test_the_operator_answers_what_the_policy_leaves_open(tmp_path):
+    async with standing(tmp_path, start=False) as services:
+        services.change_policy(proposals="ask")
+        await services.start()
+        await services.propose("one")
+        await services.phase("one", "asked", parties=("passive-1",))
+        assert services.run("active", "one")["waiting_for"] == ["passive-1"]
+        asked = (await services.ask("passive-1", "requests"))["requests"]
+        assert asked["one"]["epsilon"] == 1.0
+        await services.stop("passive-1")  # the question outlives the process
+        await services.start("passive-1")
+        await services.phase("one", "asked", parties=("passive-1",))
+        await services.ask("passive-1", "answer", run="one", accepted=True)
+        await services.phase("one", "over")
+
+        await services.propose("two")
+        await services.phase("two", "asked", parties=("passive-1",))
+        await services.ask("passive-1", "answer", run="two", accepted=False, reason="not today")
+        seen = await services.phase("two", "refused")
+        assert seen["active"]["reason"] == "passive-1: not today"
+        with pytest.raises(OperatorError, match="waits for no answer"):
+            await services.ask("passive-1", "answer", run="two", accepted=True)
+        assert not (tmp_path / "runs" / "two").exists()
+
+
+async def test_the_policy_refuses_before_anybody_is_asked(tmp_path):
+    async with standing(tmp_path, start=False) as services:
+        services.change_policy(run_epsilon_max=0.5, proposals="ask")
+        await services.start()
+        await services.propose("one")
+        seen = await services.phase("one", "refused")
+        assert "policy.run_epsilon_max is 0.5" in seen["active"]["reason"]
+        # A retry is a new run under a new name.
+        budget = {"epsilon": 0.4, "delta": 0.01}
+        await services.propose("one-2", budget=budget)
+        await services.phase("one-2", "asked", parties=("passive-1",))
+
+
+async def test_a_party_that_cannot_take_part_ends_the_run_for_all_and_stands(tmp_path):
+    async with standing(tmp_path) as services:
+        rows = services.demo.rows("passive-1", "train")
+        good = rows.read_text()
+        rows.write_text(good.replace("\n", "\nnonsense,", 1))
+        await services.propose("one")
+        seen = await services.phase("one", "over")
+        assert seen["passive-1"]["outcome"] == "stopped"
+        assert "passive-1_train.csv" in seen["passive-1"]["reason"]
+        assert seen["active"]["outcome"] == "withdrawn"
+        assert "csv" not in seen["active"]["reason"]  # the text of the error stays with its owner
+        rows.write_text(good)
+        await services.propose("one-2")
+        seen = await services.phase("one-2", "over")
+        assert {each["outcome"] for each in seen.values()} == {"completed"}
+
+
+async def test_commands_that_make_no_sense_are_refused_with_the_remedy(tmp_path):
+    async with standing(tmp_path) as services:
+        with pytest.raises(OperatorError, match="no member this party knows"):
+            await services.propose("one", passive_parties=("unheard-of",))
+        with pytest.raises(OperatorError, match="only the active party"):
+            await services.ask("passive-1", "propose", manifest=services.manifest("one"))
+        with pytest.raises(OperatorError, match="see 'hdpvfl runs'"):
+            await services.ask("active", "stop", run="one")
+        with pytest.raises(OperatorError, match="no command"):
+            await services.ask("active", "sing")
+        await services.propose("one")
+        await services.phase("one", "over")
+        with pytest.raises(OperatorError, match="choose another name"):
+            await services.propose("one", seed=99)
+    with pytest.raises(NetworkError, match="start it with 'hdpvfl party'"):
+        control.ask(tmp_path / "state" / "active", {"command": "status"}, what="hdpvfl party")
+
+
+async def test_only_the_owner_can_open_the_control_socket(tmp_path: Path):
+    async with standing(tmp_path) as services:
+        await services.ask("active", "status")
+        socket = tmp_path / "state" / "active" / control.NAME
+        assert socket.stat().st_mode & 0o777 == 0o600
+
+
+async def test_a_stopped_run_ends_for_everybody(tmp_path):
+    async with standing(tmp_path, guarantee="none", epochs=3000) as services:
+        await services.propose("one")
+        await until(lambda: services.run("active", "one").get("round", 0) > 3, "rounds")
+        await services.ask("passive-1", "stop", run="one")
+        seen = await services.phase("one", "over")
+        assert {each["outcome"] for each in seen.values()} == {"withdrawn"}
+        await services.propose("two")
+        await until(lambda: services.run("active", "two").get("round", 0) > 3, "rounds")
+        await services.ask(COORDINATOR, "stop", run="two")
+        seen = await services.phase("two", "over")
+        assert {each["outcome"] for each in seen.values()} == {"withdrawn"}
