@@ -26,7 +26,7 @@ from schemas.records import Refused
 from tests.integration.processes import Processes, environment, processes
 
 MIB = 1024.0
-WAIT_S = 75.0
+WAIT_S = 240.0
 LIMIT_MIB = 256.0
 
 
@@ -154,7 +154,7 @@ def stage(folder: Path, **options: Any) -> Iterator[Stage]:
     settings: dict[str, Any] = {"guarantee": "none", "epochs": 4, "passives": 2, **options}
     with processes(folder, secrets=True, **settings) as started:
         for party in started.demo.parties:
-            started.change(party, patience_s=20.0)
+            started.change(party, patience_s=60.0)
         yield Stage(started)
 
 
