@@ -14,8 +14,9 @@ from hdpvfl_mq.audit.evidence import Evidence, Place, StoredEntry, Transcript
 from hdpvfl_mq.errors import HdpvflError, PeerError
 from hdpvfl_mq.privacy.accountant import Spent, affordable, fold
 from hdpvfl_mq.privacy.ledger import EMPTY_LEDGER, Books, Entry, apply, decode, extend
-from hdpvfl_mq.privacy.mechanism import largest_value, receive
+from hdpvfl_mq.privacy.mechanism import receive_planned
 from hdpvfl_mq.privacy.plan import NoisePlan
+from hdpvfl_mq.privacy.slots import placed
 from schemas.ids import PARTY_ROLES, PartyId, release_id
 from schemas.messages import Hello, LedgerNotice, ScoreShare
 from schemas.privacy import LedgerHead, Release, ReleaseBooked, RunReserved
@@ -30,7 +31,7 @@ def noise_sufficient(evidence: Evidence) -> None:
     for role in PARTY_ROLES:
         spent, budget = plan.spent_by(role), plan.manifest.budget
         if plan.manifest.guarantee == "sound" and (
-            budget is None or not affordable(budget, spent.mu2_units, spent.tau_units)
+            budget is None or not affordable(budget, spent.mu2_units, spent.tau_units, spent.pure)
         ):
             raise CheckFailed(None, f"the {role} side's noise does not give the claimed epsilon")
     for envelope, message in evidence.releases():
@@ -50,7 +51,7 @@ def noise_sufficient(evidence: Evidence) -> None:
                 raise CheckFailed(envelope.place, "exact scores left unsealed")
             continue
         try:
-            receive(release, count=release.tensor.shape[0], bound=largest_value(noise))
+            receive_planned(release, noise, count=release.tensor.shape[0])
         except PeerError as beyond:
             raise CheckFailed(envelope.place, str(beyond)) from None
 
@@ -81,7 +82,7 @@ def sums_agree(evidence: Evidence) -> None:
         if noise.infinite:
             due = Spent(exact=len(mine))
         else:
-            due = Spent(noise.mu2_cumulative[last], noise.tau_cumulative[last])
+            due = Spent(noise.mu2_cumulative[last], noise.tau_cumulative[last], 0, noise.spent.pure)
         if spent != due:
             raise CheckFailed(
                 mine[-1][0].place, f"the releases of {party} pay {spent}, the plan asks for {due}"
@@ -206,20 +207,22 @@ def _paying(evidence: Evidence) -> set[PartyId]:
 
 
 def _reserve_fits(transcript: Transcript, cost: Spent | None) -> None:
-    free, reserved = 0, False
+    free, slots_free, reserved = 0, tuple[int, ...](), False
     for record in transcript.records:
         place = Place(transcript.party, record.index)
         if isinstance(record.input, Started | LedgerRead):
             free = record.input.standing.mu2_units_free
+            slots_free = record.input.standing.slots_free
         for effect in record.effects:
             if not isinstance(effect, Reserve):
                 continue
             if cost is None or reserved:
                 raise CheckFailed(place, "reserves what it has no plan for")
             reserved = True
-            if (effect.mu2_units, effect.tau_units) != (cost.mu2_units, cost.tau_units):
+            amounts = (effect.mu2_units, effect.tau_units, effect.pure_units)
+            if amounts != (cost.mu2_units, cost.tau_units, cost.pure):
                 raise CheckFailed(place, "reserves another amount than the plan costs")
-            if effect.mu2_units > free:
+            if effect.mu2_units > free or placed(effect.pure_units, slots_free) is None:
                 raise CheckFailed(place, "reserves more than its ledger had left")
     released = any(e.header.kind in ("score_share", "residual") for e in transcript.sent())
     if released and not reserved:
@@ -227,11 +230,15 @@ def _reserve_fits(transcript: Transcript, cost: Spent | None) -> None:
 
 
 def _same_reserve(evidence: Evidence, party: PartyId, entry: RunReserved) -> None:
-    amounts = (entry.mu2_units, entry.tau_units)
+    amounts = (entry.mu2_units, entry.tau_units, tuple(sorted(s.units for s in entry.pure)))
     shown = evidence.transcripts.get(party)
     for record in shown.records if shown else ():
         for effect in record.effects:
-            if isinstance(effect, Reserve) and (effect.mu2_units, effect.tau_units) != amounts:
+            if isinstance(effect, Reserve) and amounts != (
+                effect.mu2_units,
+                effect.tau_units,
+                effect.pure_units,
+            ):
                 raise CheckFailed(
                     Place(party, record.index), "the ledger holds another reserve of this run"
                 )
