@@ -17,9 +17,9 @@ from hdpvfl_mq.privacy.ledger import EMPTY_LEDGER, Books, Entry, apply, decode, 
 from hdpvfl_mq.privacy.mechanism import largest_value, receive
 from hdpvfl_mq.privacy.plan import NoisePlan
 from schemas.ids import PARTY_ROLES, PartyId, release_id
-from schemas.messages import Hello, LedgerNotice
+from schemas.messages import Agreed, Agreement, Hello, LedgerNotice
 from schemas.privacy import LedgerHead, Release, ReleaseBooked, RunReserved
-from schemas.records import LedgerRead, Reserve, Started
+from schemas.records import Book, LedgerRead, Reserve, Started
 
 
 def noise_sufficient(evidence: Evidence) -> None:
@@ -103,6 +103,19 @@ def _ledger_books(evidence: Evidence, party: PartyId) -> None:
         if envelope.header.sender == party and not _books(booked, message.release):
             raise CheckFailed(envelope.place, f"the ledger of {party} does not book it as it left")
     _heads_in_ledger(evidence, party, heads)
+    _spends_shown(evidence, party, booked)
+
+
+def _spends_shown(evidence: Evidence, party: PartyId, booked: Mapping[str, ReleaseBooked]) -> None:
+    """What the ledger says was spent is in the journal: a journal that was cut lacks some of it."""
+    shown = {message.release.release_id for _, message in evidence.releases()}
+    for record in evidence.transcripts[party].records if party in evidence.transcripts else ():
+        shown |= {e.release.release_id for e in record.effects if isinstance(e, Book)}
+    if missing := sorted(set(booked) - shown):
+        raise CheckFailed(
+            f"ledger of {party}",
+            f"books {missing[0]}, which the journal of {party} does not show: it was cut",
+        )
 
 
 def _books(booked: Mapping[str, ReleaseBooked], release: Release) -> bool:
@@ -118,9 +131,15 @@ def _books(booked: Mapping[str, ReleaseBooked], release: Release) -> bool:
 def _heads_in_ledger(evidence: Evidence, party: PartyId, heads: list[LedgerHead]) -> None:
     for envelope in evidence.said:
         message = envelope.message
-        if envelope.header.sender != party or not isinstance(message, Hello | LedgerNotice):
+        if envelope.header.sender != party:
             continue
-        head = message.ledger if isinstance(message, Hello) else message.head
+        match message:
+            case Hello(ledger=head) | Agreement(ledger=head) | Agreed(ledger=head):
+                pass
+            case LedgerNotice(head=head):
+                pass
+            case _:
+                continue
         if head.sequence >= len(heads) or heads[head.sequence] != head:
             raise CheckFailed(
                 envelope.place, f"states entry {head.sequence}, which the ledger does not have"
