@@ -193,6 +193,7 @@ class BrokerServiceSettings(Closed):
     """The broker's service: it stands, and hosts every run its federations agree on."""
 
     bind: Endpoint
+    address: Endpoint | None = None  # where members reach it, as invitations say
     keys: Path
     runs: Path = "runs"
     state: Path = "state"

@@ -14,6 +14,7 @@ import numpy as np
 from nacl.signing import VerifyKey
 
 from hdpvfl_mq.arrays.chunked import Allocate
+from hdpvfl_mq.data.databases import spool
 from hdpvfl_mq.data.preprocess import PreparedData, prepare, prepare_mapped
 from hdpvfl_mq.data.readers import TableFile
 from hdpvfl_mq.errors import DataError, SettingsError
@@ -60,6 +61,11 @@ class PartyFiles:
         return self.state / "ledger.db"
 
     @property
+    def spool(self) -> Path:
+        """Rows that a query of this run gave."""
+        return self.state / "spool" / self.settings.run
+
+    @property
     def alignments(self) -> Path:
         """Common rows found in this and earlier runs."""
         return self.state / "alignments"
@@ -88,20 +94,30 @@ def load_assets(settings: PartySettings, keys: Keys) -> Assets:
     if settings.ids.empties == "drop":  # the id rules judge empty ids, not the reader
         data = DataSettings(**{**dict(settings.data), "empty_ids": "keep"})
         settings = PartySettings(**{**fields_of(settings), "data": data})
+    place = settings.data.file or "query"
     try:
-        return _assets(settings, keys)
+        return _assets(_with_file(settings), keys)
     except DataError as wrong:
-        raise DataError(f"{settings.party}, {settings.data.file}: {wrong}") from None
+        raise DataError(f"{settings.party}, {place}: {wrong}") from None
+
+
+def _with_file(settings: PartySettings) -> PartySettings:
+    """Where rows come from a query, the file that it was read into, once in a run."""
+    if settings.data.query is None:
+        return settings
+    path = spool(settings.data, PartyFiles(settings).spool)
+    data = {**dict(settings.data), "file": str(path), "query": None, "source": None}
+    return PartySettings(**{**fields_of(settings), "data": DataSettings(**data)})
 
 
 def _assets(settings: PartySettings, keys: Keys) -> Assets:
     if settings.data.file is None:
-        raise SettingsError("data.file: name the file with this party's rows")
+        raise SettingsError("data.file: name the file with this party's rows, or data.query")
     if len(settings.data.id_columns) != settings.ids.columns:
         raise SettingsError("ids.columns must be the number of data.id_columns")
     policy = load_settings(PartyPolicy, Path(settings.policy))
     model = read_model(Path(settings.model), settings) if settings.model else None
-    files, source = PartyFiles(settings), TableFile(Path(settings.data.file))
+    files, source = PartyFiles(settings), TableFile.of(settings.data)
     allocate: Allocate = MappedArrays(files.state / "rows") if settings.data.on_disk else np.empty
     rules = settings.data if model is None else scoring_settings(model, settings.data)
     data, ids = _rows(source, settings, rules, allocate)

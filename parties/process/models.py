@@ -32,7 +32,11 @@ from schemas.config import PartySettings, RunManifest
 from schemas.data import DataSettings
 
 MODEL_FORMAT = 3
-_OF_THE_FILE = ("file", "id_columns", "empty_ids", "on_disk")  # the rest comes from the model
+# What is said about the file; the rest comes from the model.
+_OF_THE_FILE = (
+    *("file", "query", "source", "separator", "decimal", "encoding"),
+    *("id_columns", "empty_ids", "on_disk"),
+)
 _NO_LABEL = ("label_column", "label_classes", "label_positive", "label_centre", "label_scale")
 
 
@@ -143,7 +147,7 @@ def write_predictions(path: Path, own: Assets, state: Closed) -> None:
     lines.writerow([*settings.id_columns, "theta", "prediction"])
     row = 0
     assert settings.file is not None
-    for chunk in TableFile(Path(settings.file)).chunks():
+    for chunk in TableFile.of(settings).chunks(settings.id_columns):
         for ids in zip(*(chunk[name].tolist() for name in settings.id_columns), strict=True):
             place = found.get(row)
             if place is not None:

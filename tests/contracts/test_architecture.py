@@ -38,6 +38,8 @@ SHELLS = {
     "broker.__main__",
     "broker.service",
     "broker.hosting",
+    "broker.switchboard",
+    "broker.lobby",
 }
 
 
