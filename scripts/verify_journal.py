@@ -26,8 +26,7 @@ _ROUTES = """ack apc apc, hello ap c, welcome c ap, run_offer c ap, run_accept a
 run_refuse ap c, align_start c ap, align_block ap ap, aligned ap c, agreement p a,
 agreed a p, round_plan c ap, score_share p a, residual a p, round_report ap c, ending p a,
 ended a p, pause c ap, resume c ap, withdraw ap apc,
-run_closed c ap, ledger_head ap ap, ledger_witness ap ap, member_hello ap c, run_proposal apc apc,
-run_answer ap c, run_stop ap c, run_news c ap"""
+run_closed c ap, ledger_head ap ap, ledger_witness ap ap"""
 # Messages that state their sender's ledger, and the field that does.
 STATED = {"hello": "ledger", "ledger_head": "head", "agreement": "ledger", "agreed": "ledger"}
 FINISH = ("finish", "finished")  # in format 2 and 1
