@@ -20,7 +20,7 @@ EFFECTS = {
     "1": "sent armed reserved ledger finished refused",
     "2": "sent arm reserve book read_ledger remember_head check_ledger finish refused",
 }
-METHODS = {"1": "descent minimiser prediction", "2": "descent one_round prediction"}
+METHODS = {"1": "descent minimiser prediction", "2": "descent one_round private_model prediction"}
 # Who may send what to whom: a active, p passive, c coordinator.
 _ROUTES = """ack apc apc, hello ap c, welcome c ap, run_offer c ap, run_accept ap c,
 run_refuse ap c, align_start c ap, align_block ap ap, aligned ap c, agreement p a,
@@ -283,7 +283,8 @@ class Run:
         digest = plans[0].body["plan_digest"]
         loss = self.manifest["loss"]
         largest = {"logistic": 1.0, "bernoulli": 1.0}.get(loss["name"])  # of a residual, unclipped
-        ties = self.descends or (largest and self.format != "1" and not loss["residual_clip"])
+        in_one = self.method["kind"] == "one_round" and not loss.get("residual_clip")
+        ties = self.descends or (largest and in_one)
         if self.noises("active") and self.noises("passive") and ties:
             # Both sides' noise is in the plan's digest, so nobody declares another.
             active, passive = self.noises("active")[0], self.noises("passive")[0]
