@@ -27,6 +27,7 @@ MAY_EXPOSE = {
     "hdpvfl_mq/app/demo/evaluate.py",
     "parties/rounds/descent.py",
     "parties/rounds/one_round.py",
+    "hdpvfl_mq/methods/private_model/last_fit.py",
     "parties/rounds/prediction.py",
 }
 # Where people are spoken to.
