@@ -18,7 +18,7 @@ from hdpvfl_mq.privacy.mechanism import receive_planned
 from hdpvfl_mq.privacy.plan import NoisePlan
 from hdpvfl_mq.privacy.slots import placed
 from schemas.ids import PARTY_ROLES, PartyId, release_id
-from schemas.messages import Hello, LedgerNotice, ScoreShare
+from schemas.messages import Agreed, Agreement, Hello, LedgerNotice, ScoreShare
 from schemas.privacy import LedgerHead, Release, ReleaseBooked, RunReserved
 from schemas.records import Book, LedgerRead, Reserve, Started
 
@@ -130,6 +130,19 @@ def _ledger_books(evidence: Evidence, party: PartyId) -> None:
         if envelope.header.sender == party and not _books(booked, message.release):
             raise CheckFailed(envelope.place, f"the ledger of {party} does not book it as it left")
     _heads_in_ledger(evidence, party, heads)
+    _spends_shown(evidence, party, booked)
+
+
+def _spends_shown(evidence: Evidence, party: PartyId, booked: Mapping[str, ReleaseBooked]) -> None:
+    """What the ledger says was spent is in the journal: a journal that was cut lacks some of it."""
+    shown = {message.release.release_id for _, message in evidence.releases()}
+    for record in evidence.transcripts[party].records if party in evidence.transcripts else ():
+        shown |= {e.release.release_id for e in record.effects if isinstance(e, Book)}
+    if missing := sorted(set(booked) - shown):
+        raise CheckFailed(
+            f"ledger of {party}",
+            f"books {missing[0]}, which the journal of {party} does not show: it was cut",
+        )
 
 
 def _books(booked: Mapping[str, ReleaseBooked], release: Release) -> bool:
@@ -145,9 +158,15 @@ def _books(booked: Mapping[str, ReleaseBooked], release: Release) -> bool:
 def _heads_in_ledger(evidence: Evidence, party: PartyId, heads: list[LedgerHead]) -> None:
     for envelope in evidence.said:
         message = envelope.message
-        if envelope.header.sender != party or not isinstance(message, Hello | LedgerNotice):
+        if envelope.header.sender != party:
             continue
-        head = message.ledger if isinstance(message, Hello) else message.head
+        match message:
+            case Hello(ledger=head) | Agreement(ledger=head) | Agreed(ledger=head):
+                pass
+            case LedgerNotice(head=head):
+                pass
+            case _:
+                continue
         if head.sequence >= len(heads) or heads[head.sequence] != head:
             raise CheckFailed(
                 envelope.place, f"states entry {head.sequence}, which the ledger does not have"
