@@ -13,9 +13,10 @@ GUARANTEE ?= sound
 SEED ?= 0
 OUT ?= .
 RUN ?= latest
+MOVES ?= 1000000
 option = $(if $($(1)),--$(2) $($(1)))
 
-.PHONY: help setup run-parties predict test test-fast coverage check bench reproduce soak audit-privacy test-slow docs sbom lock clean
+.PHONY: help setup run-parties predict test test-fast coverage check bench reproduce soak audit-privacy mutants test-slow docs sbom lock clean
 
 help:
 	@echo "make run-parties    a federation of real processes on this machine trains a model"
@@ -26,7 +27,8 @@ help:
 	@echo "make test-fast      those without processes     make coverage   lines and branches"
 	@echo "make bench          ratios to other systems, measured side by side (FULL=1 for the large ones)"
 	@echo "make reproduce      the paper's evaluation (QUICK=1: a few minutes)"
-	@echo "make audit-privacy  attack the guarantee and 13 planted bugs"
+	@echo "make audit-privacy  attack the guarantee, 13 planted bugs; a million moves of an adversary (MOVES=)"
+	@echo "make mutants        plant every fault of tests/mutants.toml and see that the tests notice"
 	@echo "make soak           a thousand kills, every bit of a journal flipped    make test-slow   all slow tests"
 	@echo "make docs           the site                            make sbom    bill of materials (CycloneDX)"
 	@echo "make clean          remove what was made       make lock    choose versions again"
@@ -77,6 +79,10 @@ reproduce: $(READY)
 
 audit-privacy: $(READY)
 	@$(BIN)/python scripts/audit_privacy.py
+	@$(BIN)/python scripts/search_adversary.py --moves $(MOVES)
+
+mutants: $(READY)
+	@$(BIN)/python scripts/mutants.py
 
 soak: $(READY)
 	@$(BIN)/python -m pytest -m slow tests/unit/journal tests/unit/audit tests/simulation tests/integration/test_kill_random.py tests/integration/test_replay_speed.py

@@ -63,7 +63,9 @@ class NamedColumn(ColumnRule):
 class DataSettings(Closed):
     """A party's file and what is done with it.
 
-    `file` is None where the table is handed over in memory; its suffix tells the format.
+    `file` is a file, a folder or an address such as s3://bucket/folder, and None where the table
+    is handed over in memory; the suffix tells the format. `separator`, `decimal` and `encoding`
+    are those of a CSV file. `query` is put once to the database that `source` names instead.
     `columns` None takes every column that has no other role. `rules` are exceptions from
     `default`. `label_kind` is what labels are: a row whose label is of another kind is refused
     before anything is sent, and a run whose loss takes another kind is refused by the kind, never
@@ -74,6 +76,11 @@ class DataSettings(Closed):
     """
 
     file: Annotated[str, Field(min_length=1, max_length=4096)] | None = None
+    query: Annotated[str, Field(min_length=1, max_length=65536)] | None = None
+    source: Annotated[str, Field(min_length=1, max_length=4096)] | None = None
+    separator: Annotated[str, Field(pattern=r"^[\x20-\x21\x23-\x7e\t]$")] = ","
+    decimal: Literal[".", ","] = "."
+    encoding: Annotated[str, Field(pattern=r"^[A-Za-z0-9_.-]{1,32}$")] = "utf-8"
     id_columns: Annotated[tuple[ColumnName, ...], Field(min_length=1, max_length=16)] = ("id",)
     empty_ids: Literal["error", "keep"] = "error"  # keep leaves them to the id rules
     label_column: ColumnName | None = None
@@ -92,6 +99,10 @@ class DataSettings(Closed):
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
+        if (self.query is None) != (self.source is None):
+            raise ValueError("query and source go together: a question, and the database it is for")
+        if self.query is not None and self.file is not None:
+            raise ValueError("file: rows come from a file or from a query, not from both")
         special = (self.label_column, self.weight_column, self.offset_column)
         roles = [*self.id_columns, *(name for name in special if name), *(self.columns or ())]
         if len(set(roles)) != len(roles):

@@ -80,8 +80,31 @@ class OperatorRequest(Closed):
     request: Literal["withdraw", "close"]
 
 
+class Acknowledged(Closed):
+    """A peer's bare acknowledgement, the frames as they came: it co-signs what was sent to it."""
+
+    kind: Literal["acknowledged"] = "acknowledged"
+    frames: Frames
+
+
+class TurnedAway(Closed):
+    """Frames that were refused at the door: nobody's move, kept as evidence."""
+
+    kind: Literal["turned_away"] = "turned_away"
+    reason: Annotated[str, Field(max_length=500)]
+    digest: Digest
+
+
+Noted = Acknowledged | TurnedAway  # no move of the role
 RecordedInput = Annotated[
-    Started | LedgerRead | EnvelopeReceived | TimerFired | OperatorRequest | OperatorCommand,
+    Started
+    | LedgerRead
+    | EnvelopeReceived
+    | TimerFired
+    | OperatorRequest
+    | OperatorCommand
+    | Acknowledged
+    | TurnedAway,
     Field(discriminator="kind"),
 ]
 

@@ -17,6 +17,7 @@ from schemas.records import Arm
 from schemas.tensor import Tensor
 
 _PEERS = MAX_PASSIVES + 2
+DIGESTS_MAX = 4096
 
 
 class StreamMark(Closed):
@@ -27,6 +28,9 @@ class StreamMark(Closed):
     seen: Digest
     sent: Count
     acknowledged: Count
+    confirmed: Count  # the last envelope to this peer that a recorded answer of it names,
+    # and the digests of that one and all later ones.
+    digests: Annotated[tuple[Digest, ...], Field(max_length=DIGESTS_MAX)]
 
 
 class NodeSnapshot(Closed):

@@ -9,7 +9,7 @@ evidence contradicts itself (checks 1 to 5); 1: it is whole, the run is wrong.
 
 # ruff: noqa: E401, I001, BLE001
 import hashlib, json, math, shutil, sqlite3, struct, sys, tempfile, tomllib
-from collections import defaultdict
+from collections import Counter, defaultdict
 from pathlib import Path
 from typing import Any
 from nacl.signing import VerifyKey
@@ -20,7 +20,7 @@ EFFECTS = {
     "1": "sent armed reserved ledger finished refused",
     "2": "sent arm reserve book read_ledger remember_head check_ledger finish refused",
 }
-METHODS = {"1": "descent minimiser prediction", "2": "descent one_round prediction"}
+METHODS = {"1": "descent minimiser prediction", "2": "descent one_round private_model prediction"}
 # Who may send what to whom: a active, p passive, c coordinator.
 _ROUTES = """ack apc apc, hello ap c, welcome c ap, run_offer c ap, run_accept ap c,
 run_refuse ap c, align_start c ap, align_block ap ap, aligned ap c, agreement p a,
@@ -73,10 +73,24 @@ def tree(leaves: list[bytes]) -> bytes:  # RFC 9162, section 2.1.1
     return sha(b"\1", tree(leaves[:half]), tree(leaves[half:]))
 
 
-def affordable(budget: Any, mu2_units: int) -> bool:  # mu^2 in units of 2^-40, as (epsilon, delta)
-    epsilon, mu = budget["epsilon"], math.sqrt(max(mu2_units, 1) * 2.0**-40)
-    above, below = (math.erfc((epsilon / mu + s * mu / 2) / math.sqrt(2)) / 2 for s in (-1, 1))
-    return bool((above - math.exp(epsilon) * below if below else above) <= budget["delta"])
+def affordable(budget: Any, mu2_units: int, pure: Any = ()) -> bool:
+    """Whether mu^2 in units of 2^-40, beside pure epsilons in such units, is (epsilon, delta)."""
+    mu, losses = math.sqrt(max(mu2_units, 1) * 2.0**-40), {0: 1.0}
+    for units in pure:
+        after: dict[int, float] = defaultdict(float)
+        for loss, chance in losses.items():
+            for sign in (1, -1):  # the loss of randomised response, of which no pure one has more
+                after[loss + sign * units] += chance / (1 + math.exp(-sign * units * 2.0**-40))
+        grid = -(-2 * max(after) // 4096) or 1  # few enough to go on with, rounded up
+        losses = defaultdict(float)
+        for loss, chance in after.items():
+            losses[-(-loss // grid) * grid if len(after) > 4096 else loss] += chance
+    delta = 0.0
+    for loss, chance in losses.items():
+        epsilon = budget["epsilon"] - loss * 2.0**-40
+        above, below = (math.erfc((epsilon / mu + s * mu / 2) / math.sqrt(2)) / 2 for s in (-1, 1))
+        delta += chance * (above - math.exp(epsilon) * below if below else above)
+    return bool(delta <= budget["delta"] * (1 + 1e-9))
 
 
 def linked(place: bytes, body: bytes, key: bytes | None = None) -> bytes:
@@ -172,8 +186,10 @@ class Run:
         kept = [effect["release"]["event"] for effect in effects if effect["kind"] == "book"]
         return [e.release["event"] for e in self.releases if e.sender == party] + kept
 
-    def paid(self, party: str) -> int:
-        return sum(event["mu2_units"] for event in self.events(party))
+    def paid(self, party: str) -> tuple[int, list[int]]:  # units of mu^2, pure epsilons
+        events = self.events(party)
+        pure = sorted(event.get("pure_units", 0) for event in events)
+        return sum(event["mu2_units"] for event in events), [units for units in pure if units]
 
     def journals_hold(self) -> None:  # 1, 2 and the epochs of 3
         spoken = {(e.party, e.index): e.header["epoch"] for e in self.envelopes if e.sent}
@@ -209,13 +225,15 @@ class Run:
             except Exception:
                 good = False
             self.check(3, good, e.where, f"is not the signed word of {e.sender} in this run")
-            for end in e.to if e.sent else [e.party]:
+            ends = e.to if e.sent else [e.party]
+            for end in ends if e.kind != "ack" else ():  # a bare acknowledgement has no number
                 stream = sent[e.party, end] if e.sent else received[e.sender, end]
                 stream.append(e.frames)
                 self.check(5, e.to[end]["sequence"] == len(stream), e.where, "gap in a sequence")
             mine |= {(e.party, to, d["sequence"]): e.digest for to, d in e.to.items() if e.sent}
-            causes.setdefault((e.party, e.index), ZERO if e.sent else e.digest)
-            cause = not e.sent or e.header["parent"] == causes[e.party, e.index]
+            if e.kind != "ack":
+                causes.setdefault((e.party, e.index), ZERO if e.sent else e.digest)
+            cause = not e.sent or e.header["parent"] == causes.get((e.party, e.index))
             self.check(5, cause, e.where, "answers another envelope")
         for (peer, party), stream in received.items():
             good = peer not in self.journals or stream == sent[peer, party][: len(stream)]
@@ -292,22 +310,29 @@ class Run:
             pays = (event["release_id"], event["round"]) == (stated, e.round)
             self.check(10, pays, e.where, "pays for another release")
         for party in self.keys if self.sound else ():
-            self.check(9, affordable(self.manifest["budget"], self.paid(party)), party, "cost")
+            self.check(9, affordable(self.manifest["budget"], *self.paid(party)), party, "cost")
 
     def caps_kept(self) -> None:  # 12 and the ledgers of 10
         reserves = ("reserved", "reserve")  # in format 1 and 2
         for party, records in self.records.items():
-            free, reserved, paid = 0, 0, self.paid(party)
+            free, room, mu2, pure = 0, list[int](), 0, list[int]()
             for record in records:
-                free = record["input"].get("standing", {}).get("mu2_units_free", free)
-                effects = [x["mu2_units"] for x in record["effects"] if x["kind"] in reserves]
-                reserved = [reserved, *effects][-1]
-                self.check(12, max([0, *effects]) <= free, party, "reserves more than was free")
+                standing = record["input"].get("standing", {})
+                free = standing.get("mu2_units_free", free)
+                room = standing.get("slots_free", [] if standing else room)
+                for x in [x for x in record["effects"] if x["kind"] in reserves]:
+                    mu2, pure = x["mu2_units"], sorted(x.get("pure_units", []))
+                    fits = mu2 <= free and sum(pure) <= sum(room)
+                    fits &= max([0, *pure]) <= max([0, *room])
+                    self.check(12, fits, party, "reserves more than was free")
+            paid = self.paid(party)
             done = any((e.sender, e.round + 1) == (party, self.rounds) for e in self.releases)
-            self.check(12, paid == reserved if done else paid <= reserved, party, "reserve")
+            within = paid[0] <= mu2 and not Counter(paid[1]) - Counter(pure)
+            self.check(12, paid == (mu2, pure) if done else within, party, "reserve")
         for party, entries in self.ledgers.items():
-            head, caps, held = ZERO, dict[str, Any](), dict[Any, int]()
+            head, caps, held = ZERO, dict[str, Any](), dict[Any, tuple[int, Any]]()
             booked: dict[Any, dict[str, Any]] = defaultdict(dict)
+            reserved: dict[Any, list[Any]] = defaultdict(list)
             for at, (number, digest, _, body, *key) in enumerate(sorted(entries), start=1):
                 entry, head = json.loads(body), linked(head + at.to_bytes(8, "big"), body, *key)
                 good = (number, digest) == (at, head)
@@ -315,16 +340,29 @@ class Run:
                 if entry["kind"] in ("secret", "apart"):
                     continue
                 name, run = entry["dataset"], booked[entry.get("run")]
+                if entry["kind"] == "cap":
+                    caps[name] = (entry["cap"], entry.get("pure_slots", []))
                 if entry["kind"] == "spend":
-                    run[entry["event"]["release_id"]] = entry["event"]
-                caps[name] = entry.get("cap") or caps[name]
-                spent = sum(event["mu2_units"] for event in run.values())
+                    run[entry["event"]["release_id"]] = (entry["event"], entry.get("slot"))
+                spent = sum(event["mu2_units"] for event, _ in run.values())
+                used = [(slot, e["pure_units"]) for e, slot in run.values() if e.get("pure_units")]
                 if entry["kind"] in ("reserve", "close"):
-                    held[name, entry["run"]] = entry.get("mu2_units", spent)
-                total = sum(units for (owner, _), units in held.items() if owner == name)
-                self.check(12, affordable(caps[name], total), party, f"entry {at} is above the cap")
+                    shares = [(x["slot"], x["units"]) for x in entry.get("pure", [])]
+                    mine = shares if entry["kind"] == "reserve" else used
+                    held[name, entry["run"]] = (entry.get("mu2_units", spent), mine)
+                    reserved[entry["run"]] = shares or reserved[entry["run"]]
+                taken = Counter(used) - Counter(reserved[entry.get("run")])
+                self.check(12, not taken, party, f"entry {at} takes a slot that is not reserved")
+                cap, slots = caps[name]  # every slot counts in full, used or not
+                parts = [part for (owner, _), part in held.items() if owner == name]
+                good = affordable(cap, sum(mu2 for mu2, _ in parts), slots)
+                filled: Counter[int] = Counter()
+                for slot, units in [share for _, shares in parts for share in shares]:
+                    filled[slot] += units
+                good &= all(slot < len(slots) and n <= slots[slot] for slot, n in filled.items())
+                self.check(12, good, party, f"entry {at} is above the cap")
             for event in self.events(party):
-                good = booked[self.name].get(event["release_id"]) == event
+                good = booked[self.name].get(event["release_id"], [None])[0] == event
                 self.check(10, good, f"ledger of {party}", f"books {event} otherwise")
 
 

@@ -8,7 +8,7 @@ from nacl.signing import SigningKey
 
 from hdpvfl_mq.wire.codec import encode_body, encode_header
 from hdpvfl_mq.wire.signing import envelope_digest, sign
-from schemas.envelope import Delivery, Header
+from schemas.envelope import NO_PARENT, Delivery, Header
 from schemas.messages import Message
 from tests.samples import example
 
@@ -37,6 +37,7 @@ class Puppet:
             "party": self.to,
             "sequence": changes.pop("sequence", self.sequence),
             "ack": changes.pop("ack", 0),
+            "seen": changes.pop("seen", NO_PARENT),
         }
         fields = {
             **dict(example(Header)),

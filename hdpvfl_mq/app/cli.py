@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from hdpvfl_mq import __version__
+from hdpvfl_mq.app.commands.federate import add_federation_commands
 from hdpvfl_mq.app.commands.look_back import add_evidence_commands
 from hdpvfl_mq.errors import HdpvflError, OperatorError, of_the_system
 from schemas.base import printable
@@ -59,6 +60,7 @@ def _parser() -> argparse.ArgumentParser:
     _add_file_command(commands, "party", "run one party", _party, "party.toml")
     keys = _add(commands, "keys", "make the keys of a party or a broker", _keys)
     keys.add_argument("folder", type=Path, help="a folder that has no keys yet")
+    add_federation_commands(commands, _add)
     _add_predict(commands)
     _add_plan(commands)
     _add_ledger(commands)
@@ -82,7 +84,9 @@ def _add_file_command(
     commands: Any, name: str, text: str, command: Callable[[argparse.Namespace], int], example: str
 ) -> None:
     parser = _add(commands, name, text + " (docs/operations.md)", command)
-    parser.add_argument("settings", type=Path, help=f"settings file, for instance {example}")
+    parser.add_argument(
+        "settings", type=Path, nargs="?", default=Path(example), help=f"default: {example}"
+    )
 
 
 def _add_up(commands: Any) -> None:
@@ -146,6 +150,9 @@ def _add_plan(commands: Any) -> None:
     plan.add_argument("--epsilon", type=float, default=1.0)
     plan.add_argument("--delta", type=float, default=1e-5, help="at most 1 / rows (default: 1e-5)")
     plan.add_argument("--loss", default="logistic")
+    plan.add_argument(
+        "--lifetime", type=float, help="epsilon of a party's cap (default: ten times --epsilon)"
+    )
 
 
 def _add_ledger(commands: Any) -> None:
@@ -217,7 +224,11 @@ def _plan(options: argparse.Namespace) -> int:
 
     budget = check_settings(Budget, {"epsilon": options.epsilon, "delta": options.delta}, "options")
     loss = check_settings(LossSpec, {"name": options.loss}, "options: loss")
-    found = plan.figures(options.rows, options.passives, budget, loss)
+    lifetime = None
+    if options.lifetime is not None:
+        cap = {"epsilon": options.lifetime, "delta": options.delta}
+        lifetime = check_settings(Budget, cap, "options: lifetime")
+    found = plan.figures(options.rows, options.passives, budget, loss, lifetime=lifetime)
     if options.json:
         print(json.dumps(found))
     else:

@@ -7,7 +7,7 @@ by the node, the same way as at every start.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
@@ -44,10 +44,6 @@ class RecordedStore:
     def records(self, first: int = 0) -> Iterator[StoredRecord]:
         """The rows as read."""
         return iter(self.rows[first:])
-
-    def acks(self) -> Mapping[str, int]:
-        """A replay sends nothing again."""
-        return {}
 
     def commit(self, *_: object) -> NoReturn:
         """A replay records nothing."""

@@ -20,7 +20,7 @@ from schemas.config import RunManifest
 from schemas.envelope import Delivery, Header
 from schemas.ids import PartyId, RoleName
 from schemas.messages import Aligned, Message, Residual, RunOffer, ScoreShare
-from schemas.records import EnvelopeReceived, EnvelopeSent, StepRecord
+from schemas.records import Acknowledged, EnvelopeReceived, EnvelopeSent, StepRecord
 
 StoredRecord = tuple[int, bytes, bytes]  # index, bytes, digest
 # Sequence, digest, release id, body, opening.
@@ -114,8 +114,8 @@ class Transcript:
         return (e for e in self.envelopes if e.sent)
 
     def received(self) -> Iterator[Envelope]:
-        """What the owner recorded of others."""
-        return (e for e in self.envelopes if not e.sent)
+        """What the owner recorded of others, but for bare acknowledgements."""
+        return (e for e in self.envelopes if not e.sent and e.header.kind != "ack")
 
 
 @dataclass(frozen=True)
@@ -167,7 +167,7 @@ class Evidence:
 
 
 def _frames_of(record: StepRecord) -> Iterator[tuple[bool, Frames]]:
-    if isinstance(record.input, EnvelopeReceived):
+    if isinstance(record.input, EnvelopeReceived | Acknowledged):
         yield False, record.input.frames
     for effect in record.effects:
         if isinstance(effect, EnvelopeSent):

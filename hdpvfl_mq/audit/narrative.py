@@ -18,6 +18,7 @@ from hdpvfl_mq.wire.codec import Frames, decode_body, decode_header
 from schemas.federation import Meet, OperatorCommand
 from schemas.messages import Message, Releasing
 from schemas.records import (
+    Acknowledged,
     Arm,
     Book,
     CheckLedger,
@@ -35,6 +36,7 @@ from schemas.records import (
     Started,
     StepRecord,
     TimerFired,
+    TurnedAway,
 )
 from schemas.tensor import Tensor
 
@@ -57,7 +59,7 @@ def line(record: StepRecord) -> str:
     return f"{record.index:6}  {_input(record.input)}  ->  {effects}"
 
 
-def _input(given: RecordedInput) -> str:
+def _input(given: RecordedInput) -> str:  # noqa: PLR0911 - one line for each kind
     match given:
         case EnvelopeReceived(frames=frames):
             return f"from {_envelope(frames, received=True)}"
@@ -69,6 +71,10 @@ def _input(given: RecordedInput) -> str:
             return f"timer {timer}"
         case OperatorRequest(request=request):
             return f"operator: {request}"
+        case Acknowledged(frames=frames):
+            return f"from {_envelope(frames, received=True)}"
+        case TurnedAway(reason=reason):
+            return f"turned away: {reason}"
         case OperatorCommand(command=command):
             return f"command: {command.name}"
 
@@ -140,7 +146,7 @@ def _readable(record: StepRecord) -> dict[str, Any]:
 
 
 def _open(part: RecordedInput | RecordedEffect) -> dict[str, Any]:
-    if not isinstance(part, EnvelopeReceived | EnvelopeSent):
+    if not isinstance(part, EnvelopeReceived | EnvelopeSent | Acknowledged):
         return part.model_dump()
     header = decode_header(part.frames)
     message = decode_body(header, part.frames)

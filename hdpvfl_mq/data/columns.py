@@ -1,152 +1,173 @@
 """One raw column read as numbers, as categories or as ids, or refused by row number.
 
 It owns what an empty cell looks like and which kinds are accepted where; it knows no settings.
-Errors name the column and row numbers, never a cell.
+Errors name the column and row numbers, never a cell. Whole columns are converted at once; only
+where that fails is a column read cell by cell, to find the rows.
 """
 
 from __future__ import annotations
 
+import re
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
+from pyarrow import types
 
-from hdpvfl_mq.data.tables import TEXT, Column, Table
+from hdpvfl_mq.data.tables import TEXT, Column, Table, refuse
 from hdpvfl_mq.errors import DataError
-
-Mask = NDArray[np.bool_]
 
 # Squares and sums of cells this large are still finite doubles.
 CELL_LIMIT = 1e18
-_NO_NUMBER = frozenset({"", "NA", "N/A", "NaN", "nan", "null", "None"})
-_ROWS_SHOWN = 5
+EMPTY = "the cell is empty or not a number"
+NO_NUMBER = ("", "NA", "N/A", "NaN", "nan", "null", "None")
+_DECIMAL_COMMA = re.compile(r"[+-]?[0-9]+,[0-9]+", re.ASCII)
 
 
-def refuse(table: Table, name: str, bad: Mask, reason: str) -> None:
-    """Raise a DataError that names the column, the first marked rows, and counts the others."""
-    rows = np.flatnonzero(bad) + table.first_row
-    if rows.size == 0:
-        return
-    shown = ", ".join(str(row) for row in rows[:_ROWS_SHOWN])
-    more = f" and {rows.size - _ROWS_SHOWN} more" if rows.size > _ROWS_SHOWN else ""
-    raise DataError(f"column {name!r}, row {shown}{more}: {reason}")
+@dataclass(frozen=True)
+class Words:
+    """A column of categories: its different words, and which of them each row has."""
+
+    words: tuple[str, ...]  # "" is an empty cell
+    codes: NDArray[np.int64]
+
+    def among(self, known: frozenset[str]) -> NDArray[np.bool_]:
+        """Which rows have one of these words."""
+        return np.array([word in known for word in self.words], dtype=np.bool_)[self.codes]
 
 
 def numbers(table: Table, name: str) -> NDArray[np.float64]:
     """A column as float64, NaN for an empty cell; infinite or unreadable cells are refused."""
-    column = table[name]
-    if column.dtype.kind in "iufb":
-        values = column.astype(np.float64)
-    else:
-        values = _parsed(table, name, column)
-    refuse(table, name, np.isinf(values), "the cell is not finite")
-    refuse(table, name, np.abs(values) > CELL_LIMIT, f"the cell is beyond {CELL_LIMIT:g}")
+    values = as_float(table, name)
+    refuse_beyond(table.first_row, name, values)
     return values
 
 
 def complete_numbers(table: Table, name: str) -> NDArray[np.float64]:
     """A column as float64 in which an empty cell is refused too."""
     values = numbers(table, name)
-    refuse(table, name, np.isnan(values), "the cell is empty or not a number")
+    refuse(table.first_row, name, np.isnan(values), EMPTY)
     return values
 
 
-def categories(table: Table, name: str) -> NDArray[Any]:
-    """A column as text, "" for an empty cell; whole numbers are written without a point."""
-    column = table[name]
-    match column.dtype.kind:
-        case "T":
-            return column
-        case "b" | "i" | "u":
-            return column.astype(TEXT)
-        case "f":
-            whole = column == np.floor(column)
-            cells = zip(column.tolist(), whole.tolist(), strict=True)
-            return np.array([_category(cell, whole=is_whole) for cell, is_whole in cells], TEXT)
-        case _:
-            refuse(table, name, _not_of(column, str, int), "the cell is neither text nor a number")
-            return np.array(["" if cell is None else str(cell) for cell in column], TEXT)
+def refuse_beyond(first_row: int, name: str, values: NDArray[np.float64]) -> None:
+    """Refuse infinite cells and those too large to be squared and added up."""
+    refuse(first_row, name, np.isinf(values), "the cell is not finite")
+    refuse(first_row, name, np.abs(values) > CELL_LIMIT, f"the cell is beyond {CELL_LIMIT:g}")
 
 
-def ids(table: Table, name: str, *, keep_empty: bool = False) -> NDArray[Any]:
+def categories(table: Table, name: str) -> Words:
+    """A column as words; whole numbers are written without a point."""
+    column = table.arrow(name)
+    if not types.is_large_string(column.type):
+        _number_kind(name, column)
+    coded = column.dictionary_encode(null_encoding="encode")
+    words = tuple(map(_word, coded.dictionary.to_pylist()))
+    codes = coded.indices.to_numpy(zero_copy_only=False).astype(np.int64)
+    return Words(words, codes)
+
+
+def ids(table: Table, name: str, *, keep_empty: bool = False) -> Column:
     """An id column: all text or all integers; an empty cell is refused or becomes ""."""
-    column = table[name]
-    if keep_empty:
-        column = _with_empties(table, name, column)
-    match column.dtype.kind:
-        case "i" | "u":
-            if column.size and int(column.max()) > np.iinfo(np.int64).max:
-                raise DataError(f"id column {name!r} holds integers beyond 64 bits; give text")
-            return column.astype(np.int64)
-        case "T":
-            if not keep_empty:
-                refuse(table, name, column == "", "the id is empty")
-            return column
-        case "f":
-            refuse(table, name, np.isnan(column), "the id is empty")
-            raise DataError(f"id column {name!r} holds decimal numbers; give integers or text")
-        case "O":
-            refuse(table, name, np.array([cell is None for cell in column]), "the id is empty")
-            refuse(table, name, _not_of(column, str), "the id is of another type than text")
-            return column.astype(TEXT)
-        case _:
-            raise DataError(f"id column {name!r} holds {column.dtype}; give integers or text")
+    column = table.arrow(name)
+    if types.is_floating(column.type):
+        column = _whole(table, name, column, keep_empty=keep_empty)
+    if types.is_date(column.type):
+        column = column.cast(pa.large_string())
+    is_text = types.is_large_string(column.type)
+    if not (is_text or types.is_integer(column.type) or types.is_null(column.type)):
+        raise DataError(f"id column {name!r} holds {column.type}; give integers or text")
+    empty = column.is_null().to_numpy(zero_copy_only=False)
+    if is_text:
+        empty = empty | pc.equal(pc.fill_null(column, ""), "").to_numpy(zero_copy_only=False)
+    if not keep_empty:
+        refuse(table.first_row, name, empty, "the id is empty")
+    if types.is_integer(column.type) and not column.null_count:
+        try:
+            return np.asarray(column.cast(pa.int64()).to_numpy(zero_copy_only=False))
+        except pa.ArrowInvalid:
+            raise DataError(
+                f"id column {name!r} holds integers beyond 64 bits; give text"
+            ) from None
+    return np.array(pc.fill_null(column.cast(pa.large_string()), "").to_pylist(), dtype=TEXT)
 
 
-def _with_empties(table: Table, name: str, column: Column) -> Column:
-    """Ids as text with "" for an empty cell, where the source has any."""
-    if column.dtype.kind == "f":
-        empty = np.isnan(column)
-        exact = empty | ((column == np.floor(column)) & (np.abs(column) < 2.0**53))
-        refuse(table, name, ~exact, "the id is not a whole number")
-        cells = zip(column.tolist(), empty.tolist(), strict=True)
-        return np.array(["" if gone else str(int(cell)) for cell, gone in cells], TEXT)
-    if column.dtype.kind == "O":
-        return np.array(["" if cell is None else cell for cell in column], dtype=object)
-    return column
+def _whole(table: Table, name: str, column: Any, *, keep_empty: bool) -> Any:
+    """Integers with gaps, which some sources write as decimal numbers; refused unless wanted."""
+    values = column.to_numpy(zero_copy_only=False).astype(np.float64)
+    empty = np.isnan(values)
+    if not keep_empty:
+        refuse(table.first_row, name, empty, "the id is empty")
+        raise DataError(f"id column {name!r} holds decimal numbers; give integers or text")
+    exact = empty | ((values == np.floor(values)) & (np.abs(values) < 2.0**53))
+    refuse(table.first_row, name, ~exact, "the id is not a whole number")
+    return pa.array(np.where(empty, 0.0, values).astype(np.int64), mask=empty)
 
 
-def _parsed(table: Table, name: str, column: Column) -> NDArray[np.float64]:
-    if column.dtype.kind == "O":
-        refuse(table, name, _not_of(column, int, float, str), "the cell is not a number")
-    cells = [_number_text(cell) for cell in column.tolist()]
+def _number_kind(name: str, column: Any) -> None:
+    kind = column.type
+    if not (
+        types.is_integer(kind)
+        or types.is_floating(kind)
+        or types.is_boolean(kind)
+        or types.is_decimal(kind)
+        or types.is_null(kind)
+    ):
+        raise DataError(f"column {name!r} holds {kind}, which is neither numbers nor text")
+
+
+def as_float(table: Table, name: str) -> NDArray[np.float64]:
+    """A column as float64, NaN for an empty cell; only what is no number is refused."""
+    column = table.arrow(name)
+    if types.is_float64(column.type):
+        return np.asarray(column.to_numpy(zero_copy_only=False))
+    if not types.is_large_string(column.type):
+        _number_kind(name, column)
+        return np.asarray(
+            column.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False), dtype=np.float64
+        )
+    values, bad = parsed(column)
+    if bad.any():
+        is_comma = [
+            _DECIMAL_COMMA.fullmatch(column[int(row)].as_py()) for row in np.flatnonzero(bad)
+        ]
+        reason = "the cell is not a number; categories must be declared"
+        hint = "the cell has a decimal comma: set data.decimal = ','"
+        refuse(table.first_row, name, bad, hint if any(is_comma) else reason)
+    return values
+
+
+def parsed(column: Any) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+    """A column of text as numbers, NaN for an empty cell, and which cells are none."""
+    trimmed = pc.utf8_trim_whitespace(column)
+    empty = pc.is_in(trimmed, value_set=pa.array(NO_NUMBER, pa.large_string()))
     try:
-        return np.array(cells, dtype=object).astype(np.float64)
-    except (ValueError, OverflowError):
-        values = [_float(cell) for cell in cells]
-    bad = np.array([value is None for value in values])
-    refuse(table, name, bad, "the cell is not a number; categories must be declared")
-    return np.array(values, dtype=np.float64)
+        values = pc.if_else(empty, None, trimmed).cast(pa.float64())
+        return values.to_numpy(zero_copy_only=False), np.zeros(len(column), dtype=np.bool_)
+    except pa.ArrowInvalid:
+        cells = [_float(cell) for cell in column.to_pylist()]
+    bad = np.array([cell is None for cell in cells], dtype=np.bool_)
+    return np.array(cells, dtype=np.float64), bad
 
 
-def _number_text(cell: Any) -> Any:
-    if cell is None:
-        return "nan"
-    if isinstance(cell, str):
-        text = cell.strip()
+def _float(cell: str | None) -> float | None:
+    """What Python reads, and Arrow does not always: "+1", digits of other scripts."""
+    text = (cell or "").strip()
+    if text in NO_NUMBER:
+        return float("nan")
+    try:
         # Python reads 1_000 as a thousand; in a file it is more likely a code.
-        return "nan" if text in _NO_NUMBER else text.replace("_", "?")
-    return cell
-
-
-def _float(cell: Any) -> float | None:
-    try:
-        return float(cell)
-    except (ValueError, OverflowError):
+        return float(text.replace("_", "?"))
+    except ValueError:
         return None
 
 
-def _category(cell: float, *, whole: bool) -> str:
-    if np.isnan(cell):
+def _word(cell: Any) -> str:
+    if cell is None or (isinstance(cell, float) and np.isnan(cell)):
         return ""
-    return str(int(cell)) if whole and np.isfinite(cell) else repr(cell)
-
-
-def _not_of(column: Column, *kinds: type) -> Mask:
-    return np.array(
-        [
-            cell is not None and (isinstance(cell, bool) or not isinstance(cell, kinds))
-            for cell in column
-        ],
-        dtype=np.bool_,
-    )
+    if isinstance(cell, float):
+        return str(int(cell)) if cell == np.floor(cell) and np.isfinite(cell) else repr(cell)
+    return str(cell)

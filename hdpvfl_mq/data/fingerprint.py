@@ -37,7 +37,7 @@ class Fingerprint:
 
     def add(self, block: NDArray[np.float64], others: OtherColumns) -> None:
         """Take in the next rows."""
-        self._parts["X"].update(np.ascontiguousarray(block, dtype="<f8").tobytes())
+        self._parts["X"].update(np.ascontiguousarray(block, dtype="<f8").data)
         keys = zip(*map(_as_json, others.ids), strict=True)
         self._parts["ids"].update("".join([f"[{', '.join(key)}]\n" for key in keys]).encode())
         for name in ("y", "weights", "offset"):

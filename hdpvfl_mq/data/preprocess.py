@@ -6,17 +6,19 @@ scales no rows (that follows alignment). Everything stays inside the party.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hdpvfl_mq.arrays.chunked import Allocate
-from hdpvfl_mq.data.columns import categories, complete_numbers, ids, numbers, refuse
-from hdpvfl_mq.data.constants import Source, resolve
+from hdpvfl_mq.data.columns import Words
+from hdpvfl_mq.data.constants import resolve
 from hdpvfl_mq.data.fingerprint import Fingerprint, OtherColumns
-from hdpvfl_mq.data.tables import Column, Table
+from hdpvfl_mq.data.parsed import Parsed, Reading, Source, reading
+from hdpvfl_mq.data.tables import Column, refuse
 from schemas.data import DataSettings, NamedColumn
 from schemas.ids import PartyRole
 from schemas.model import LabelKind
@@ -27,6 +29,7 @@ TakeIds = Callable[[tuple[Column, ...]], None]
 
 # float32 ends at 3.4e38.
 SCALED_LIMIT = 1e30
+TOO_LARGE = "the cell is too large for its scale"
 
 
 @dataclass(frozen=True, repr=False)
@@ -63,11 +66,16 @@ class PreparedData:
 def prepare(
     source: Source, settings: DataSettings, *, role: PartyRole, to_score: bool = False
 ) -> PreparedData:
-    """Prepare in memory, as float64. Rows to score may have a constant column."""
-    settled, rows = resolve(source, settings, role, allow_constant=to_score)
+    """Prepare in memory, as float64. Rows to score may have a constant column.
+
+    The source is read once; its chunks are let go of as the matrix fills.
+    """
+    how = reading(source, settings, role)
+    held = list(how.chunks(source))
+    settled, rows = resolve(held, how, allow_constant=to_score)
     parts: list[tuple[Column, ...]] = []
     X = np.empty((rows, len(output_names(settled))))
-    prepared = _encode_all(source, settled, X, np.empty, parts.append)
+    prepared = _encode_all(_taken(held), settled, X, np.empty, parts.append)
     ids = tuple(np.concatenate(column) for column in zip(*parts, strict=True))
     return replace(prepared, ids=ids)
 
@@ -81,10 +89,15 @@ def prepare_mapped(
     role: PartyRole,
     to_score: bool = False,
 ) -> PreparedData:
-    """Prepare chunk by chunk, as float32, into allocated arrays; `take_ids` gets the ids."""
-    settled, rows = resolve(source, settings, role, allow_constant=to_score)
+    """Prepare chunk by chunk, as float32, into allocated arrays; `take_ids` gets the ids.
+
+    The source is read twice, because its rows do not fit into memory.
+    """
+    how = reading(source, settings, role)
+    settled, rows = resolve(how.chunks(source), how, allow_constant=to_score)
     X = allocate((rows, len(output_names(settled))), np.float32)
-    prepared = _encode_all(source, settled, X, allocate, take_ids)
+    again = Reading(settled, settled.rules).chunks(source)
+    prepared = _encode_all(again, settled, X, allocate, take_ids)
     for array in (prepared.X, prepared.y, prepared.weights, prepared.offset):
         if array is not None:
             array.flags.writeable = False
@@ -102,19 +115,31 @@ def output_names(settled: DataSettings) -> tuple[str, ...]:
     return tuple(names)
 
 
+def _taken(held: list[Parsed]) -> Iterator[Parsed]:
+    held.reverse()
+    while held:
+        yield held.pop()
+
+
 def _encode_all(
-    source: Source, settled: DataSettings, X: Matrix, allocate: Allocate, take_ids: TakeIds
+    chunks: Iterable[Parsed],
+    settled: DataSettings,
+    X: Matrix,
+    allocate: Allocate,
+    take_ids: TakeIds,
 ) -> PreparedData:
     names, start = output_names(settled), 0
     fingerprint = Fingerprint(names)
     columns = (settled.label_column, settled.weight_column, settled.offset_column)
     y, weights, offset = (allocate((len(X),), np.float64) if column else None for column in columns)
-    for chunk in source.chunks():
-        block = np.hstack([_encode(chunk, rule) for rule in settled.rules])
-        others = _other_columns(chunk, settled)
-        fingerprint.add(block, others)
+    for chunk in chunks:
         rows = slice(start, start + chunk.rows)
-        X[rows] = block
+        block = _block(X, rows, chunk.rows)
+        _encode(chunk, settled, block)
+        others = OtherColumns(chunk.ids, _label(chunk, settled), chunk.weights, chunk.offset)
+        fingerprint.add(block, others)
+        if X.dtype != np.float64:
+            X[rows] = block
         _put(y, rows, _of_this_run(others.y, settled))
         _put(weights, rows, others.weights)
         _put(offset, rows, others.offset)
@@ -132,30 +157,17 @@ def _encode_all(
     )
 
 
+def _block(X: Matrix, rows: slice, count: int) -> NDArray[np.float64]:
+    """Where these rows are computed in float64: the matrix itself, if it is."""
+    part: NDArray[Any] = X[rows]
+    return part if part.dtype == np.float64 else np.empty((count, X.shape[1]))
+
+
 def _put(
     array: NDArray[np.float64] | None, rows: slice, values: NDArray[np.float64] | None
 ) -> None:
     if array is not None and values is not None:
         array[rows] = values
-
-
-def _other_columns(chunk: Table, settings: DataSettings) -> OtherColumns:
-    weight, offset = settings.weight_column, settings.offset_column
-    return OtherColumns(
-        ids=tuple(
-            ids(chunk, name, keep_empty=settings.empty_ids == "keep")
-            for name in settings.id_columns
-        ),
-        y=_label(chunk, settings),
-        weights=None if weight is None else _weights(chunk, weight),
-        offset=None if offset is None else complete_numbers(chunk, offset),
-    )
-
-
-def _weights(chunk: Table, name: str) -> NDArray[np.float64]:
-    weights = complete_numbers(chunk, name)
-    refuse(chunk, name, weights < 0.0, "the sample weight is negative")
-    return weights
 
 
 # What labels of a kind are not, and what they must be.
@@ -167,23 +179,20 @@ _OUTSIDE: Mapping[LabelKind, tuple[Callable[[NDArray[np.float64]], NDArray[np.bo
 }
 
 
-def _label(chunk: Table, settings: DataSettings) -> NDArray[np.float64] | None:
-    name, classes = settings.label_column, settings.label_classes
-    if name is None:
-        return None
-    if classes is None:
-        centre, scale = settings.label_centre, settings.label_scale
-        assert centre != "learn"
-        assert scale != "learn"
-        y = _standardised(chunk, name, complete_numbers(chunk, name), (centre, scale))
-        outside, words = _OUTSIDE[settings.declared_kind]
-        refuse(chunk, name, outside(y), f"the label {words}, or declare another data.label_kind")
-        return y
-    cells = categories(chunk, name)
-    index = {label: float(position) for position, label in enumerate(classes)}
-    codes = np.array([index.get(cell, np.nan) for cell in cells.tolist()])
-    refuse(chunk, name, np.isnan(codes), "the label is not in the declared list of classes")
-    return codes
+def _label(chunk: Parsed, settings: DataSettings) -> NDArray[np.float64] | None:
+    if chunk.label is None or settings.label_classes is not None:
+        return chunk.label
+    name, constants = settings.label_column, (settings.label_centre, settings.label_scale)
+    assert name is not None
+    assert constants[0] != "learn"
+    assert constants[1] != "learn"
+    with np.errstate(over="ignore"):
+        y = (chunk.label - constants[0]) / constants[1]
+    refuse(chunk.first_row, name, np.abs(y) > SCALED_LIMIT, TOO_LARGE)
+    outside, words = _OUTSIDE[settings.declared_kind]
+    reason = f"the label {words}, or declare another data.label_kind"
+    refuse(chunk.first_row, name, outside(y), reason)
+    return y
 
 
 def _of_this_run(
@@ -196,29 +205,52 @@ def _of_this_run(
     return np.where(y == settings.label_classes.index(settings.label_positive), 1.0, 0.0)
 
 
-def _encode(chunk: Table, rule: NamedColumn) -> NDArray[np.float64]:
-    """One raw column as its output columns."""
-    if rule.categories is not None:
-        cells = categories(chunk, rule.name)
-        if rule.missing_category is not None:
-            cells = np.where(cells == "", rule.missing_category, cells)
-        return np.column_stack([cells == category for category in rule.categories]).astype(
-            np.float64
-        )
-    values = numbers(chunk, rule.name)
-    assert rule.centre != "learn"
-    assert rule.scale != "learn"
-    if isinstance(rule.missing, float):
-        values = np.where(np.isnan(values), rule.missing, values)
-    values = _standardised(chunk, rule.name, values, (rule.centre, rule.scale))
-    return values[:, None]
+def _encode(chunk: Parsed, settled: DataSettings, block: NDArray[np.float64]) -> None:
+    """Fill a block with the output columns of all raw ones."""
+    numeric = [rule for rule in settled.rules if rule.categories is None]
+    values, place = _standardised(chunk, numeric), 0
+    if len(numeric) == len(settled.rules):
+        block[:] = values.T
+        return
+    rows = iter(values)
+    for rule in settled.rules:
+        if rule.categories is None:
+            block[:, place] = next(rows)
+            place += 1
+        else:
+            width = len(rule.categories)
+            block[:, place : place + width] = _one_hot(chunk.words[rule.name], rule)
+            place += width
 
 
-def _standardised(
-    chunk: Table, name: str, values: NDArray[np.float64], constants: tuple[float, float]
-) -> NDArray[np.float64]:
-    centre, scale = constants
+def _one_hot(cells: Words, rule: NamedColumn) -> NDArray[np.bool_]:
+    assert isinstance(rule.categories, tuple)
+    place = {category: position for position, category in enumerate(rule.categories)}
+    if rule.missing_category is not None:
+        place[""] = place.get(rule.missing_category, -1)
+    places = np.array([place.get(word, -1) for word in cells.words], dtype=np.int64)
+    one_hot: NDArray[np.bool_] = places[cells.codes][:, None] == np.arange(len(rule.categories))
+    return one_hot
+
+
+def _standardised(chunk: Parsed, rules: list[NamedColumn]) -> NDArray[np.float64]:
+    """(x - centre) / scale, an empty cell filled before; a row of the result is a column.
+
+    It is computed in place: new pages for every chunk would take longer than the arithmetic.
+    """
+    values, filled = chunk.numbers, np.isnan(chunk.low)
+    for place in np.flatnonzero(filled):
+        missing = rules[place].missing
+        if isinstance(missing, float):
+            values[place][np.isnan(values[place])] = missing
+    centre = np.array([rule.centre for rule in rules], dtype=np.float64)
+    scale = np.array([rule.scale for rule in rules], dtype=np.float64)
     with np.errstate(over="ignore"):
-        values = (values - centre) / scale
-    refuse(chunk, name, np.abs(values) > SCALED_LIMIT, "the cell is too large for its scale")
+        np.divide(np.subtract(values, centre[:, None], out=values), scale[:, None], out=values)
+        # Scaling keeps the order of numbers, so the ends stand for all of them.
+        ends = [(end - centre) / scale for end in (chunk.low, chunk.high)]
+    suspects = filled | ~(np.maximum(np.abs(ends[0]), np.abs(ends[1])) <= SCALED_LIMIT)
+    for place in np.flatnonzero(suspects):
+        too_large = np.abs(values[place]) > SCALED_LIMIT
+        refuse(chunk.first_row, rules[place].name, too_large, TOO_LARGE)
     return values

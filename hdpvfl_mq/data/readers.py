@@ -1,219 +1,226 @@
-"""Files as chunks of a table: CSV (also gzip), Parquet, Arrow or Feather, numpy.
+"""A source of rows as chunks of a table: CSV, Parquet, Arrow or Feather files, read by Arrow.
 
-It owns the formats and turns every reader's own exception into a DataError; it does not know what
-columns mean. A chunk holds a bounded number of cells, so that a file may be larger than memory.
+It owns the cut into chunks of a fixed number of rows, and turns every reader's own exception into
+a DataError; it does not know what columns mean. A chunk holds a bounded number of cells, so that a
+file may be larger than memory, and its size depends on the number of columns alone, so that sums
+over chunks are the same to the last bit.
 """
 
 from __future__ import annotations
 
-import csv
-import gzip
-import zipfile
-import zlib
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
-from importlib import import_module
+from functools import cached_property
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
-import numpy as np
+import pyarrow as pa
+from pyarrow import ipc, parquet
 
-from hdpvfl_mq.data.tables import TEXT, Column, Table, as_column, check_names, concatenate
-from hdpvfl_mq.errors import DataError, SettingsError
+from hdpvfl_mq.data import csv_stream
+from hdpvfl_mq.data.csv_stream import PLAIN, Dialect
+from hdpvfl_mq.data.places import DataFile, files_at, unreachable
+from hdpvfl_mq.data.tables import Table, check_names, concatenate
+from hdpvfl_mq.errors import DataError, HdpvflError
+from schemas.data import MAX_COLUMNS, DataSettings
 
 CHUNK_CELLS = 2**20
+_FILE_MAGIC = b"ARROW1"
+_PAGE_BYTES = 2**16
 
 
 @dataclass(frozen=True)
 class TableFile:
-    """A file that can be read chunk by chunk, as often as needed."""
+    """A file, or a folder of files, that can be read chunk by chunk, as often as needed."""
 
-    path: Path
+    place: str | Path
     chunk_cells: int = CHUNK_CELLS
+    dialect: Dialect = PLAIN
 
-    def chunks(self) -> Iterator[Table]:
-        """The rows in order; a DataError where the file is empty or broken."""
-        read = _reader(self.path)
-        rows = 0
-        try:
-            for chunk in read(self.path, self.chunk_cells):
-                if chunk.rows:
-                    yield Table(
-                        chunk.names, [chunk[name] for name in chunk.names], first_row=rows + 1
-                    )
-                rows += chunk.rows
-        except FileNotFoundError as error:
-            raise SettingsError(f"there is no file {self.path}") from error
-        except (OSError, EOFError, csv.Error, ValueError, zipfile.BadZipFile, zlib.error) as error:
-            # The reader's text may quote a cell, so only its kind is passed on.
-            raise DataError(
-                f"{self.path.name} cannot be read after row {rows}: {type(error).__name__}"
-            ) from None
+    @classmethod
+    def of(cls, settings: DataSettings) -> TableFile:
+        """The file that a party's settings name."""
+        assert settings.file is not None
+        dialect = Dialect(settings.separator, settings.decimal, settings.encoding)
+        return cls(settings.file, dialect=dialect)
+
+    @cached_property
+    def _files(self) -> tuple[DataFile, ...]:
+        return files_at(str(self.place))
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        """The columns, in the order of the first file."""
+        file = self._files[0]
+        with_partition = [*self._names_of(file), *(key for key, _ in file.partition)]
+        names = tuple(name.strip() for name in with_partition)
+        check_names(names)
+        return names
+
+    def chunks(
+        self, columns: Sequence[str] | None = None, *, numeric: Collection[str] = ()
+    ) -> Iterator[Table]:
+        """The rows in order, all columns or these; a DataError where the source is broken.
+
+        In a CSV file a cell is text, but where all of a `numeric` column's cells are plain numbers
+        it comes as float64.
+        """
+        wanted = self.names if columns is None else tuple(columns)
+        size, rows = max(1, self.chunk_cells // max(1, len(self.names))), 0
+        for chunk in _rechunked(self._batches(wanted, frozenset(numeric), size), size):
+            yield Table(wanted, chunk.columns, first_row=rows + 1)
+            rows += chunk.num_rows
         if rows == 0:
-            raise DataError(f"{self.path.name} has no row")
+            raise DataError(f"{Path(str(self.place)).name} has no row{self.hint}")
+        pa.default_memory_pool().release_unused()
 
+    def _batches(self, wanted: Sequence[str], numeric: frozenset[str], size: int) -> Iterator[Any]:
+        for file in self._files:
+            rows = 0
+            try:
+                for batch in self._read(file, wanted, numeric, size):
+                    yield batch
+                    rows += batch.num_rows
+            except HdpvflError as error:
+                raise type(error)(f"{file.name}: {error}") from None
+            except (OSError, EOFError, pa.ArrowException, ValueError) as error:
+                raise _broken(file, rows, error) from None
 
-def load_table(path: Path) -> Table:
-    """A whole file as one table."""
-    return concatenate(list(TableFile(path).chunks()))
+    def _names_of(self, file: DataFile) -> tuple[str, ...]:
+        try:
+            return _names(file, csv_stream.of_suffix(file.name, self.dialect))
+        except HdpvflError as error:
+            raise type(error)(f"{file.name}: {error}") from None
+        except (OSError, EOFError, pa.ArrowException, ValueError) as error:
+            raise _broken(file, 0, error) from None
 
-
-def _reader(path: Path) -> Callable[[Path, int], Iterator[Table]]:
-    name = path.name.lower()
-    for suffix, read in _READERS.items():
-        if name.endswith(suffix):
-            return read
-    known = ", ".join(_READERS)
-    raise SettingsError(f"{path.name}: the format is told by the suffix, one of {known}")
-
-
-def _rows_for(columns: int, cells: int) -> int:
-    return max(1, cells // max(1, columns))
-
-
-def _read_csv(path: Path, cells: int) -> Iterator[Table]:
-    with path.open(encoding="utf-8-sig", newline="") as text:
-        yield from _csv_chunks(text, cells)
-
-
-def _read_gzip(path: Path, cells: int) -> Iterator[Table]:
-    with gzip.open(path, "rt", encoding="utf-8-sig", newline="") as text:
-        yield from _csv_chunks(text, cells)
-
-
-def _csv_chunks(text: IO[str], cells: int) -> Iterator[Table]:
-    lines = csv.reader(text, strict=True)
-    names = next(lines, None)
-    if not names:
-        raise DataError("the file is empty")
-    names = [name.strip() for name in names]
-    check_names(names)
-    size, row, batch = _rows_for(len(names), cells), 0, []
-    for line in lines:
-        if not line:
-            continue
-        row += 1
-        if len(line) != len(names):
-            raise DataError(f"row {row} has {len(line)} cells, the header has {len(names)}")
-        batch.append(line)
-        if len(batch) == size:
-            yield _text_table(names, batch)
-            batch = []
-    if batch:
-        yield _text_table(names, batch)
-
-
-def _text_table(names: list[str], lines: list[list[str]]) -> Table:
-    return Table(names, [np.array(cells, dtype=TEXT) for cells in zip(*lines, strict=True)])
-
-
-def _read_parquet(path: Path, cells: int) -> Iterator[Table]:
-    parquet = _arrow_module("parquet")
-    with parquet.ParquetFile(path) as file:
-        names = [str(name) for name in file.schema_arrow.names]
-        check_names(names)
-        for batch in file.iter_batches(batch_size=_rows_for(len(names), cells)):
-            yield _arrow_table(names, batch)
-
-
-def _read_arrow(path: Path, cells: int) -> Iterator[Table]:
-    ipc = _arrow_module("ipc")
-    with path.open("rb") as source:
-        magic = source.read(6)
-        source.seek(0)
-        if magic == b"ARROW1":
-            file = ipc.open_file(source)
-            batches = map(file.get_batch, range(file.num_record_batches))
+    def _read(
+        self, file: DataFile, wanted: Sequence[str], numeric: frozenset[str], size: int
+    ) -> Iterator[Any]:
+        """Batches of one file with the wanted columns, those of its folders' names included."""
+        dialect = csv_stream.of_suffix(file.name, self.dialect)
+        written = {name.strip(): name for name in _names(file, dialect)}
+        check_names(list(written))
+        fixed = dict(file.partition)
+        for name in wanted:
+            if name not in written and name not in fixed:
+                raise DataError(f"there is no column {name!r}{self.hint}")
+        inside = [written[name] for name in wanted if name in written]
+        if file.format == "csv":
+            kinds = [written[name] for name in numeric if name in written]
+            batches = csv_stream.batches(file.stream, dialect, inside, numeric=kinds)
         else:
-            file = ipc.open_stream(source)
-            batches = iter(file)
-        names = [str(name) for name in file.schema.names]
-        check_names(names)
-        size = _rows_for(len(names), cells)
+            read = _parquet if file.format == "parquet" else _arrow
+            batches = read(file, inside, size)
         for batch in batches:
-            for start in range(0, batch.num_rows, size):
-                yield _arrow_table(names, batch.slice(start, size))
-
-
-def _arrow_table(names: list[str], batch: Any) -> Table:
-    return Table(names, [_arrow_column(n, c) for n, c in zip(names, batch.columns, strict=True)])
-
-
-def _arrow_column(name: str, column: Any) -> Column:
-    types = _arrow_module("types")
-    kind = column.type
-    if types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind):
-        return np.asarray(column.to_numpy(zero_copy_only=False))
-    if types.is_dictionary(kind) or types.is_string(kind) or types.is_large_string(kind):
-        return as_column(["" if cell is None else cell for cell in column.to_pylist()])
-    raise DataError(f"column {name!r} holds {kind}, which is neither numbers nor text")
-
-
-def _arrow_module(name: str) -> Any:
-    try:
-        return import_module(f"pyarrow.{name}")
-    except ImportError as error:
-        raise SettingsError("this format needs pyarrow: pip install 'hdpvfl-mq[data]'") from error
-
-
-def _read_npy(path: Path, cells: int) -> Iterator[Table]:
-    array = np.load(path, mmap_mode="r", allow_pickle=False)
-    if array.dtype.names:
-        names, columns = list(array.dtype.names), [array[name] for name in array.dtype.names]
-    elif array.ndim == 2:
-        names = [f"c{i}" for i in range(array.shape[1])]
-        columns = [array[:, i] for i in range(array.shape[1])]
-    else:
-        raise DataError(f"{path.name} must hold a table: two dimensions or named fields")
-    yield from _array_chunks(names, columns, cells)
-
-
-def _read_npz(path: Path, cells: int) -> Iterator[Table]:
-    """Column by column a few rows at a time: an archive cannot be mapped."""
-    with zipfile.ZipFile(path) as archive, ExitStack() as opened:
-        names = [member.removesuffix(".npy") for member in archive.namelist()]
-        streams = [opened.enter_context(archive.open(member)) for member in archive.namelist()]
-        heads = [_npy_head(stream) for stream in streams]
-        rows = heads[0][0] if heads else 0
-        if any(length != rows for length, _ in heads):
-            raise DataError("the columns of a table differ in length")
-        size = _rows_for(len(names), cells)
-        for start in range(0, rows, size):
-            count = min(size, rows - start)
-            yield Table(
-                names,
+            yield pa.table(
                 [
-                    as_column(np.frombuffer(stream.read(count * kind.itemsize), dtype=kind))
-                    for stream, (_, kind) in zip(streams, heads, strict=True)
+                    batch.column(written[name])
+                    if name in written
+                    else pa.repeat(pa.scalar(fixed[name], pa.large_string()), batch.num_rows)
+                    for name in wanted
                 ],
+                names=list(wanted),
             )
 
-
-def _npy_head(stream: IO[bytes]) -> tuple[int, np.dtype[Any]]:
-    """Length and kind of the one-dimensional array that a stream goes on with."""
-    is_first = np.lib.format.read_magic(stream) == (1, 0)
-    head = np.lib.format.read_array_header_1_0 if is_first else np.lib.format.read_array_header_2_0
-    shape, _, kind = head(stream)
-    if len(shape) != 1:
-        raise DataError("a column has one dimension")
-    if kind.hasobject:
-        raise DataError("a column holds pickled objects")
-    return shape[0], kind
+    @cached_property
+    def hint(self) -> str:
+        """What may be wrong where a column is missing, or nothing."""
+        dialect = csv_stream.of_suffix(self._files[0].name, self.dialect)
+        return csv_stream.hint(self.names, dialect) if self._files[0].format == "csv" else ""
 
 
-def _array_chunks(names: list[str], columns: list[Column], cells: int) -> Iterator[Table]:
-    size = _rows_for(len(names), cells)
-    for start in range(0, len(columns[0]) if columns else 0, size):
-        yield Table(names, [as_column(column[start : start + size]) for column in columns])
+def load_table(place: str | Path) -> Table:
+    """A whole file as one table."""
+    return concatenate(list(TableFile(place).chunks()))
 
 
-_READERS: dict[str, Callable[[Path, int], Iterator[Table]]] = {
-    ".csv": _read_csv,
-    ".csv.gz": _read_gzip,
-    ".parquet": _read_parquet,
-    ".arrow": _read_arrow,
-    ".feather": _read_arrow,
-    ".npy": _read_npy,
-    ".npz": _read_npz,
-}
+def _names(file: DataFile, dialect: Dialect) -> tuple[str, ...]:
+    if file.format == "csv":
+        return csv_stream.read_names(file.stream, dialect)
+    with file.random_access() as source:
+        schema = (
+            parquet.ParquetFile(source).schema_arrow
+            if file.format == "parquet"
+            else _ipc_reader(source).schema
+        )
+    if len(schema.names) > MAX_COLUMNS:
+        raise DataError(f"there are {len(schema.names)} columns; at most {MAX_COLUMNS} are read")
+    names = tuple(str(name) for name in schema.names)
+    check_names(names)
+    return names
+
+
+def _parquet(file: DataFile, columns: list[str], size: int) -> Iterator[Any]:
+    with (
+        file.random_access() as source,
+        # A buffer for each column, instead of all pages of a row group.
+        parquet.ParquetFile(
+            source, buffer_size=_PAGE_BYTES, pre_buffer=False, page_checksum_verification=True
+        ) as opened,
+    ):
+        yield from opened.iter_batches(batch_size=size, columns=columns)
+
+
+def _arrow(file: DataFile, columns: list[str], size: int) -> Iterator[Any]:
+    with file.random_access() as source:
+        reader = _ipc_reader(source)
+        is_file = isinstance(reader, ipc.RecordBatchFileReader)
+        batches = (
+            map(reader.get_batch, range(reader.num_record_batches)) if is_file else iter(reader)
+        )
+        for batch in batches:
+            yield batch.select(columns)
+
+
+def _ipc_reader(source: Any) -> Any:
+    magic = source.read(len(_FILE_MAGIC))
+    source.seek(0)
+    return ipc.open_file(source) if magic == _FILE_MAGIC else ipc.open_stream(source)
+
+
+def _rechunked(tables: Iterator[Any], size: int) -> Iterator[Any]:
+    """Tables of exactly `size` rows, the last one of fewer."""
+    pending: list[Any] = []
+    held = 0
+    for table in tables:
+        pending.append(table)
+        held += table.num_rows
+        while held >= size:
+            whole = _joined(pending)
+            yield whole.slice(0, size)
+            pending, held = [whole.slice(size)], held - size
+    if held:
+        yield _joined(pending)
+
+
+def _joined(tables: list[Any]) -> Any:
+    try:
+        return pa.concat_tables(tables, promote_options="permissive")
+    except (pa.ArrowTypeError, pa.ArrowInvalid):  # numbers here, text there: text
+        texts = {
+            name
+            for table in tables
+            for name, kind in zip(table.schema.names, table.schema.types, strict=True)
+            if pa.types.is_large_string(kind)
+        }
+    kinds = [
+        pa.schema(
+            [
+                pa.field(f.name, pa.large_string() if f.name in texts else f.type)
+                for f in each.schema
+            ]
+        )
+        for each in tables
+    ]
+    return pa.concat_tables(
+        [table.cast(kind) for table, kind in zip(tables, kinds, strict=True)],
+        promote_options="permissive",
+    )
+
+
+def _broken(file: DataFile, rows: int, error: Exception) -> HdpvflError:
+    """The reader's text may quote a cell, so only its kind is passed on."""
+    if isinstance(error, OSError) and "AWS Error" in str(error):
+        return unreachable(file.path, error)
+    return DataError(f"{file.name} cannot be read after row {rows}: {type(error).__name__}")

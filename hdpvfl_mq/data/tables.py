@@ -1,16 +1,19 @@
-"""A small immutable table: named columns of equal length.
+"""A small immutable table: named Arrow columns of equal length.
 
-It owns the shape rules (no name twice, no empty table) and the kinds a column may have; it knows no
-file format and no meaning of a column.
+It owns the shape rules (no name twice, no empty table) and what may be handed over in Python; it
+knows no file format and no meaning of a column. Text is large_string here, whatever it was.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
+from pyarrow import types
 
 from hdpvfl_mq.errors import DataError
 
@@ -18,62 +21,91 @@ Column = NDArray[Any]
 
 # Variable-width text: 16 bytes a cell for the short ids and categories that are usual.
 TEXT = np.dtypes.StringDType()
+ROWS_SHOWN = 5
+# What pyarrow raises for values it cannot hold in one column.
+_MIXED = (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, OverflowError)
 
 
 class Table:
-    """Named columns of numbers, text or, where a source mixes them, objects.
+    """Named columns of one kind each.
 
     A chunk of a larger source knows by `first_row` which row of the whole it begins with, so that
     errors can name rows; rows count from 1, headers apart.
     """
 
-    def __init__(
-        self, names: Sequence[str], columns: Sequence[Column], *, first_row: int = 1
-    ) -> None:
+    hint = ""  # a file has one where its separator may be another
+
+    def __init__(self, names: Sequence[str], columns: Sequence[Any], *, first_row: int = 1) -> None:
         check_names(names)
-        if len(names) != len(columns) or len({len(column) for column in columns}) > 1:
+        arrays = [_arrow(name, values) for name, values in zip(names, columns, strict=True)]
+        if len({len(array) for array in arrays}) > 1:
             raise DataError("the columns of a table differ in length")
         self.names = tuple(names)
         self.first_row = first_row
-        self._columns = dict(zip(names, map(_frozen, columns), strict=True))
+        self._columns = dict(zip(names, arrays, strict=True))
 
     @classmethod
-    def of(cls, columns: Mapping[str, Any]) -> Table:
-        """A table from names and sequences of Python values or arrays."""
-        return cls(tuple(columns), [as_column(values) for values in columns.values()])
+    def of(cls, source: Any) -> Table:
+        """A table from names and sequences, an array, or whatever speaks Arrow.
 
-    @classmethod
-    def from_pandas(cls, frame: Any) -> Table:
-        """A table from a pandas DataFrame; its index is not used."""
-        missing = frame.isna()
-        columns = [
-            as_column(_objects(frame.iloc[:, i], missing.iloc[:, i])) for i in range(frame.shape[1])
-        ]
-        return cls([str(name) for name in frame.columns], columns)
+        pandas, polars, duckdb and pyarrow do; the index of a pandas DataFrame is not used.
+        """
+        if isinstance(source, Mapping):
+            return cls(tuple(source), tuple(source.values()))
+        if isinstance(source, np.ndarray):
+            return cls(*_array_columns(source))
+        if not hasattr(source, "__arrow_c_stream__"):
+            raise DataError(f"{type(source).__name__} is no table: give columns by name, or Arrow")
+        frame = source
+        if hasattr(source, "reset_index"):
+            frame = source.reset_index(drop=True)
+            check_names([str(name) for name in frame.columns])
+        try:
+            table = pa.table(frame)
+        except _MIXED as error:  # its text may quote a cell
+            raise DataError(
+                f"a column of the table has mixed kinds: {type(error).__name__}"
+            ) from None
+        return cls([str(name) for name in table.schema.names], table.columns)
 
     @property
     def rows(self) -> int:
         """Number of rows."""
         return len(next(iter(self._columns.values()))) if self.names else 0
 
-    def __getitem__(self, name: str) -> Column:
+    def arrow(self, name: str) -> Any:
+        """A column as an Arrow array."""
         if name not in self._columns:
             raise DataError(f"there is no column {name!r}")
         return self._columns[name]
 
+    def __getitem__(self, name: str) -> Column:
+        """A column in numpy: NaN for an empty number, "" for empty text."""
+        array = self.arrow(name)
+        if types.is_large_string(array.type):
+            column = np.array(pc.fill_null(array, "").to_pylist(), dtype=TEXT)
+        else:
+            column = array.to_numpy(zero_copy_only=False).view()
+        column.flags.writeable = False
+        return column
+
     def select(self, names: Sequence[str]) -> Table:
         """Only these columns, in this order."""
-        return Table(names, [self[name] for name in names], first_row=self.first_row)
+        return Table(names, [self.arrow(name) for name in names], first_row=self.first_row)
 
     def take(self, rows: NDArray[Any]) -> Table:
         """Only these rows, by number from 0 or by mask."""
-        return Table(self.names, [self[name][rows] for name in self.names])
+        numbers = np.flatnonzero(rows) if rows.dtype == np.bool_ else rows
+        places = pa.array(numbers)
+        return Table(self.names, [array.take(places) for array in self._columns.values()])
 
-    def chunks(self) -> Iterator[Table]:
-        """The table as the single chunk of itself."""
+    def chunks(
+        self, columns: Sequence[str] | None = None, *, numeric: Collection[str] = ()
+    ) -> Iterator[Table]:
+        """The table, or these columns of it, as the single chunk of itself."""
         if self.rows == 0:
             raise DataError("the table has no row")
-        yield self
+        yield self if columns is None else self.select(columns)
 
     def __repr__(self) -> str:
         return f"<Table of {self.rows} rows and {len(self.names)} columns>"
@@ -82,7 +114,7 @@ class Table:
 def concatenate(tables: Sequence[Table]) -> Table:
     """Chunks of one source put together."""
     names = tables[0].names
-    return Table(names, [np.concatenate([part[name] for part in tables]) for name in names])
+    return Table(names, [pa.chunked_array([part.arrow(name) for part in tables]) for name in names])
 
 
 def check_names(names: Sequence[str]) -> None:
@@ -96,46 +128,60 @@ def check_names(names: Sequence[str]) -> None:
         seen.add(name)
 
 
-def as_column(values: Any) -> Column:
-    """The tightest kind that holds all values; None is an empty cell.
-
-    Only text becomes text, only numbers become numbers; anything mixed stays as objects and is
-    refused by row number when it is used.
-    """
-    if isinstance(values, np.ndarray) and values.dtype.kind in "iufbT":
-        return values
-    if isinstance(values, np.ndarray) and values.dtype.kind == "U":
-        return values.astype(TEXT)
-    cells = [_plain(cell) for cell in values]
-    kinds = {type(cell) for cell in cells if cell is not None}
-    if kinds == {str}:
-        return np.array(["" if cell is None else cell for cell in cells], dtype=TEXT)
-    if kinds <= {int, float} and None in cells:
-        return np.array([np.nan if cell is None else cell for cell in cells], dtype=np.float64)
-    if kinds in ({int}, {float}, {bool}, {int, float}) or not cells:
-        return np.array(cells)
-    mixed = np.empty(len(cells), dtype=object)
-    mixed[:] = cells
-    return mixed
+def refuse(first_row: int, name: str, bad: NDArray[np.bool_], reason: str) -> None:
+    """Raise a DataError that names the column, the first marked rows, and counts the others."""
+    rows = np.flatnonzero(bad) + first_row
+    if rows.size == 0:
+        return
+    shown = ", ".join(str(row) for row in rows[:ROWS_SHOWN])
+    more = f" and {rows.size - ROWS_SHOWN} more" if rows.size > ROWS_SHOWN else ""
+    raise DataError(f"column {name!r}, row {shown}{more}: {reason}")
 
 
-def _objects(series: Any, missing: Any) -> Any:
-    values = series.to_numpy()
-    if values.dtype.kind in "iufb":
-        return values
-    # Not tolist(), which turns a date into a number.
-    cells = zip(list(series), missing.to_numpy(), strict=True)
-    return [None if empty else cell for cell, empty in cells]
+def _arrow(name: str, values: Any) -> Any:
+    """One Arrow array without dictionaries, extensions and short strings."""
+    if isinstance(values, pa.ChunkedArray):
+        values = values.combine_chunks()
+    if not isinstance(values, pa.Array):
+        values = _from_python(name, values)
+    if isinstance(values.type, pa.BaseExtensionType):
+        values = values.storage
+    if types.is_dictionary(values.type):
+        values = values.dictionary_decode()
+    if types.is_string(values.type) or types.is_string_view(values.type):
+        values = values.cast(pa.large_string())
+    return values
 
 
-def _plain(cell: Any) -> Any:
-    known = isinstance(cell, np.bool_ | np.integer | np.floating | np.str_)
-    return cell.item() if known else cell
+def _from_python(name: str, values: Any) -> Any:
+    if isinstance(values, np.ndarray):
+        if values.ndim != 1:
+            raise DataError("a column has one dimension")
+        if values.dtype.kind not in "OT":
+            return pa.array(values.astype(values.dtype.newbyteorder("="), copy=False))
+        values = values.tolist()
+    cells = list(values)
+    try:
+        return pa.array(cells, from_pandas=True)
+    except _MIXED:
+        first = next(cell for cell in cells if cell is not None)
+        odd = np.array([not _go_together(first, cell) for cell in cells])
+        refuse(1, name, odd, "the cell is of another kind than the first")
+        raise DataError(f"column {name!r} holds values that are no column") from None
 
 
-def _frozen(column: Column) -> Column:
-    view = column.view()
-    if view.ndim != 1:
-        raise DataError("a column has one dimension")
-    view.flags.writeable = False
-    return view
+def _go_together(first: object, cell: object) -> bool:
+    try:
+        pa.array([first, cell], from_pandas=True)
+    except _MIXED:
+        return False
+    return True
+
+
+def _array_columns(array: NDArray[Any]) -> tuple[list[str], list[NDArray[Any]]]:
+    """Columns of an array with named fields, or of a plain matrix: c0, c1, ..."""
+    if array.dtype.names:
+        return list(array.dtype.names), [array[name] for name in array.dtype.names]
+    if array.ndim != 2:
+        raise DataError("an array must be a table: two dimensions or named fields")
+    return [f"c{i}" for i in range(array.shape[1])], list(array.T)

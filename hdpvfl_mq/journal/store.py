@@ -12,16 +12,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from hdpvfl_mq.errors import IntegrityError, OperatorError
-from schemas.records import JOURNAL_FORMAT
+from hdpvfl_mq.journal import chain
+from schemas.records import JOURNAL_FORMAT, TurnedAway
 
-REFUSALS_MAX = 10_000
 TABLES = (
     "CREATE TABLE IF NOT EXISTS meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) STRICT",
     "CREATE TABLE IF NOT EXISTS records ("
     "idx INTEGER PRIMARY KEY, record BLOB NOT NULL, digest BLOB NOT NULL) STRICT",
-    "CREATE TABLE IF NOT EXISTS acks (party TEXT PRIMARY KEY, sequence INTEGER NOT NULL) STRICT",
-    "CREATE TABLE IF NOT EXISTS refusals ("
-    "idx INTEGER PRIMARY KEY, reason TEXT NOT NULL, digest BLOB NOT NULL) STRICT",
 )
 
 
@@ -57,7 +54,7 @@ def open_database(path: Path | str) -> sqlite3.Connection:
 
 
 class Journal:
-    """Append-only records plus two side tables that are hints, not truth."""
+    """Append-only records: all a process knows is in their chain."""
 
     def __init__(self, path: Path | str, *, run: str, party: str) -> None:
         self.path = path
@@ -87,39 +84,17 @@ class Journal:
                 "SELECT idx, record, digest FROM records WHERE idx >= ? ORDER BY idx", (first,)
             )
 
-    def acks(self) -> dict[str, int]:
-        """How far each peer had acknowledged when last heard."""
-        with self._guard():
-            return dict(self._connection.execute("SELECT party, sequence FROM acks"))
-
     def refusals(self) -> list[tuple[int, str, bytes]]:
-        """What was refused at the door."""
-        with self._guard():
-            return list(self._connection.execute("SELECT idx, reason, digest FROM refusals"))
+        """What was turned away at the door: index of the record, reason, digest of the frames."""
+        inputs = ((index, chain.decode(stored, index).input) for index, stored, _ in self.records())
+        return [(index, i.reason, i.digest) for index, i in inputs if isinstance(i, TurnedAway)]
 
-    def commit(
-        self,
-        records: Sequence[tuple[int, bytes, bytes]],
-        acks: Mapping[str, int],
-        refusals: Sequence[tuple[str, bytes]],
-    ) -> None:
+    def commit(self, records: Sequence[tuple[int, bytes, bytes]]) -> None:
         """Everything of one pump turn, in one durable transaction."""
         with self._guard():
-            run = self._connection.execute
-            run("BEGIN IMMEDIATE")
+            self._connection.execute("BEGIN IMMEDIATE")
             self._connection.executemany("INSERT INTO records VALUES (?, ?, ?)", records)
-            self._connection.executemany(
-                "INSERT INTO acks VALUES (?, ?) "
-                "ON CONFLICT(party) DO UPDATE SET sequence = excluded.sequence",
-                acks.items(),
-            )
-            for reason, digest in refusals:
-                run(
-                    "INSERT INTO refusals(reason, digest) SELECT ?, ? "
-                    "WHERE (SELECT count(*) FROM refusals) < ?",
-                    (reason, digest, REFUSALS_MAX),
-                )
-            run("COMMIT")
+            self._connection.execute("COMMIT")
 
     def close(self) -> None:
         """Let go of the file."""

@@ -18,7 +18,7 @@ from hdpvfl_mq.wire.signing import envelope_digest, frames_digest, sign, verify
 from schemas.envelope import NO_PARENT, PROTOCOL_VERSION, Delivery, Header
 from schemas.ids import PartyId
 from schemas.messages import GREETINGS, ROUTES, Ack, Message
-from schemas.snapshot import StreamMark
+from schemas.snapshot import DIGESTS_MAX, StreamMark
 
 REFUSED_BYTES_MAX = 64 * 2**20  # of one peer that one process puts into its journal
 COPIES_NOTED_MAX = 1000  # copies one process records; a bad link makes many
@@ -42,6 +42,9 @@ class Mailbox:
         self._inbox: dict[PartyId, Inbox[tuple[Header, Frames]]] = {p: Inbox() for p in contacts}
         self._outbox: dict[PartyId, Outbox[Frames]] = {p: Outbox() for p in contacts}
         self._seen: dict[PartyId, bytes] = dict.fromkeys(contacts, NO_PARENT)
+        for outbox in self._outbox.values():
+            outbox.digests[0] = NO_PARENT  # who has seen nothing yet
+        self._bare_acks: dict[PartyId, Frames] = {}
         self._owed: set[PartyId] = set()
         self._copies_noted = 0
         self._refused_bytes: Counter[PartyId] = Counter()
@@ -61,7 +64,9 @@ class Mailbox:
         numbers = {party: self._outbox[party].number() for party in to}
         deliveries = tuple(self._delivery(party, number) for party, number in numbers.items())
         frames = self._envelope(deliveries, message, parent, stamp)
+        digest = frames_digest(frames)
         for party, number in numbers.items():
+            self._outbox[party].digests[number] = digest
             self._outbox[party].keep(number, frames, _size(frames))
             self._owed.discard(party)
         if message.kind in GREETINGS:
@@ -103,16 +108,6 @@ class Mailbox:
         """How many deliveries peers have acknowledged in all; rises when something got through."""
         return sum(outbox.acknowledged for outbox in self._outbox.values())
 
-    @property
-    def acks(self) -> dict[PartyId, int]:
-        """How far each peer has acknowledged."""
-        return {party: outbox.acknowledged for party, outbox in self._outbox.items()}
-
-    def acknowledge(self, acks: Mapping[PartyId, int]) -> None:
-        """Forget what peers are known to have recorded."""
-        for party, sequence in acks.items():
-            self._outbox[party].acknowledge(sequence)
-
     def _envelope(
         self, to: tuple[Delivery, ...], message: Message, parent: bytes, stamp: Stamp
     ) -> Frames:
@@ -153,10 +148,13 @@ class Mailbox:
         if contact.role not in may_send or me.role not in may_receive:
             raise PeerError(f"a {contact.role} party may not send {header.kind} here")
         verify(contact.verify_key, frames_digest(frames), frames[1])
-        self._outbox[header.sender].acknowledge(mine.ack)
+        self._check_seen(header.sender, mine)
+        is_news = self._outbox[header.sender].acknowledge(mine.ack)
         if mine.sequence == 0:
             if header.kind != "ack":
                 raise PeerError("an envelope without a sequence number")
+            if is_news:
+                self._bare_acks[header.sender] = frames
             return
         self._check_limits(header.sender)
         self._owed.add(header.sender)
@@ -165,6 +163,31 @@ class Mailbox:
         if not is_new and header.kind not in GREETINGS and self._copies_noted < COPIES_NOTED_MAX:
             self._copies_noted += 1
             raise PeerError(f"a copy of envelope {mine.sequence} of {header.sender}")
+
+    def _check_seen(self, sender: PartyId, mine: Delivery) -> None:
+        """A peer that says it saw another envelope than it was sent would discredit this journal.
+
+        Its answers are in order, so they never name an older envelope than one before.
+        """
+        outbox = self._outbox[sender]
+        is_copy = 0 < mine.sequence <= self._inbox[sender].received
+        is_stale = mine.ack < outbox.confirmed
+        if is_copy or (is_stale and mine.sequence == 0):
+            return
+        if is_stale or not outbox.is_seen(mine.ack, mine.seen):
+            raise PeerError(f"{sender} acknowledges another envelope {mine.ack} than it was sent")
+
+    def bare_acks(self) -> tuple[Frames, ...]:
+        """The newest acknowledgement of each peer that no envelope has carried, to be recorded."""
+        news = tuple(frames for _, frames in sorted(self._bare_acks.items()))
+        self._bare_acks.clear()
+        return news
+
+    def recall_ack(self, frames: Frames) -> None:
+        """Take a recorded acknowledgement in again."""
+        header = decode_header(frames)
+        mine = next(d for d in header.to if d.party == self._identity.party)
+        self._outbox[header.sender].acknowledge(mine.ack)
 
     def _check_limits(self, sender: PartyId) -> None:
         """A peer that only sends, or sends what is refused, is not heard any further."""
@@ -178,6 +201,11 @@ class Mailbox:
         """An envelope is in the journal for nothing: count its bytes against its sender."""
         self._refused_bytes[decode_header(frames).sender] += _size(frames)
 
+    @property
+    def has_arrived(self) -> bool:
+        """Whether something is next in some stream."""
+        return any(inbox.received + 1 in inbox.early for inbox in self._inbox.values())
+
     def arrived(self) -> Iterator[tuple[Header, Frames, bytes]]:
         """What is next in any stream, with its digest; party by party, each in its own order."""
         for party in sorted(self._inbox):
@@ -190,17 +218,24 @@ class Mailbox:
         header = decode_header(frames)
         self._inbox[header.sender].received += 1
         self._owed.discard(header.sender)
+        mine = next(d for d in header.to if d.party == self._identity.party)
+        self._outbox[header.sender].acknowledge(mine.ack)
         return header, self._saw(header, frames)
 
     def _saw(self, header: Header, frames: Frames) -> bytes:
         digest = frames_digest(frames)
         self._seen[header.sender] = digest
+        mine = next(d for d in header.to if d.party == self._identity.party)
+        self._outbox[header.sender].confirm(mine.ack)
+        self._bare_acks.pop(header.sender, None)  # this envelope says at least as much
         return digest
 
     # -- snapshots ----------------------------------------------------------------------------
 
-    def marks(self) -> tuple[StreamMark, ...]:
-        """How far every stream has come."""
+    def marks(self) -> tuple[StreamMark, ...] | None:
+        """How far every stream has come; None while a peer answers nothing at all."""
+        if any(len(outbox.digests) > DIGESTS_MAX for outbox in self._outbox.values()):
+            return None
         return tuple(
             StreamMark(
                 party=party,
@@ -208,6 +243,8 @@ class Mailbox:
                 seen=self._seen[party],
                 sent=outbox.sent,
                 acknowledged=outbox.acknowledged,
+                confirmed=outbox.confirmed,
+                digests=tuple(digest for _, digest in sorted(outbox.digests.items())),
             )
             for party, outbox in self._outbox.items()
         )
@@ -221,6 +258,9 @@ class Mailbox:
             self._seen[mark.party] = mark.seen
             outbox = self._outbox[mark.party]
             outbox.sent, outbox.acknowledged = mark.sent, mark.acknowledged
+            outbox.confirmed = mark.confirmed
+            first = mark.sent - len(mark.digests) + 1
+            outbox.digests = dict(enumerate(mark.digests, start=first))
         for frames in waiting:
             for delivery in decode_header(frames).to:
                 self._outbox[delivery.party].keep(delivery.sequence, frames, _size(frames))

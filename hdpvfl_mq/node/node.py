@@ -32,6 +32,7 @@ from schemas.messages import Releasing
 from schemas.privacy import LedgerHead
 from schemas.records import (
     GENESIS,
+    Acknowledged,
     Arm,
     Book,
     CheckLedger,
@@ -40,6 +41,7 @@ from schemas.records import (
     Finish,
     LedgerRead,
     LedgerStanding,
+    Noted,
     OperatorRequest,
     ReadLedger,
     RecordedEffect,
@@ -50,11 +52,14 @@ from schemas.records import (
     Started,
     StepRecord,
     TimerFired,
+    TurnedAway,
 )
 from schemas.snapshot import NodeSnapshot
 from schemas.tensor import Tensor
 
 Event = TimerFired | OperatorRequest | OperatorCommand
+Moved = Started | LedgerRead | Event
+TURNED_AWAY_MAX = 10_000  # records of what was turned away, in one process
 NO_LEDGER = LedgerStanding(head=LedgerHead(sequence=0, digest=GENESIS), mu2_units_free=0)
 
 
@@ -84,6 +89,8 @@ class Node:
         self._armed: dict[str, Arm] = {}
         self._is_ledger_due = False
         self._uncommitted = Uncommitted()
+        self._turned_away: list[TurnedAway] = []
+        self._noted = 0  # what was turned away so far
 
     # -- life ---------------------------------------------------------------------------------
 
@@ -91,14 +98,16 @@ class Node:
         """Fold what the journal holds, demanding the same bytes; returns the number of steps."""
         for record, stored in chain.walk(self._journal.records(self.steps), self.steps, self.head):
             self.refold(record, stored)
-        self.mailbox.acknowledge(self._journal.acks())
         self._uncommitted = Uncommitted()
         return self.steps
 
     def refold(self, record: StepRecord, stored: bytes) -> None:
         """One recorded step again; IntegrityError when it does not come out as recorded."""
-        given, parent = self._recorded_input(record.input)
-        self._step(given, record.input, parent)
+        if isinstance(record.input, Acknowledged | TurnedAway):
+            self._note_again(record.input)
+        else:
+            given, parent = self._recorded_input(record.input)
+            self._step(given, record.input, parent)
         if self._uncommitted.records[-1][1] != stored:
             raise chain.DivergenceError(record.index, stored, self._uncommitted.records[-1][1])
         self._uncommitted = Uncommitted()
@@ -118,6 +127,13 @@ class Node:
                 self.mailbox.accept(frames)
             except PeerError as refused:
                 self.refuse(frames, str(refused))
+        is_due = events or self.mailbox.has_arrived or self._turned_away
+        if is_due or self.outcome is not None:
+            for frames in self.mailbox.bare_acks():  # they wait for a turn that commits anyway
+                self._append(Acknowledged(frames=frames), ())
+        for note in self._turned_away:
+            self._append(note, ())
+        self._turned_away.clear()
         for event in events:
             self._step(event, event, NO_PARENT)
         for header, frames, digest in self.mailbox.arrived():
@@ -130,13 +146,16 @@ class Node:
 
     def refuse(self, frames: Frames, reason: str) -> None:
         """Record frames that were turned away at the door, with the next commit."""
+        if self._noted >= TURNED_AWAY_MAX:
+            return
+        self._noted += 1
         digest = hashlib.sha256(b"".join(frames[:4])).digest()
-        self._uncommitted.refusals.append((printable(reason[:500]), digest))
+        self._turned_away.append(TurnedAway(reason=printable(reason[:500]), digest=digest))
 
     @property
     def has_refusals(self) -> bool:
         """Whether refused frames wait for a commit."""
-        return bool(self._uncommitted.refusals)
+        return bool(self._turned_away)
 
     def acknowledgement(self) -> Frames | None:
         """One envelope that says what has been recorded, if anybody is owed that."""
@@ -145,7 +164,9 @@ class Node:
     def _stamp(self) -> Stamp:
         return Stamp(self.epoch, self.head, self._tree.size, self._tree.root())
 
-    def _recorded_input(self, recorded: RecordedInput) -> tuple[Input | PeerError, bytes]:
+    def _recorded_input(
+        self, recorded: EnvelopeReceived | Moved
+    ) -> tuple[Input | PeerError, bytes]:
         match recorded:
             case EnvelopeReceived(frames=frames):
                 header, digest = self.mailbox.recall(frames)
@@ -171,8 +192,19 @@ class Node:
             stored = (Refused(reason=str(refused)[:500]),)
             if isinstance(recorded, EnvelopeReceived):
                 self.mailbox.note_refused(recorded.frames)
+        self._append(recorded, stored)
+
+    def _note_again(self, noted: Noted) -> None:
+        if isinstance(noted, Acknowledged):
+            self.mailbox.recall_ack(noted.frames)
+        else:
+            self._noted += 1
+        self._append(noted, ())
+
+    def _append(self, recorded: RecordedInput, effects: tuple[RecordedEffect, ...]) -> None:
+        """One more record of the chain."""
         record = chain.encode(
-            StepRecord(index=self.steps, previous=self.head, input=recorded, effects=stored)
+            StepRecord(index=self.steps, previous=self.head, input=recorded, effects=effects)
         )
         self.head = chain.link(record)
         self._tree.append(self.head)
@@ -210,7 +242,7 @@ class Node:
     def _commit(self) -> Turn:
         """Put the turn on disk; if a step asked for the ledger, take that step too."""
         done, self._uncommitted = self._uncommitted, Uncommitted()
-        done.commit(self._ledger, self._journal, self.mailbox.acks)
+        done.commit(self._ledger, self._journal)
         turn = Turn(tuple(done.send), tuple(done.arm), self.outcome)
         if not self._is_ledger_due or self._ledger is None:
             return turn
@@ -226,7 +258,8 @@ class Node:
         """The memory of what is on disk, or None while the role's state cannot be put away."""
         is_between = self.steps > 0 and self.outcome is None
         state = self.role.freeze(self.state) if is_between else None
-        if state is None:
+        marks = self.mailbox.marks() if state is not None else ()
+        if state is None or marks is None:
             return None
         # An envelope states the size of its sender's journal: that is the index of its record.
         waiting = {decode_header(frames).size for frames in self.mailbox.unacknowledged()}
@@ -238,7 +271,7 @@ class Node:
             head=self.head,
             peaks=self._tree.peaks,
             epoch=self.epoch,
-            streams=self.mailbox.marks(),
+            streams=marks,
             unacknowledged=Tensor.of(np.array(sorted(waiting), dtype=np.int64)),
             greeting=-1 if greeting is None else decode_header(greeting).size,
             timers=tuple(self._armed.values()),

@@ -5,7 +5,7 @@ It owns these four shapes; it knows no implementation of them.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -40,14 +40,7 @@ class RecordStore(Protocol):
 
     def records(self, first: int = 0) -> Iterable[tuple[int, bytes, bytes]]: ...
 
-    def acks(self) -> Mapping[str, int]: ...
-
-    def commit(
-        self,
-        records: Sequence[tuple[int, bytes, bytes]],
-        acks: Mapping[str, int],
-        refusals: Sequence[tuple[str, bytes]],
-    ) -> None: ...
+    def commit(self, records: Sequence[tuple[int, bytes, bytes]]) -> None: ...
 
     def close(self) -> None: ...
 

@@ -5,7 +5,6 @@ It owns the rule "ledger before journal"; it knows no role, no bytes and no sock
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 
@@ -22,23 +21,20 @@ class Uncommitted:
     """Everything of a turn that is not on disk yet."""
 
     records: list[tuple[int, bytes, bytes]] = field(default_factory=list)
-    refusals: list[tuple[str, bytes]] = field(default_factory=list)
     reservations: list[Reserve] = field(default_factory=list)
     releases: list[Release] = field(default_factory=list)
     ledger_orders: list[LedgerOrder] = field(default_factory=list)
     send: list[Frames] = field(default_factory=list)
     arm: list[Arm] = field(default_factory=list)
 
-    def commit(
-        self, ledger: LedgerPort | None, journal: RecordStore, acks: Mapping[str, int]
-    ) -> None:
+    def commit(self, ledger: LedgerPort | None, journal: RecordStore) -> None:
         """Ledger first, journal second: a crash between them over-counts, never under-counts."""
         if ledger is not None:
             self._settle(ledger)
         elif self.releases or self.reservations or self.ledger_orders:
             raise IntegrityError("a release without a ledger to book it in")
-        if self.records or self.refusals:
-            journal.commit(self.records, acks, self.refusals)
+        if self.records:
+            journal.commit(self.records)
 
     def _settle(self, ledger: LedgerPort) -> None:
         for order in self.ledger_orders:

@@ -59,6 +59,9 @@ class Outbox(Generic[Item]):
     acknowledged: int = 0
     waiting: dict[int, tuple[Item, int]] = field(default_factory=dict)
     waiting_bytes: int = 0
+    # Digest of every envelope from the last one that a recorded answer names, to check the next.
+    digests: dict[int, bytes] = field(default_factory=dict)
+    confirmed: int = 0
 
     def number(self) -> int:
         """The next sequence number; taken for ever."""
@@ -70,6 +73,16 @@ class Outbox(Generic[Item]):
         if sequence > self.acknowledged:
             self.waiting[sequence] = (item, size)
             self.waiting_bytes += size
+
+    def is_seen(self, sequence: int, seen: bytes) -> bool:
+        """Whether the peer names the envelope that it was sent under this number."""
+        return self.digests.get(sequence, seen) == seen
+
+    def confirm(self, sequence: int) -> None:
+        """A recorded answer names this envelope: later ones name no older one."""
+        for number in range(self.confirmed, sequence):
+            self.digests.pop(number, None)
+        self.confirmed = max(self.confirmed, sequence)
 
     def acknowledge(self, sequence: int) -> bool:
         """Forget what the peer has recorded; True when that is news."""

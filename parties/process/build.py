@@ -14,6 +14,7 @@ import numpy as np
 from nacl.signing import VerifyKey
 
 from hdpvfl_mq.arrays.chunked import Allocate
+from hdpvfl_mq.data.databases import spool
 from hdpvfl_mq.data.preprocess import PreparedData, prepare, prepare_mapped
 from hdpvfl_mq.data.readers import TableFile
 from hdpvfl_mq.errors import DataError, SettingsError
@@ -28,6 +29,7 @@ from hdpvfl_mq.runtime.settings import fields_of, load_settings
 from parties.assets import Assets, ids_digest
 from parties.party import Party
 from parties.process import alignment_store
+from parties.process.gram_store import GramStore
 from parties.process.ledger_book import LedgerBook, open_ledger, recognise
 from parties.process.mapped_arrays import MappedArrays
 from parties.process.models import read_model, scoring_settings
@@ -60,9 +62,19 @@ class PartyFiles:
         return self.state / "ledger.db"
 
     @property
+    def spool(self) -> Path:
+        """Rows that a query of this run gave."""
+        return self.state / "spool" / self.settings.run
+
+    @property
     def alignments(self) -> Path:
         """Common rows found in this and earlier runs."""
         return self.state / "alignments"
+
+    @property
+    def statistics(self) -> Path:
+        """Noised statistics of data sets, paid once."""
+        return self.state / "statistics"
 
     @property
     def snapshot(self) -> Path:
@@ -88,20 +100,30 @@ def load_assets(settings: PartySettings, keys: Keys) -> Assets:
     if settings.ids.empties == "drop":  # the id rules judge empty ids, not the reader
         data = DataSettings(**{**dict(settings.data), "empty_ids": "keep"})
         settings = PartySettings(**{**fields_of(settings), "data": data})
+    place = settings.data.file or "query"
     try:
-        return _assets(settings, keys)
+        return _assets(_with_file(settings), keys)
     except DataError as wrong:
-        raise DataError(f"{settings.party}, {settings.data.file}: {wrong}") from None
+        raise DataError(f"{settings.party}, {place}: {wrong}") from None
+
+
+def _with_file(settings: PartySettings) -> PartySettings:
+    """Where rows come from a query, the file that it was read into, once in a run."""
+    if settings.data.query is None:
+        return settings
+    path = spool(settings.data, PartyFiles(settings).spool)
+    data = {**dict(settings.data), "file": str(path), "query": None, "source": None}
+    return PartySettings(**{**fields_of(settings), "data": DataSettings(**data)})
 
 
 def _assets(settings: PartySettings, keys: Keys) -> Assets:
     if settings.data.file is None:
-        raise SettingsError("data.file: name the file with this party's rows")
+        raise SettingsError("data.file: name the file with this party's rows, or data.query")
     if len(settings.data.id_columns) != settings.ids.columns:
         raise SettingsError("ids.columns must be the number of data.id_columns")
     policy = load_settings(PartyPolicy, Path(settings.policy))
     model = read_model(Path(settings.model), settings) if settings.model else None
-    files, source = PartyFiles(settings), TableFile(Path(settings.data.file))
+    files, source = PartyFiles(settings), TableFile.of(settings.data)
     allocate: Allocate = MappedArrays(files.state / "rows") if settings.data.on_disk else np.empty
     rules = settings.data if model is None else scoring_settings(model, settings.data)
     data, ids = _rows(source, settings, rules, allocate)
@@ -122,10 +144,17 @@ def _assets(settings: PartySettings, keys: Keys) -> Assets:
         kept=alignment_store.usable(
             files.alignments, settings.run, ids_digest(ids), rules_digest(settings.ids)
         ),
+        kept_gram=None if model else gram_store(settings, policy, data).usable(),
         model=model,
         found=alignment_store.found(files.alignments, settings.run),
         allocate=allocate,
     )
+
+
+def gram_store(settings: PartySettings, policy: PartyPolicy, data: PreparedData) -> GramStore:
+    """Where this data set's noised X'X is kept."""
+    folder = PartyFiles(settings).statistics
+    return GramStore(folder, settings.run, policy.dataset, data.column_names)
 
 
 def _rows(

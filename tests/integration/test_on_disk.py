@@ -8,7 +8,9 @@ import tracemalloc
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 import pytest
+from pyarrow import ipc
 
 from hdpvfl_mq.glm import reorder
 from hdpvfl_mq.runtime.keys import load_keys
@@ -26,6 +28,7 @@ from tests.integration.processes import Processes, fields_of, processes
 from tests.integration.test_same_as_simulated import Simulated
 
 ROWS, COLUMNS = 1_000_000, 100
+BATCH_ROWS = 10_000
 FEW_ROWS = (70_000, 140_000)  # more than a chunk, so that a chunk does not grow
 TRACED_BYTES_A_ROW = 10.0  # 4 are for the alignment that is kept, and 4 for making it
 
@@ -65,22 +68,20 @@ def test_rows_on_disk_have_no_name_and_are_float32(tmp_path):
 
 
 def give_rows(real: Processes, *, rows: int, columns: int) -> None:
-    """Every party gets a .npy file with named fields, in an order of its own."""
+    """Every party gets an Arrow file, in an order of its own."""
     for seed, party in enumerate(real.demo.parties):
-        path, is_active = real.folder / f"{party}.npy", party == "active"
+        path, is_active = real.folder / f"{party}.arrow", party == "active"
         dice = np.random.default_rng(seed)
         names = [f"c{number}" for number in range(columns)]
-        kinds = [
-            ("id", "<i8"),
-            *([("y", "<f4")] if is_active else []),
-            *((n, "<f4") for n in names),
-        ]
-        table = np.lib.format.open_memmap(path, mode="w+", dtype=np.dtype(kinds), shape=(rows,))
-        table["id"] = dice.permutation(rows)
-        for name in names:
-            table[name] = dice.standard_normal(rows, dtype=np.float32)
-        if is_active:
-            table["y"] = table["c0"] > 0
+        kinds = [("id", pa.int64()), *([("y", pa.float32())] if is_active else [])]
+        schema = pa.schema([*kinds, *((name, pa.float32()) for name in names)])
+        order = dice.permutation(rows)
+        with ipc.new_file(path, schema) as sink:
+            for start in range(0, rows, BATCH_ROWS):
+                ids = order[start : start + BATCH_ROWS]
+                cells = dice.standard_normal((columns, len(ids)), dtype=np.float32)
+                label = [(cells[0] > 0).astype(np.float32)] if is_active else []
+                sink.write_batch(pa.record_batch([ids, *label, *cells], schema=schema))
         label = "y" if is_active else None
         data = DataSettings(file=str(path), label_column=label, on_disk=True)
         real.change(party, data=data, patience_s=3600.0)

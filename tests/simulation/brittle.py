@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -22,17 +22,12 @@ class BrittleJournal:
 
     def __init__(self, journal: Journal, party: str, dice: random.Random, risk: float) -> None:
         self._journal, self._party, self._dice, self._risk = journal, party, dice, risk
-        self.records, self.acks = journal.records, journal.acks
+        self.records = journal.records
 
-    def commit(
-        self,
-        records: Sequence[tuple[int, bytes, bytes]],
-        acks: Mapping[str, int],
-        refusals: Sequence[tuple[str, bytes]],
-    ) -> None:
+    def commit(self, records: Sequence[tuple[int, bytes, bytes]]) -> None:
         if self._dice.random() < self._risk:  # the ledger is booked, the journal knows nothing
             raise Killed(self._party)
-        self._journal.commit(records, acks, refusals)
+        self._journal.commit(records)
         if self._dice.random() < self._risk:  # all is on disk, nothing was sent
             raise Killed(self._party)
 

@@ -9,12 +9,12 @@ class DiesOnce:
     """A journal whose process dies on the first record of the ledger's standing."""
 
     def __init__(self, journal) -> None:
-        self._journal, self.records, self.acks = journal, journal.records, journal.acks
+        self._journal, self.records = journal, journal.records
 
-    def commit(self, records, acks, refusals) -> None:
+    def commit(self, records) -> None:
         if any(b"\xa6ledger\xa8standing" in stored for _, stored, _ in records):
             raise RuntimeError("killed")
-        self._journal.commit(records, acks, refusals)
+        self._journal.commit(records)
 
 
 def test_the_run_ends_although_the_process_died_between_the_two_steps():

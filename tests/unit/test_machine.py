@@ -42,7 +42,7 @@ from parties.phases import (
 )
 from schemas.ids import COORDINATOR
 from schemas.messages import ROUTES
-from schemas.records import EnvelopeReceived
+from schemas.records import Acknowledged, EnvelopeReceived, TurnedAway
 from tests.federation import Federation, manifest
 from tests.puppet import Puppet
 from tests.samples import KINDS, sample
@@ -121,7 +121,7 @@ def inputs_of(federation: Federation, party: str) -> list:
             frames = record.input.frames
             header = decode_header(frames)
             inputs.append(Received(header.sender, decode_body(header, frames)))
-        else:
+        elif not isinstance(record.input, Acknowledged | TurnedAway):
             inputs.append(node._recorded_input(record.input)[0])
     return inputs
 

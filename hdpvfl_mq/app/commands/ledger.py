@@ -21,7 +21,7 @@ from hdpvfl_mq.privacy.ledger import commitment
 from hdpvfl_mq.privacy.ledger_store import Ledger
 from hdpvfl_mq.privacy.ledger_tables import owner_of
 from parties.process.ledger_book import replace_secret, secret_file
-from schemas.privacy import CapFixed
+from schemas.privacy import PURE_UNIT_BITS, CapFixed
 
 
 @contextmanager
@@ -54,12 +54,14 @@ def standings(ledger: Ledger) -> list[dict[str, Any]]:
                 "epsilon_cap": cap.epsilon,
                 "epsilon_spent": _finite(ledger.books.epsilon_spent(dataset)),
                 "epsilon_held": _finite(epsilon_shown(ledger.books.held(dataset), cap.delta)),
+                "pure_slots": _slots(ledger, dataset),
                 "runs": [
                     {
                         "run": run,
                         "epsilon_spent": _finite(epsilon_shown(account.spent, cap.delta)),
                         "mu2_units": account.spent.mu2_units,
                         "tau_units": account.spent.tau_units,
+                        "pure_epsilons": [_pure(units) for units in account.spent.pure],
                         "exact_disclosures": account.spent.exact,
                         "closed": account.closed,
                     }
@@ -68,6 +70,19 @@ def standings(ledger: Ledger) -> list[dict[str, Any]]:
             }
         )
     return rows
+
+
+def _slots(ledger: Ledger, dataset: str) -> list[dict[str, float]]:
+    """Size of each pure slot, and how much of it is spent or reserved."""
+    held = ledger.books.slots_held(dataset)
+    return [
+        {"epsilon": _pure(size), "epsilon_held": _pure(taken)}
+        for size, taken in zip(ledger.books.slots[dataset], held, strict=True)
+    ]
+
+
+def _pure(units: int) -> float:
+    return units * 2.0**-PURE_UNIT_BITS
 
 
 def _finite(epsilon: float) -> float | str:
@@ -92,15 +107,26 @@ def show(path: Path, *, as_json: bool) -> int:
             f"{_text(row['epsilon_held'])}",
             highlight=False,
         )
+        if row["pure_slots"]:
+            slots = [f"{s['epsilon_held']:.4g} of {s['epsilon']:.4g}" for s in row["pure_slots"]]
+            console.print(
+                f"pure slots within that cap, spent or reserved: {', '.join(slots)}; what is left "
+                f"of one never becomes Gaussian budget",
+                highlight=False,
+            )
         table = Table(box=None, pad_edge=False, header_style="bold")
-        for title in ("run", "epsilon", "exact disclosures", "state"):
+        for title in ("run", "epsilon", "of it pure", "exact disclosures", "state"):
             table.add_column(title)
         for run in row["runs"]:
             state = "closed" if run["closed"] else "open"
             exact = str(run["exact_disclosures"])
-            table.add_row(run["run"], _text(run["epsilon_spent"]), exact, state)
+            pure = " + ".join(f"{epsilon:.4g}" for epsilon in run["pure_epsilons"]) or "0"
+            table.add_row(run["run"], _text(run["epsilon_spent"]), pure, exact, state)
         console.print(table)
-    console.print("epsilons of runs do not add up; the squares of mu do", style="dim")
+    console.print(
+        "epsilons of runs do not add up; the squares of mu do, and pure epsilons within a slot",
+        style="dim",
+    )
     return 0
 
 

@@ -45,5 +45,8 @@ CASES = (
     Case("reused id", cheats.reused_id, 11),
     Case("small reserve", cheats.small_reserve, 12),
     Case("over the cap", cheats.over_the_cap, 12, alone=False),
+    Case("slot taken twice", cheats.slot_taken_twice, 12, alone=False),
+    Case("slot overfilled", cheats.slot_overfilled, 12, alone=False),
+    Case("slots became mu2", cheats.slots_became_mu2, 12, alone=False),
     Case("other seed", cheats.other_seed, 13),
 )

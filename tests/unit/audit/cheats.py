@@ -9,8 +9,9 @@ from hdpvfl_mq.audit.evidence import Evidence
 from hdpvfl_mq.errors import HdpvflError
 from hdpvfl_mq.machine import Reserve, Send
 from hdpvfl_mq.privacy.ledger import EMPTY_LEDGER, decode, encode, extend
+from hdpvfl_mq.privacy.pure import pure_units_of
 from schemas.messages import RunClosed
-from schemas.privacy import ReleaseBooked, RunReserved
+from schemas.privacy import CapFixed, ReleaseBooked, RunReserved, SlotShare, SpendEvent
 from tests.evidence import CheatingFederation, evidence_of, hearing, only, replace_model, saying
 from tests.federation import manifest, tables
 from tests.unit.audit.honest import ROWS, SMALL, cheating, honest, honest_federation
@@ -158,27 +159,76 @@ def small_reserve() -> Evidence:
     return cheating(telco={"says": says})
 
 
-def over_the_cap() -> Evidence:
-    """Reserves of an earlier run leave no room under the ledger's cap."""
-    evidence, seen = honest(), []
-
-    def change(entry):
-        if isinstance(entry, RunReserved) and not seen:
-            seen.append(entry)
-        return entry
-
-    evidence = ledger_with(evidence, "shop", change)
-    head, rows = EMPTY_LEDGER, []
-    for _, _, release_id, body, opening in evidence.ledgers["shop"]:
-        bodies = [(release_id, body)]
-        if isinstance(decode(body), RunReserved):
-            earlier = replace_model(seen[0], run="earlier", mu2_units=2**47)
-            bodies.insert(0, (None, encode(earlier)))
-        for filed, stored in bodies:
-            head = extend(head, stored, opening)
-            rows.append((head.sequence, head.digest, filed, stored, opening))
+def with_earlier(*earlier, slots=()) -> Evidence:
+    """The shop's ledger with pure slots in its cap and entries of a run before this one."""
+    evidence, rows = honest(), []
+    head = EMPTY_LEDGER
+    for _, _, _, body, opening in evidence.ledgers["shop"]:
+        entry = decode(body)
+        if isinstance(entry, CapFixed):
+            entry = replace_model(entry, pure_slots=slots)
+        entries = [*earlier, entry] if isinstance(entry, RunReserved) else [entry]
+        for each in entries:
+            filed = each.event.release_id if isinstance(each, ReleaseBooked) else None
+            head = extend(head, encode(each), opening)
+            rows.append((head.sequence, head.digest, filed, encode(each), opening))
     shown = only(evidence, "shop").transcripts
     return Evidence(evidence.run, evidence.keys, shown, {"shop": tuple(rows)})
+
+
+def earlier_reserve(mu2: int, *shares: SlotShare) -> RunReserved:
+    seen = [decode(body) for _, _, _, body, _ in honest().ledgers["shop"]]
+    reserve = next(entry for entry in seen if isinstance(entry, RunReserved))
+    return replace_model(reserve, run="earlier", mu2_units=mu2, pure=shares)
+
+
+def over_the_cap() -> Evidence:
+    """Reserves of an earlier run leave no room under the ledger's cap."""
+    return with_earlier(earlier_reserve(2**47))
+
+
+SLOT = pure_units_of(0.5)
+
+
+def pure_release(number: int) -> ReleaseBooked:
+    """A bounded release of the earlier run, in slot 0."""
+    name = f"earlier/shop/share/{number}"
+    event = SpendEvent(
+        release_id=name,
+        round=number,
+        mechanism="piecewise",
+        mu2_units=0,
+        tau_units=0,
+        pure_units=SLOT,
+    )
+    dataset = earlier_reserve(0).dataset
+    return ReleaseBooked(dataset=dataset, run="earlier", event=event, digest=bytes(32), slot=0)
+
+
+def honest_slots() -> Evidence:
+    """An earlier run took one of two slots and is still open: nothing is wrong."""
+    share = SlotShare(slot=0, units=SLOT)
+    return with_earlier(earlier_reserve(0, share), pure_release(0), slots=(SLOT, SLOT))
+
+
+def slot_taken_twice() -> Evidence:
+    """A share of a pure slot was reserved once and pays for two releases."""
+    share = SlotShare(slot=0, units=SLOT)
+    entries = (earlier_reserve(0, share), pure_release(0), pure_release(1))
+    return with_earlier(*entries, slots=(SLOT, SLOT))
+
+
+def slot_overfilled() -> Evidence:
+    """Two shares in one slot are larger than it, though the other slot is empty."""
+    share = SlotShare(slot=0, units=SLOT)
+    return with_earlier(earlier_reserve(0, share, share), slots=(SLOT, SLOT))
+
+
+def slots_became_mu2() -> Evidence:
+    """Slots that nobody uses take nearly all of the cap; the run is paid as if they did not."""
+    seen = [decode(body) for _, _, _, body, _ in honest().ledgers["shop"]]
+    cap = next(entry.cap for entry in seen if isinstance(entry, CapFixed))
+    return with_earlier(slots=(pure_units_of(cap.epsilon * 0.999),))
 
 
 def other_seed() -> Evidence:

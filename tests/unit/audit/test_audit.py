@@ -18,6 +18,7 @@ from schemas.privacy import Budget
 from tests.evidence import evidence_of, write_run
 from tests.federation import Federation, manifest, policy, tables
 from tests.unit.audit.cases import CASES
+from tests.unit.audit.cheats import honest_slots
 from tests.unit.audit.honest import honest
 
 SCRIPT = Path(__file__).parents[3] / "scripts" / "verify_journal.py"
@@ -46,6 +47,12 @@ def failed(verdicts) -> set[int]:
 def test_an_honest_run_raises_no_alarm(tmp_path):
     assert failed(audit(honest())) == set()
     assert independent(honest(), tmp_path) == {}
+
+
+def test_an_honest_ledger_with_pure_slots_raises_no_alarm(tmp_path):
+    # The heads that were signed are those of the run's own ledger, so check 10 must speak here.
+    assert failed(audit(honest_slots())) <= {10}
+    assert set(independent(honest_slots(), tmp_path)) <= {10}
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)

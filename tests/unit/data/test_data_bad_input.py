@@ -36,26 +36,27 @@ BAD = {
     "inf text": ({"age": ["1", "inf", "3", "4"]}, "column 'age', row 2: .*not finite"),
     "text feature": ({"age": ["1", "s3cret", "3", "4"]}, "column 'age', row 2: .*not a number"),
     "code feature": ({"age": ["1", "2", "1_000", "4"]}, "column 'age', row 3: .*not a number"),
-    "huge integer": ({"age": [1, 2, 3, 10**400]}, "column 'age', row 4: .*not a number"),
+    "huge integer": ({"age": [1, 2, 3, 10**400]}, "column 'age', row 4: .*another kind"),
     "nan label": ({"y": [0.0, 1.0, np.nan, 0.0]}, "column 'y', row 3: the cell is empty"),
     "inf label": ({"y": [0.0, np.inf, 1.0, 0.0]}, "column 'y', row 2: the cell is not finite"),
     "text label": ({"y": ["0", "1", "s3cret", "0"]}, "column 'y', row 3: .*not a number"),
-    "constant": ({"age": [3.25, 3.25, 3.25, 3.25]}, "column 'age' is constant"),
     "unknown category": (
         {"sex": ["f", "s3cret", "m", "f"]},
         "column 'sex', row 2: .*declared list",
     ),
     "empty category": ({"sex": ["f", "", "m", "f"]}, "column 'sex', row 2: the cell is empty"),
-    "mixed feature": ({"age": [1, b"s3cret", 3, 4]}, "column 'age', row 2: .*not a number"),
-    "odd category": ({"sex": ["f", b"s3cret", "m", "f"]}, "column 'sex', row 2: .*neither text"),
+    "mixed feature": ({"age": [1, b"s3cret", 3, 4]}, "column 'age', row 2: .*another kind"),
+    "bytes feature": ({"age": [b"s3cret"] * 4}, "column 'age' holds binary, .*neither numbers"),
+    "odd category": ({"sex": ["f", 2, "m", "f"]}, "column 'sex', row 2: .*another kind"),
+    "decimal comma": ({"age": ["1,5", "2,5", "3", "4"]}, "row 1, 2: .*set data.decimal"),
     "all empty": ({"age": [None] * 4}, "column 'age', row 1, 2, 3, 4: the cell is empty"),
     "empty id": ({"id": ["a", "", "c", "d"]}, "column 'id', row 2: the id is empty"),
     "missing id": ({"id": [1, None, 3, 4]}, "column 'id', row 2: the id is empty"),
-    "none among ids": ({"id": ["a", 2, None, "d"]}, "column 'id', row 3: the id is empty"),
+    "none among ids": ({"id": ["a", "b", None, "d"]}, "column 'id', row 3: the id is empty"),
     "decimal id": ({"id": [1.5, 2.5, 3.5, 4.5]}, "'id' holds decimal numbers"),
-    "mixed ids": ({"id": ["a", 2, "c", 4]}, "column 'id', row 2, 4: .*another type than text"),
+    "mixed ids": ({"id": ["a", 2, "c", 4]}, "column 'id', row 2, 4: .*another kind"),
     "bool ids": ({"id": [True, False, True, False]}, "id column 'id' holds bool"),
-    "bytes ids": ({"id": [b"s3cret", b"b", b"c", b"d"]}, "row 1, 2, 3, 4: .*another type"),
+    "bytes ids": ({"id": [b"s3cret", b"b", b"c", b"d"]}, "id column 'id' holds binary; give"),
     "huge ids": ({"id": np.array([2**64 - 1, 1, 2, 3], np.uint64)}, "beyond 64 bits"),
 }
 
@@ -101,6 +102,16 @@ def test_a_passive_party_has_no_label() -> None:
     with pytest.raises(DataError, match=r"passive party has no label.*'y'"):
         prepared(ACTIVE, role="passive")
     assert prepared(DataSettings(columns=("age",)), role="passive").y is None
+
+
+@pytest.mark.parametrize("learned", [{"scale": "learn"}, {"centre": "learn"}])
+def test_a_constant_column_stops_its_party_only_where_a_constant_is_learned(learned) -> None:
+    """Bug: with declared constants one row decided whether the party took part."""
+    age = [3.25] * 4
+    rule = NamedColumn(name="age", **learned)
+    with pytest.raises(DataError, match="'age' is constant"):
+        prepared(DataSettings(label_column="y", rules=(rule, SEX)), age=age)
+    assert prepared(ACTIVE, age=age).X[:, 0].tolist() == age
 
 
 def test_a_constant_category_is_refused_when_learned_and_kept_when_declared() -> None:

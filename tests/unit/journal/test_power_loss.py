@@ -115,7 +115,7 @@ def commit_until_failure(disk: Disk, monkeypatch) -> int:
     try:
         journal = journal_on(disk, monkeypatch)
         for row in records(SPENDS):
-            journal.commit([row], {"bank": row[0]}, [])
+            journal.commit([row])
             done += 1
     except (PowerFailure, OperatorError):
         pass

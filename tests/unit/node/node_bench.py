@@ -87,11 +87,11 @@ class Store:
 
     def __init__(self, log: Log, journal: Journal) -> None:
         self.log, self.journal = log, journal
-        self.records, self.acks, self.refusals = journal.records, journal.acks, journal.refusals
+        self.records, self.refusals = journal.records, journal.refusals
 
-    def commit(self, records, acks, refusals):
+    def commit(self, records):
         self.log.note("commit")
-        self.journal.commit(records, acks, refusals)
+        self.journal.commit(records)
 
 
 SHARE = Send(("bank",), example(ScoreShare))

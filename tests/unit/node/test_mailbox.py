@@ -7,6 +7,7 @@ import pytest
 from hdpvfl_mq.machine import Send
 from hdpvfl_mq.node.mailbox import COPIES_NOTED_MAX
 from hdpvfl_mq.wire.codec import decode_body, decode_header
+from hdpvfl_mq.wire.signing import frames_digest
 from schemas.messages import LedgerNotice, RoundReport
 from tests.puppet import Puppet
 from tests.samples import example, sample
@@ -38,20 +39,22 @@ def test_one_envelope_to_many_is_the_same_bytes_and_sent_again_once():
 
 
 def test_acknowledged_bytes_are_not_sent_again_even_after_a_restart(bench):
-    bench.node.turn([bench.coordinator.say(PAUSE)])
+    share, report = bench.node.turn([bench.coordinator.say(PAUSE)]).send
     assert bench.node.mailbox.has_unacknowledged
-    bench.node.turn([bench.bank.say(sample("residual"), ack=1)])
-    bench.node.turn([bench.coordinator.say(sample("welcome"), ack=1)])
+    seen = frames_digest(share)
+    bench.node.turn([bench.bank.say(sample("residual"), ack=1, seen=seen)])
+    seen = frames_digest(report)
+    bench.node.turn([bench.coordinator.say(sample("welcome"), ack=1, seen=seen)])
     assert not bench.node.mailbox.has_unacknowledged
     assert bench.restart().mailbox.unacknowledged() == ()
 
 
 def test_a_bare_acknowledgement_is_no_step(bench):
-    bench.node.turn([bench.coordinator.say(PAUSE)])
-    steps = bench.node.steps
-    ack = bench.bank.sealed("ack", b"\x81\xa4kind\xa3ack", sequence=0, ack=1)
+    share, _ = bench.node.turn([bench.coordinator.say(PAUSE)]).send
+    steps, seen = bench.node.steps, frames_digest(share)
+    ack = bench.bank.sealed("ack", b"\x81\xa4kind\xa3ack", sequence=0, ack=1, seen=seen)
     bench.node.turn([ack])
-    assert bench.node.steps == steps
+    assert bench.node.steps == steps  # it is recorded with the next turn that commits anyway
     assert bench.refused() == []
     assert all(
         d.party != "bank" for f in bench.node.mailbox.unacknowledged() for d in decode_header(f).to
@@ -155,10 +158,26 @@ def test_a_hostile_envelope_stops_at_the_door_and_is_recorded(bench, name):
     frames, state, steps = make(bench), bench.node.state, bench.node.steps
     turn = bench.node.turn([frames])
     assert bench.node.state is state
-    assert (bench.node.steps, turn.send, turn.arm) == (steps, (), ())
+    assert (bench.node.steps, turn.send, turn.arm) == (steps + 1, (), ())
     assert not {"book", "reserve"} & set(bench.log.events)
     (reason,) = bench.refused()
     assert words in reason
+
+
+def test_another_envelope_than_was_sent_is_not_acknowledged(bench):
+    """Bug: it was recorded, and this journal then contradicted the liar's signed word."""
+    share, _ = bench.node.turn([bench.coordinator.say(PAUSE)]).send
+    steps = bench.node.steps
+    for number, lie in enumerate((bytes(32), b"x" * 32)):
+        bench.node.turn([bench.bank.sealed("residual", b"\x80", sequence=1, ack=1, seen=lie)])
+        assert bench.node.steps == steps + 1 + number
+    assert set(bench.refused()) == {"bank acknowledges another envelope 1 than it was sent"}
+    assert bench.node.mailbox.has_unacknowledged
+    bench.node.turn([bench.bank.say(sample("residual"), ack=1, seen=frames_digest(share))])
+    older = bench.bank.say(sample("residual"), ack=0)
+    bench.node.turn([older])
+    assert bench.refused()[-1] == "bank acknowledges another envelope 0 than it was sent"
+    assert bench.restart().mailbox._outbox["bank"].confirmed == 1
 
 
 def test_a_replayed_envelope_is_recorded_and_changes_nothing(bench):
@@ -168,7 +187,7 @@ def test_a_replayed_envelope_is_recorded_and_changes_nothing(bench):
     bench.log.events.clear()
     assert bench.node.turn([frames, frames]).send == ()
     assert bench.node.state is state
-    assert bench.node.steps == steps
+    assert bench.node.steps == steps + 2
     assert bench.log.events == ["commit"]
     assert bench.refused() == ["a copy of envelope 1 of coordinator"] * 2
 

@@ -1,0 +1,260 @@
+"""CSV as a stream of Arrow batches, stricter than Arrow's own reader.
+
+It owns the dialect and the refusals that Arrow leaves out: a column named twice, a quote left open
+or text after a closing one, a NUL byte. It knows no settings and no meaning of a column.
+
+Numbers are converted while the file is parsed. Where that fails, the rows not yet given are read
+once more as text, so that whoever reads the column can name the row.
+"""
+
+from __future__ import annotations
+
+import codecs
+import csv
+import io
+import re
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import IO, Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyarrow import csv as arrow_csv
+
+from hdpvfl_mq.data.columns import NO_NUMBER, parsed
+from hdpvfl_mq.data.tables import check_names
+from hdpvfl_mq.errors import DataError, SettingsError
+from schemas.data import MAX_COLUMNS
+
+BLOCK_BYTES = 2**20
+_CELL_BYTES = 64  # a block has room for a row of cells this long
+_HEADER_BYTES = 2**26
+NOT_UTF8 = "the file is not UTF-8: set data.encoding, such as 'latin-1'"
+_SEPARATORS = (";", "\t", "|", ",")
+
+Open = Callable[[], IO[bytes]]  # the file's bytes from the beginning, decompressed
+
+
+@dataclass(frozen=True)
+class Dialect:
+    """How a CSV file is written."""
+
+    separator: str = ","
+    decimal: str = "."
+    encoding: str = "utf-8"
+
+
+PLAIN = Dialect()
+
+
+def read_names(open_file: Open, dialect: Dialect) -> tuple[str, ...]:
+    """The header as written, checked: no name twice, none empty, not too many."""
+    with open_file() as raw:
+        text = _text(raw, dialect)
+        try:
+            names = next(filter(None, _rows(text, dialect)), None)
+        except UnicodeDecodeError:
+            raise DataError(NOT_UTF8) from None
+        except csv.Error:
+            raise DataError("the header cannot be read: is a quote left open?") from None
+    if names is None:
+        raise DataError("the file is empty")
+    if len(names) > MAX_COLUMNS:
+        raise DataError(f"the header has {len(names)} columns; at most {MAX_COLUMNS} are read")
+    check_names([name.strip() for name in names])
+    return tuple(names)
+
+
+def batches(
+    open_file: Open, dialect: Dialect, columns: Sequence[str], *, numeric: Collection[str]
+) -> Iterator[Any]:
+    """Record batches of these columns, named as in the header; `numeric` ones as float64."""
+    rows = 0
+    try:
+        for batch in _read(open_file, dialect, columns, numeric):
+            yield batch
+            rows += batch.num_rows
+    except (pa.ArrowInvalid, pa.ArrowKeyError):
+        pass
+    else:
+        return
+    for batch in _read(open_file, dialect, columns, ()):
+        skipped = min(rows, batch.num_rows)
+        rows -= skipped
+        if skipped < batch.num_rows:
+            yield _with_numbers(batch.slice(skipped), numeric, dialect)
+
+
+def _with_numbers(batch: Any, numeric: Collection[str], dialect: Dialect) -> Any:
+    """Numbers that Arrow did not read but Python does; a column with any other cell stays text."""
+    for place, name in enumerate(batch.schema.names):
+        if name not in numeric:
+            continue
+        column = pc.replace_substring(batch.column(place), dialect.decimal, ".")
+        values, bad = parsed(column)
+        batch = batch.set_column(place, name, column if bad.any() else pa.array(values))
+    return batch
+
+
+def hint(names: Sequence[str], dialect: Dialect) -> str:
+    """What may be wrong with a header of one column."""
+    if len(names) != 1:
+        return ""
+    for separator in _SEPARATORS:
+        if separator != dialect.separator and separator in names[0]:
+            return f"; the separator looks like {separator!r}: set data.separator"
+    return ""
+
+
+def _read(
+    open_file: Open, dialect: Dialect, columns: Sequence[str], numeric: Collection[str]
+) -> Iterator[Any]:
+    ragged: list[Any] = []
+
+    def refuse_row(row: Any) -> str:
+        ragged.append(row)
+        return "error"
+
+    kinds = {name: pa.float64() if name in numeric else pa.large_string() for name in columns}
+    size = max(BLOCK_BYTES, _CELL_BYTES * len(columns))
+    with open_file() as raw:
+        checked = _Checked(raw, dialect)
+        try:
+            yield from arrow_csv.open_csv(
+                pa.PythonFile(checked, mode="r"),
+                # Rows are numbered only where one thread reads them: the second time.
+                read_options=arrow_csv.ReadOptions(use_threads=bool(numeric), block_size=size),
+                parse_options=arrow_csv.ParseOptions(
+                    delimiter=dialect.separator,
+                    newlines_in_values=True,
+                    invalid_row_handler=refuse_row,
+                ),
+                convert_options=arrow_csv.ConvertOptions(
+                    column_types=kinds,
+                    include_columns=list(columns),
+                    null_values=list(NO_NUMBER),
+                    strings_can_be_null=False,
+                    decimal_point=dialect.decimal,
+                ),
+            )
+        except pa.ArrowInvalid as error:
+            _explain(error, ragged)
+            raise
+        finally:
+            suspect = checked.suspect
+    if suspect:
+        _check_quotes(open_file, dialect)
+
+
+def _explain(error: pa.ArrowInvalid, ragged: list[Any]) -> None:
+    """Say what Arrow found without its text, which quotes the row."""
+    if ragged and ragged[0].number is not None:
+        row = ragged[0]
+        raise DataError(
+            f"row {row.number - 1} has {row.actual_columns} cells, "
+            f"the header has {row.expected_columns}"
+        ) from None
+    if "UTF8" in str(error):
+        raise DataError(NOT_UTF8) from None
+    if "straddling" in str(error):
+        raise DataError("a row does not end; is a quote left open?") from None
+    if "Empty CSV" in str(error):
+        raise DataError("the file has no row") from None
+
+
+def _check_quotes(open_file: Open, dialect: Dialect) -> None:
+    """Read the file by the strict rules: Arrow reads over a quote in a wrong place."""
+    row = 0
+    with open_file() as raw:
+        text = _text(raw, dialect)
+        try:
+            for _ in filter(None, _rows(text, dialect)):
+                row += 1
+        except csv.Error:
+            raise DataError(f"row {row}: a quote is not closed or in the wrong place") from None
+
+
+def _text(raw: IO[bytes], dialect: Dialect) -> io.TextIOWrapper:
+    checked = io.BufferedReader(_Checked(raw, dialect))
+    return io.TextIOWrapper(checked, encoding="utf-8-sig", newline="")
+
+
+def _rows(text: IO[str], dialect: Dialect) -> Iterator[list[str]]:
+    csv.field_size_limit(_HEADER_BYTES)
+    return csv.reader(text, delimiter=dialect.separator, strict=True)
+
+
+class _Checked(io.RawIOBase):
+    """A stream of UTF-8 that is looked through on its way.
+
+    `suspect` says whether a quote was seen where it may break the rules: an odd number of them, or
+    one with a letter on both sides.
+    """
+
+    def __init__(self, raw: IO[bytes], dialect: Dialect) -> None:
+        self._raw = raw
+        self._ready = b""
+        self._last = b"\n"
+        self._odd = self._astray = False
+        edge = re.escape(dialect.separator.encode()) + rb'"\r\n'
+        self._stray = re.compile(rb'(?<=[^%s])"(?=[^%s])' % (edge, edge))
+        self._decoder = _decoder(dialect.encoding)
+
+    @property
+    def suspect(self) -> bool:
+        return self._odd or self._astray
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        data = self.read(len(buffer))
+        buffer[: len(data)] = data
+        return len(data)
+
+    def read(self, size: int = -1) -> bytes:
+        """As many bytes as asked for, unless the file ends."""
+        wanted = size if size >= 0 else 2**62
+        while len(self._ready) < wanted:
+            data = self._raw.read(max(1, min(BLOCK_BYTES, wanted - len(self._ready))))
+            more = self._recoded(data)
+            self._look_at(more)
+            self._ready = self._ready + more if self._ready else more
+            if not data:
+                break
+        result, self._ready = self._ready[:wanted], self._ready[wanted:]
+        return result
+
+    def _recoded(self, data: bytes) -> bytes:
+        if self._decoder is None:
+            return data
+        try:
+            return self._decoder.decode(data, final=not data).encode()
+        except UnicodeError:
+            raise DataError("the file is not in the encoding that data.encoding names") from None
+
+    def _look_at(self, data: bytes) -> None:
+        if b"\0" in data:
+            raise DataError("the file has a NUL byte: it is no text, or UTF-16 (data.encoding)")
+        quotes = data.count(b'"')
+        if quotes or self._last.endswith(b'"'):
+            self._odd ^= bool(quotes % 2)
+            self._astray = self._astray or bool(self._stray.search(self._last + data))
+        self._last = data[-2:] or self._last
+
+
+def _decoder(encoding: str) -> codecs.IncrementalDecoder | None:
+    """What turns the file's bytes into text, or None for UTF-8, which Arrow reads itself."""
+    try:
+        found = codecs.lookup(encoding)
+        "".encode(encoding)  # refuses encodings of something else than text
+    except LookupError:
+        raise SettingsError(f"data.encoding: {encoding!r} is no encoding of text") from None
+    is_utf8 = found.name in ("utf-8", "utf-8-sig")
+    return None if is_utf8 or found.incrementaldecoder is None else found.incrementaldecoder()
+
+
+def of_suffix(name: str, dialect: Dialect) -> Dialect:
+    """A .tsv file has tabs unless its settings say otherwise."""
+    is_tabbed = ".tsv" in name.lower() and dialect.separator == Dialect.separator
+    return replace(dialect, separator="\t") if is_tabbed else dialect

@@ -1,0 +1,190 @@
+"""One chunk of a source with every column read as its role says: ids, numbers, words.
+
+It owns which column is read as what and the refusal of cells that are not of their kind; constants
+are applied later. A chunk's numbers are one matrix with a row for each column, so that checks and
+sums run over all columns at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hdpvfl_mq.data.columns import (
+    CELL_LIMIT,
+    EMPTY,
+    Words,
+    as_float,
+    categories,
+    complete_numbers,
+    ids,
+    refuse_beyond,
+)
+from hdpvfl_mq.data.tables import Column, Table, refuse
+from hdpvfl_mq.errors import DataError
+from schemas.data import DataSettings, NamedColumn
+from schemas.ids import PartyRole
+
+
+class Source(Protocol):
+    """Rows that can be read chunk by chunk, as often as needed."""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The columns."""
+
+    @property
+    def hint(self) -> str:
+        """What may be wrong where a column is missing, or nothing."""
+
+    def chunks(
+        self, columns: Sequence[str] | None = None, *, numeric: Sequence[str] = ()
+    ) -> Iterator[Table]:
+        """The rows in order; `numeric` columns as numbers where they are."""
+
+
+@dataclass(frozen=True)
+class Reading:
+    """How a source is read: a rule for each feature column, and the columns with other roles."""
+
+    settings: DataSettings
+    rules: tuple[NamedColumn, ...]
+
+    @property
+    def numeric(self) -> tuple[NamedColumn, ...]:
+        """Rules of feature columns that are numbers."""
+        return tuple(rule for rule in self.rules if rule.categories is None)
+
+    @property
+    def words(self) -> tuple[NamedColumn, ...]:
+        """Rules of feature columns that are categories."""
+        return tuple(rule for rule in self.rules if rule.categories is not None)
+
+    def chunks(self, source: Source) -> Iterator[Parsed]:
+        """The source's rows, read."""
+        own = self.settings
+        side = [name for name in (own.weight_column, own.offset_column) if name]
+        label = [own.label_column] if own.label_column else []
+        as_numbers = [rule.name for rule in self.numeric] + side
+        as_numbers += [] if own.label_classes else label
+        wanted = [*own.id_columns, *label, *side, *(rule.name for rule in self.rules)]
+        for chunk in source.chunks(wanted, numeric=as_numbers):
+            yield self._parsed(chunk)
+
+    def _parsed(self, chunk: Table) -> Parsed:
+        own, first_row = self.settings, chunk.first_row
+        numeric = self.numeric
+        matrix = np.empty((len(numeric), chunk.rows))
+        for place, rule in enumerate(numeric):
+            matrix[place] = as_float(chunk, rule.name)
+        low, high = matrix.min(axis=1), matrix.max(axis=1)
+        # Of all columns at once; NaN compares to nothing, so an empty cell is a suspect too.
+        suspects = np.flatnonzero(~((low >= -CELL_LIMIT) & (high <= CELL_LIMIT)))
+        for place in suspects.tolist():
+            self._check_numbers(numeric[place], matrix[place], first_row)
+        words = {rule.name: categories(chunk, rule.name) for rule in self.words}
+        for rule in self.words:
+            _check_words(rule, words[rule.name], first_row)
+        return Parsed(
+            first_row=first_row,
+            numbers=matrix,
+            low=low,
+            high=high,
+            words=words,
+            ids=tuple(
+                ids(chunk, name, keep_empty=own.empty_ids == "keep") for name in own.id_columns
+            ),
+            label=_label(chunk, own),
+            weights=None if own.weight_column is None else _weights(chunk, own.weight_column),
+            offset=None
+            if own.offset_column is None
+            else complete_numbers(chunk, own.offset_column),
+        )
+
+    @staticmethod
+    def _check_numbers(rule: NamedColumn, values: NDArray[np.float64], first_row: int) -> None:
+        refuse_beyond(first_row, rule.name, values)
+        if rule.missing == "error":
+            refuse(first_row, rule.name, np.isnan(values), EMPTY)
+
+
+@dataclass(frozen=True)
+class Parsed:
+    """A chunk's cells, not yet standardised."""
+
+    first_row: int
+    numbers: NDArray[np.float64]  # a row for each numeric feature column
+    low: NDArray[np.float64]  # the smallest number of each, NaN where a cell is empty
+    high: NDArray[np.float64]
+    words: dict[str, Words]
+    ids: tuple[Column, ...]
+    label: NDArray[np.float64] | None  # a number, or the position among the declared classes
+    weights: NDArray[np.float64] | None
+    offset: NDArray[np.float64] | None
+
+    @property
+    def rows(self) -> int:
+        """Number of rows."""
+        return len(self.ids[0])
+
+
+def reading(source: Source, settings: DataSettings, role: PartyRole) -> Reading:
+    """One rule for each feature column, its own or the default."""
+    features = _feature_names(source, settings, role)
+    own = {rule.name: rule for rule in settings.rules}
+    default = dict(settings.default)
+    rules = (own.get(name) or NamedColumn(name=name, **default) for name in features)
+    return Reading(settings, tuple(rules))
+
+
+def _feature_names(source: Source, settings: DataSettings, role: PartyRole) -> tuple[str, ...]:
+    """The columns that become features; a passive party's label column is refused."""
+    special = [settings.label_column, settings.weight_column, settings.offset_column]
+    named = [name for name in special if name]
+    if role == "passive" and named:
+        listed = ", ".join(map(repr, named))
+        raise DataError(f"a passive party has no label, weight or offset; take out {listed}")
+    others = {*settings.id_columns, *named}
+    rules = (rule.name for rule in settings.rules)
+    for name in (*sorted(others), *(settings.columns or ()), *rules):
+        if name not in source.names:
+            raise DataError(f"there is no column {name!r}{source.hint}")
+    if settings.columns is not None:
+        return settings.columns
+    left = tuple(name for name in source.names if name not in others)
+    if not left:
+        raise DataError("no feature column is left")
+    return left
+
+
+def _check_words(rule: NamedColumn, cells: Words, first_row: int) -> None:
+    """Refuse empty cells and unknown words where the rule says so."""
+    if rule.missing_category is None:
+        is_empty = cells.among(frozenset({""}))
+        refuse(first_row, rule.name, is_empty, "the cell is empty")
+    if rule.categories != "learn" and rule.unknown == "error":
+        known = cells.among(frozenset({"", *(rule.categories or ())}))
+        refuse(first_row, rule.name, ~known, "the category is not in the declared list")
+
+
+def _label(chunk: Table, settings: DataSettings) -> NDArray[np.float64] | None:
+    name, classes = settings.label_column, settings.label_classes
+    if name is None:
+        return None
+    if classes is None:
+        return complete_numbers(chunk, name)
+    cells = categories(chunk, name)
+    reason = "the label is not in the declared list of classes"
+    refuse(chunk.first_row, name, ~cells.among(frozenset(classes)), reason)
+    places = [classes.index(word) if word in classes else -1 for word in cells.words]
+    return np.array(places, dtype=np.float64)[cells.codes]
+
+
+def _weights(chunk: Table, name: str) -> NDArray[np.float64]:
+    values = complete_numbers(chunk, name)
+    refuse(chunk.first_row, name, values < 0.0, "the sample weight is negative")
+    return values

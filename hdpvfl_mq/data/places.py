@@ -1,0 +1,139 @@
+"""Where data lie: a file, a folder of files, or an address such as s3://bucket/folder.
+
+It owns the list of files behind one name, in one order, and their suffixes; it opens no format.
+Folders named key=value add a column, as Hive and Spark write them.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import IO, Any
+from urllib.parse import unquote
+
+import pyarrow as pa
+from pyarrow import fs
+
+from hdpvfl_mq.errors import DataError, NetworkError, SettingsError
+
+FORMATS = {
+    ".csv": "csv",
+    ".tsv": "csv",
+    ".parquet": "parquet",
+    ".arrow": "arrow",
+    ".feather": "arrow",
+}
+PACKED = {".gz": "gzip", ".zst": "zstd"}
+MAX_FILES = 100_000
+_NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
+_ADDRESS = re.compile(r"[a-z][a-z0-9+.-]*://")
+_SECRET = re.compile(r"://[^/?]*@|[?&](secret_key|access_key|session_token)=", re.IGNORECASE)
+_AWS_KIND = re.compile(r"AWS Error ([A-Z_]+)")
+
+
+@dataclass(frozen=True)
+class DataFile:
+    """One file of a source."""
+
+    filesystem: Any
+    path: str
+    format: str
+    compression: str | None = None
+    partition: tuple[tuple[str, str | None], ...] = ()
+
+    @property
+    def name(self) -> str:
+        """Its last part, for errors."""
+        return PurePosixPath(self.path).name
+
+    def stream(self) -> IO[bytes]:
+        """Its bytes from the beginning, decompressed."""
+        opened: IO[bytes] = self.filesystem.open_input_stream(
+            self.path, compression=self.compression
+        )
+        return opened
+
+    def random_access(self) -> Any:
+        """Its bytes at any place."""
+        return self.filesystem.open_input_file(self.path)
+
+
+def files_at(place: str) -> tuple[DataFile, ...]:
+    """The file of this name, or all data files of a folder in the order of their paths."""
+    filesystem, path = _filesystem(place)
+    try:
+        info = filesystem.get_file_info(path)
+        if info.type == fs.FileType.NotFound:
+            raise SettingsError(f"there is no file {place}")
+        if info.type == fs.FileType.File:
+            return (_data_file(filesystem, path, place),)
+        inside = filesystem.get_file_info(fs.FileSelector(path, recursive=True))
+    except OSError as error:
+        raise unreachable(place, error) from None
+    found = [
+        _data_file(filesystem, each.path, place, folder=path)
+        for each in sorted(inside, key=lambda each: each.path)
+        if each.type == fs.FileType.File and not _is_hidden(each.path, path)
+    ]
+    if not found:
+        raise DataError(f"the folder {place} has no data file")
+    if len(found) > MAX_FILES:
+        raise DataError(f"the folder {place} has more than {MAX_FILES} files")
+    if len({each.format for each in found}) > 1:
+        raise DataError(f"the folder {place} mixes formats; keep one")
+    return tuple(found)
+
+
+def unreachable(place: str, error: OSError) -> NetworkError | DataError:
+    """Why a place cannot be read, without the text of a library that may quote contents."""
+    kind = _AWS_KIND.search(str(error))
+    reason = kind[1] if kind else error.strerror or type(error).__name__
+    if _ADDRESS.match(place):
+        remedy = "check the address, the network and the credentials in the environment"
+        return NetworkError(f"{place} cannot be reached: {reason}; {remedy}")
+    return DataError(f"{place} cannot be read: {reason}")
+
+
+def _filesystem(place: str) -> tuple[Any, str]:
+    if not _ADDRESS.match(place):
+        return fs.LocalFileSystem(), str(Path(place).absolute())
+    if _SECRET.search(place):
+        raise SettingsError("data.file: no password in an address; give it in the environment")
+    try:
+        filesystem, path = fs.FileSystem.from_uri(place)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+        raise SettingsError(
+            f"data.file: {place.split('://', maxsplit=1)[0]}:// is not known; use s3://, hdfs:// or gs://"
+        ) from None
+    except OSError as error:
+        raise unreachable(place, error) from None
+    return filesystem, path
+
+
+def _data_file(filesystem: Any, path: str, place: str, folder: str | None = None) -> DataFile:
+    name = PurePosixPath(path).name.lower()
+    packed = next((suffix for suffix in PACKED if name.endswith(suffix)), "")
+    suffix = PurePosixPath(name.removesuffix(packed)).suffix
+    format_ = FORMATS.get(suffix)
+    if format_ is None or (packed and format_ != "csv"):
+        known = ", ".join([*FORMATS, *(f".csv{suffix}" for suffix in PACKED)])
+        numpy = suffix in (".npy", ".npz")
+        remedy = "; hand numpy arrays over in Python, or write Parquet" if numpy else ""
+        raise SettingsError(
+            f"{PurePosixPath(path).name}: the format is told by the suffix, one of {known}{remedy}"
+        )
+    return DataFile(filesystem, path, format_, PACKED.get(packed), _partition(path, folder))
+
+
+def _partition(path: str, folder: str | None) -> tuple[tuple[str, str | None], ...]:
+    if folder is None:
+        return ()
+    parts = PurePosixPath(path).relative_to(folder).parts[:-1]
+    pairs = [part.split("=", 1) for part in parts if "=" in part]
+    return tuple((key, None if value == _NO_VALUE else unquote(value)) for key, value in pairs)
+
+
+def _is_hidden(path: str, folder: str) -> bool:
+    """Marks of writers, such as _SUCCESS, and what a system hides."""
+    return any(part[0] in "._" for part in PurePosixPath(path).relative_to(folder).parts)
