@@ -92,10 +92,10 @@ def _add_file_command(
 def _add_up(commands: Any) -> None:
     up = _add(commands, "up", "run a whole federation on this machine, one process a party", _up)
     add = up.add_argument
-    add("--dataset", default="breast", help="see 'hdpvfl datasets' (default: breast)")
+    add("--dataset", default="visits", help="see 'hdpvfl datasets' (default: visits)")
     add("--passives", type=int, default=2, help="passive parties the columns are dealt to")
     add("--epsilon", type=float, default=1.0, help="privacy budget of every party (default: 1)")
-    add("--delta", type=float, default=1e-2, help="its delta (default: 0.01, the paper's)")
+    add("--delta", type=float, default=1e-5, help="its delta (default: 1e-5; the paper's is 0.01)")
     add(
         "--guarantee",
         default="sound",
@@ -137,7 +137,7 @@ def _add_predict(commands: Any) -> None:
     add = predict.add_argument
     add("run", nargs="?", default="latest", help="the run that was trained (default: latest)")
     add("--epsilon", type=float, default=1.0, help="budget of the passive parties for this alone")
-    add("--delta", type=float, default=1e-2, help="its delta (default: 0.01, the paper's)")
+    add("--delta", type=float, default=1e-5, help="its delta (default: 1e-5; the paper's is 0.01)")
     add("--exact", action="store_true", help="no noise; the ledgers book infinitely much")
     add("--rows", type=Path, help="a folder with PARTY.csv of every party: id and its columns")
     add("--out", type=Path, default=Path(), help="folder with runs/ and state/ (default: here)")
