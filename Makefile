@@ -13,9 +13,10 @@ GUARANTEE ?= sound
 SEED ?= 0
 OUT ?= .
 RUN ?= latest
+MOVES ?= 1000000
 option = $(if $($(1)),--$(2) $($(1)))
 
-.PHONY: help setup run-parties predict test test-fast coverage check bench reproduce soak audit-privacy test-slow docs sbom lock clean
+.PHONY: help setup run-parties predict test test-fast coverage check bench reproduce soak attack fuzz audit-privacy mutants test-slow docs sbom lock clean
 
 help:
 	@echo "make run-parties    a federation of real processes on this machine trains a model"
@@ -26,8 +27,12 @@ help:
 	@echo "make test-fast      those without processes     make coverage   lines and branches"
 	@echo "make bench          ratios to other systems, measured side by side (FULL=1 for the large ones)"
 	@echo "make reproduce      the paper's evaluation (QUICK=1: a few minutes)"
-	@echo "make audit-privacy  attack the guarantee and 13 planted bugs"
-	@echo "make soak           a thousand kills, every bit of a journal flipped    make test-slow   all slow tests"
+	@echo "make audit-privacy  attack the guarantee, 13 planted bugs; a million moves of an adversary (MOVES=)"
+	@echo "make mutants        plant every fault of tests/mutants.toml and see that the tests notice"
+	@echo "make attack         every attack we know, on real processes, as one table (docs/attacks.md)"
+	@echo "make fuzz           20 million signed frames (FRAMES=)"
+	@echo "make soak           a thousand kills, 5,000 liars, every bit of a journal flipped"
+	@echo "make test-slow      all slow tests"
 	@echo "make docs           the site                            make sbom    bill of materials (CycloneDX)"
 	@echo "make clean          remove what was made       make lock    choose versions again"
 
@@ -77,6 +82,10 @@ reproduce: $(READY)
 
 audit-privacy: $(READY)
 	@$(BIN)/python scripts/audit_privacy.py
+	@$(BIN)/python scripts/search_adversary.py --moves $(MOVES)
+
+mutants: $(READY)
+	@$(BIN)/python scripts/mutants.py
 
 soak: $(READY)
 	@$(BIN)/python -m pytest -m slow tests/unit/journal tests/unit/audit tests/simulation tests/integration/test_kill_random.py tests/integration/test_replay_speed.py
@@ -89,6 +98,13 @@ sbom: $(READY)
 	@mkdir -p build
 	@$(BIN)/cyclonedx-py requirements requirements.lock --pyproject pyproject.toml --output-reproducible -o build/sbom.cdx.json
 	@echo "build/sbom.cdx.json"
+
+attack: $(READY)
+	@$(BIN)/python -m scripts.attack $(if $(WRITE),--write docs/attacks.md)
+
+FRAMES ?= 20e6
+fuzz: $(READY)
+	@$(BIN)/python -m tests.properties.fuzz_frames $(FRAMES)
 
 lock: $(READY)
 	$(BIN)/python -m pip install --quiet uv

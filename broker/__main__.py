@@ -6,7 +6,8 @@ import resource
 import sys
 from pathlib import Path
 
-from broker.service import BrokerService, build_service
+from broker.service import BrokerService
+from broker.switchboard import build_service
 from hdpvfl_mq.runtime.process import run_process, say_how_it_ended, stop_on_signals
 from hdpvfl_mq.runtime.settings import names
 from schemas.config import BrokerServiceSettings, BrokerSettings

@@ -7,6 +7,7 @@ A pure role: policies, clocks and operators speak through recorded inputs.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
@@ -31,8 +32,14 @@ from hdpvfl_mq.machine import (
 from schemas.base import in_words
 from schemas.config import RunManifest
 from schemas.federation import (
+    Admit,
     EndRun,
+    Invite,
     MemberHello,
+    Pair,
+    RemoveMember,
+    Roster,
+    RosterEntry,
     RunAnswer,
     RunNews,
     RunPhase,
@@ -43,6 +50,7 @@ from schemas.federation import (
 )
 from schemas.ids import COORDINATOR, PartyId, PartyRole, RunId
 
+GUESSES_MAX = 3  # wrong secrets after which an invitation is burnt
 OPEN_RUNS_MAX = 64  # proposed or open at the same time
 ANSWER_S = 7 * 86400.0  # how long a proposal waits for answers
 _NONE: Mapping[Any, Any] = MappingProxyType({})
@@ -55,6 +63,16 @@ class Seat:
     role: PartyRole
     verify_key: bytes
     curve_key: bytes
+
+
+@dataclass(frozen=True)
+class OpenInvitation:
+    """Somebody may knock under this name, once."""
+
+    role: PartyRole
+    secret_digest: bytes
+    expires_s: int
+    guesses: int = 0
 
 
 @dataclass(frozen=True)
@@ -82,6 +100,7 @@ class Standing:
 
     epochs: Mapping[PartyId, int] = field(default_factory=lambda: _NONE)
     members: Mapping[PartyId, Seat] = field(default_factory=lambda: _NONE)
+    invitations: Mapping[PartyId, OpenInvitation] = field(default_factory=lambda: _NONE)
     runs: Mapping[RunId, AgreedRun] = field(default_factory=lambda: _NONE)
 
     def with_run(self, name: RunId, run: AgreedRun) -> Standing:
@@ -131,7 +150,55 @@ class Registrar:
 
     def hello(self, state: Standing, given: Received[MemberHello]) -> Step[Standing]:
         epochs = MappingProxyType({**state.epochs, given.sender: given.message.epoch})
-        return replace(state, epochs=epochs), ()
+        return replace(state, epochs=epochs), (_roster(state, (given.sender,)),)
+
+    def invite(self, state: Standing, given: OperatorCommand) -> Step[Standing]:
+        """Open the lobby for one newcomer; a second invitation replaces the first."""
+        asked = _command(given, Invite)
+        if asked.party in state.members or asked.party == COORDINATOR:
+            raise PeerError(f"{asked.party} belongs to the federation already")
+        opened = OpenInvitation(asked.role, asked.secret_digest, asked.expires_s)
+        return _with_invitation(state, asked.party, opened), ()
+
+    def admit(self, state: Standing, given: OperatorCommand) -> Step[Standing]:
+        """A guest knocks: it belongs to the federation, or its guess counts against the line."""
+        guest = _command(given, Admit)
+        fault = knock_fault(state, guest)
+        opened = state.invitations.get(guest.party)
+        if opened is None:
+            raise PeerError(str(fault))
+        if fault is not None:
+            burnt = opened.guesses + 1 >= GUESSES_MAX
+            counted = None if burnt else replace(opened, guesses=opened.guesses + 1)
+            return _with_invitation(state, guest.party, counted), ()
+        state = _with_invitation(state, guest.party, None)
+        seat = Seat(opened.role, guest.verify_key, guest.curve_key)
+        members = MappingProxyType({**state.members, guest.party: seat})
+        state = replace(state, members=members)
+        return state, (_meet(guest.party, seat), _roster(state, tuple(sorted(members))))
+
+    def remove(self, state: Standing, given: OperatorCommand) -> Step[Standing]:
+        """A member goes; the others hear of it, and its connection is not admitted again."""
+        name = _command(given, RemoveMember).party
+        if name not in state.members:
+            raise PeerError(f"{name} is no member")
+        members = {party: seat for party, seat in state.members.items() if party != name}
+        state = replace(state, members=MappingProxyType(members))
+        return state, (_roster(state, tuple(sorted(members))),) if members else ()
+
+    def pair(self, state: Standing, given: Received[Pair]) -> Step[Standing]:
+        """Pass a message between two members on, under its sender's name."""
+        message = given.message
+        if message.peer not in state.members or message.peer == given.sender:
+            raise PeerError(f"{message.peer} is no other member")
+        passed = Pair(
+            peer=given.sender,
+            stage=message.stage,
+            value=message.value,
+            verify_key=message.verify_key,
+            curve_key=message.curve_key,
+        )
+        return state, (Send((message.peer,), passed),)
 
     # -- runs ---------------------------------------------------------------------------------
 
@@ -208,6 +275,32 @@ class Registrar:
         return state.with_run(ended.run, run), ()
 
 
+def knock_fault(state: Standing, guest: Admit) -> str | None:
+    """Why a guest is not let in."""
+    opened = state.invitations.get(guest.party)
+    if opened is None:
+        return "no invitation is open for this name: it was used, or burnt; ask for a new one"
+    if guest.at_s > opened.expires_s:
+        return "the invitation has expired: ask for a new one"
+    if hashlib.sha256(guest.secret).digest() != opened.secret_digest:
+        return "the invitation's secret is wrong: ask for a new one"
+    return None
+
+
+def _with_invitation(state: Standing, party: PartyId, opened: OpenInvitation | None) -> Standing:
+    others = {name: each for name, each in state.invitations.items() if name != party}
+    if opened is not None:
+        others[party] = opened
+    return replace(state, invitations=MappingProxyType(others))
+
+
+def _roster(state: Standing, to: tuple[PartyId, ...]) -> Send:
+    members = tuple(
+        RosterEntry(party=party, role=seat.role) for party, seat in sorted(state.members.items())
+    )
+    return Send(to, Roster(members=members))
+
+
 _UNFIT = "its data or settings do not allow the run"
 
 
@@ -266,6 +359,10 @@ _R = Registrar
 MOVES: Moves = {
     (Standing, "started"): Move(_R.started, ()),
     (Standing, "command:seat"): Move(_R.seat, ()),
+    (Standing, "command:invite"): Move(_R.invite, ()),
+    (Standing, "command:admit"): Move(_R.admit, ()),
+    (Standing, "command:remove"): Move(_R.remove, ()),
+    (Standing, "pair"): Move(_R.pair, ()),
     (Standing, "member_hello"): Move(_R.hello, ()),
     (Standing, "run_proposal"): Move(_R.propose, ()),
     (Standing, "run_answer"): Move(_R.answer, ()),

@@ -1,8 +1,7 @@
-"""The broker's process: one ROUTER socket and, behind it, any number of federations and runs.
+"""The broker's service: any number of federations and, for each, any number of runs.
 
-It owns the socket and the tasks; what may pass is the routers' business, what a run does next its
-coordinator's, and which runs there are the registrars'. Frames go to the node whose name, a run's
-or a federation's, their header states.
+It owns the tasks and the operator's commands; what may pass is the switchboard's business, what a
+run does next its coordinator's, and which runs there are the registrars'.
 """
 
 from __future__ import annotations
@@ -13,127 +12,34 @@ from collections.abc import Coroutine, Mapping
 from pathlib import Path
 from typing import Any
 
-from broker.hosting import Hosted, HostedFederation, HostedRun
+from broker.hosting import HostedFederation, HostedRun
+from broker.lobby import Lobby
 from broker.registrar import AgreedRun, Seat, Standing, describe
-from broker.router import Routed
+from broker.switchboard import seats_of
 from hdpvfl_mq import __version__
-from hdpvfl_mq.errors import OperatorError, PeerError, SettingsError
+from hdpvfl_mq.errors import OperatorError
 from hdpvfl_mq.runtime import logs
 from hdpvfl_mq.runtime.control import Answer, Control
 from hdpvfl_mq.runtime.files import write_private
-from hdpvfl_mq.runtime.keys import Keys, load_keys
+from hdpvfl_mq.runtime.keys import load_keys
 from hdpvfl_mq.runtime.runner import Runner, Stopped
 from hdpvfl_mq.runtime.settings import dump_settings, load_settings
-from hdpvfl_mq.runtime.transport import Gate
-from hdpvfl_mq.wire.codec import Frames, decode_header
 from schemas.base import in_words
-from schemas.config import BrokerServiceSettings, BrokerSettings, Member, RunManifest
-from schemas.federation import Command, EndRun, OperatorCommand, SeatMember, StopRun
+from schemas.config import BrokerServiceSettings, BrokerSettings, Member
+from schemas.federation import (
+    EndRun,
+    OperatorCommand,
+    RemoveMember,
+    SeatMember,
+    StopRun,
+)
 from schemas.ids import PartyId, RunId
 from schemas.records import OperatorRequest
 
-# After the end, how long a party that is being started again may take to come and hear of it.
-FAREWELL_S = 60.0
 BROKER = "broker"  # the folder in `state`
 
 
-class Switchboard:
-    """The socket and the table of what it leads to."""
-
-    def __init__(self, bind: str, keys: Keys) -> None:
-        self._allowed: dict[bytes, str] = {}  # keys that may connect -> their hexadecimal form
-        self._bind, self.keys = bind, keys
-        self.table: dict[RunId, Hosted] = {}
-
-    def open(self) -> None:
-        """Bind; needs a running loop."""
-        self.gate = Gate(self._bind, self.keys, self._allowed, refused=self._turned_away)
-
-    def add(self, name: RunId, hosted: Hosted) -> None:
-        """Have frames of this name go there."""
-        self.table[name] = hosted
-        self.admit()
-
-    def admit(self) -> None:
-        """Let in the connections of everybody who may speak to anything here."""
-        wanted = {user for hosted in self.table.values() for user in hosted.users}
-        for key in [key for key, user in self._allowed.items() if user not in wanted]:
-            del self._allowed[key]
-        self._allowed.update({bytes.fromhex(user): user for user in wanted})
-
-    async def forward(self, hosted: Hosted, frames: Frames, routed: Routed) -> None:
-        """Send frames where the router said."""
-        for connection in routed.connections:
-            if not await self.gate.send(connection, frames, routed.sender):
-                for each in self.table.values():
-                    each.router.unreachable(connection)
-        if routed.local:
-            await hosted.link.put(frames)
-
-    async def read(self) -> None:
-        """Deal out what arrives, for ever."""
-        while True:
-            connection, user, frames = await self.gate.receive()
-            hosted: Hosted | None = None
-            try:
-                header = decode_header(frames)
-                hosted = self.table.get(header.run)
-                if hosted is None:
-                    raise PeerError("frames of a run that is not here")
-                routed = hosted.router.from_connection(connection, hosted.party_of(user), frames)
-            except PeerError as refused:
-                self._refuse(hosted, frames, f"at the router: {refused}")
-                continue
-            await self.forward(hosted, frames, routed)
-
-    def _turned_away(self, reason: str) -> None:
-        """Record a connection that did not get in; it sent nothing that could be read."""
-        self._refuse(None, (), f"at the gate: {reason}")
-
-    def _refuse(self, hosted: Hosted | None, frames: Frames, reason: str) -> None:
-        first = next(iter(self.table.values()), None)  # a federation, or the only run
-        if (noted := hosted or first) is not None:
-            noted.refuse(frames, reason)
-
-
-class Service(Switchboard):
-    """The broker of one run: ends with it."""
-
-    def __init__(self, settings: BrokerSettings, manifest: RunManifest, keys: Keys) -> None:
-        super().__init__(settings.bind, keys)
-        seats = _seats(settings.members)
-        expected = set(manifest.parties)
-        if set(seats) != expected:
-            raise SettingsError(
-                f"members: the manifest needs exactly {', '.join(sorted(expected))}; "
-                f"the broker admits {', '.join(sorted(seats))}"
-            )
-        self.hosted = HostedRun(
-            manifest, seats, keys, runs=Path(settings.runs), forward=self.forward
-        )
-        self.node, self.router = self.hosted.node, self.hosted.router
-        self.add(manifest.run, self.hosted)
-        self.open()
-        self.runner = self.hosted.runner(
-            patience_s=manifest.deadline_s + 60.0, farewell_s=FAREWELL_S
-        )
-
-    async def run(self) -> str:
-        """The outcome of the run."""
-        reader = self.hosted.link.watch(asyncio.create_task(self.read()))
-        for task in self.gate.tasks:
-            self.hosted.link.watch(task)
-        self.hosted.observe(self.node)
-        try:
-            outcome = await self.runner.run()
-            self.hosted.finish()
-            return outcome
-        finally:
-            reader.cancel()
-            self.gate.close()
-
-
-class BrokerService(Switchboard):
+class BrokerService(Lobby):
     """The broker of federations: it stands."""
 
     def __init__(self, settings: BrokerServiceSettings) -> None:
@@ -214,17 +120,12 @@ class BrokerService(Switchboard):
         for federation in self.settings.federations:
             hosted = self.federations[federation.name]
             hosted.connect(lambda node, hosted=hosted: self._reconcile(hosted))  # type: ignore[misc]
-            wanted = _seats(federation.members)
+            wanted = seats_of(federation.members)
             known = hosted.standing.members
             events = [_seated(p, seat) for p, seat in wanted.items() if known.get(p) != seat]
             hosted.node.turn((), events)  # before anybody can knock
             hosted.admit()
         self.admit()
-
-    def give(self, federation: HostedFederation, command: Command) -> None:
-        """Have a registrar take a command."""
-        assert federation.runner is not None
-        federation.runner.give(OperatorCommand(command=command))
 
     # -- runs ---------------------------------------------------------------------------------
 
@@ -232,6 +133,7 @@ class BrokerService(Switchboard):
         """Let members in, open what they agreed on, close what one of them stopped."""
         federation.admit()
         self.admit()
+        self.open_or_close_lobby()
         for name, run in federation.standing.runs.items():
             if run.phase == "open" and name not in self._runners:
                 self._open(federation, name, run)
@@ -280,7 +182,7 @@ class BrokerService(Switchboard):
             )
             write_private(folder / "manifest.toml", dump_settings(run.manifest), durable=True)
             write_private(path, dump_settings(made), durable=True)
-        return _seats(load_settings(BrokerSettings, path).members)
+        return seats_of(load_settings(BrokerSettings, path).members)
 
     async def _serve(self, federation: HostedFederation, name: RunId, hosted: HostedRun) -> None:
         hosted.observe(hosted.node)
@@ -303,6 +205,14 @@ class BrokerService(Switchboard):
             federation = self._federation_of(str(asked.get("run")))
             self.give(federation, StopRun(run=str(asked["run"]), reason="operator"))
             return {"run": asked["run"]}
+        if asked.get("command") == "invite":
+            return self.invite(asked)
+        if asked.get("command") == "remove":
+            hosted = self.federation_of(asked)
+            if str(asked.get("party")) not in hosted.standing.members:
+                raise OperatorError(f"{asked.get('party')} is no member; see 'hdpvfl status'")
+            self.give(hosted, RemoveMember(party=str(asked["party"])))
+            return {"party": asked["party"]}
         raise OperatorError(f"{asked.get('command')!r} is no command of a broker's service")
 
     def _federation_of(self, run: RunId) -> HostedFederation:
@@ -343,18 +253,3 @@ def _seated(party: PartyId, seat: Seat) -> OperatorCommand:
 async def _forever(runner: Runner | None) -> None:
     assert runner is not None
     await runner.run()
-
-
-def _seats(members: tuple[Member, ...]) -> dict[PartyId, Seat]:
-    found = {}
-    for m in members:
-        role = "active" if m.role == "active" else "passive"
-        keys = bytes.fromhex(m.verify_key), bytes.fromhex(m.curve_key)
-        found[m.party] = Seat(role, *keys)  # type: ignore[arg-type]
-    return found
-
-
-def build_service(settings: BrokerSettings) -> Service:
-    """Read the manifest and the keys, open the journal, bind."""
-    manifest = load_settings(RunManifest, Path(settings.manifest))
-    return Service(settings, manifest, load_keys(Path(settings.keys)))

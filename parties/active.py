@@ -50,7 +50,7 @@ def share(own: Assets, state: Training, given: Received[ScoreShare]) -> Step[Tra
         release = unsealed(release, own.sealing_key(given.sender, expected))
     values = receive(
         release,
-        count=plan.schedule.batch_sizes[state.round % plan.schedule.batches],
+        count=plan.share_count(state.round),
         bound=largest_value(plan.passive_noise),
     )
     shares = MappingProxyType({**rounds.shares, given.sender: (message.release, values)})

@@ -15,7 +15,7 @@ from hdpvfl_mq.wire.codec import model_digest
 from parties.assets import Assets
 from schemas.config import PartyPolicy, RunManifest
 from schemas.ids import PartyId
-from schemas.methods import Prediction
+from schemas.methods import Prediction, PrivateModel
 from schemas.privacy import MU2_UNIT_BITS
 from schemas.records import LedgerStanding
 
@@ -45,6 +45,7 @@ def broken_rule(own: Assets, manifest: RunManifest, standing: LedgerStanding) ->
         or _too_few_rows(own.policy, manifest)
         or _wrong_alignment(own.policy, manifest)
         or _wrong_data(own, manifest)
+        or _wrong_statistics(own, manifest)
     )
     is_silent = isinstance(manifest.method, Prediction) and own.role == "active"
     if not is_silent:  # who releases nothing has nothing to pay or to forbid
@@ -146,6 +147,25 @@ def _over_budget(
                 f"policy.lifetime: the ledger of {policy.dataset} has not enough left for "
                 f"epsilon {budget.epsilon:g}; see 'hdpvfl ledger show'"
             )
+    return None
+
+
+def _wrong_statistics(own: Assets, manifest: RunManifest) -> str | None:
+    """Whether the private model asks for more than this party has room for or discloses."""
+    method = manifest.method
+    if not isinstance(method, PrivateModel) or own.role == "active":
+        return None
+    if own.data.X.shape[1] > method.columns_max:
+        return (
+            f"the manifest's method.columns_max is {method.columns_max}, this party has "
+            f"{own.data.X.shape[1]} columns: raise it"
+        )
+    disclosed = method.disclosed_rows + (method.held_out_rows if method.disclosed_rows else 0)
+    if disclosed > own.policy.disclosed_rows_max:
+        return (
+            f"policy.disclosed_rows_max is {own.policy.disclosed_rows_max}, the run wants exact "
+            f"scores of {disclosed} rows: raise it to disclose so many, or ask for fewer"
+        )
     return None
 
 

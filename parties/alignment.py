@@ -199,7 +199,7 @@ def _found(own: Assets, state: Accepted | Aligning, found: _Found) -> Step[Leavi
         plan = plan_run(manifest, len(found.positions))
     except (RefusedError, SettingsError) as refused:  # held for all own rows, not for the common
         return leave(own, state, "rows", detail=str(refused))
-    spent = plan.noise_of(own.role).spent
+    spent = plan.spent_by(own.role)
     has_slots = placed(spent.pure, state.standing.slots_free) is not None
     if spent.exact == 0 and (spent.mu2_units > state.standing.mu2_units_free or not has_slots):
         text = "the run would exceed the lifetime cap of the policy"
@@ -233,7 +233,7 @@ def make_setup(
     own: Assets, plan: RunPlan, positions: NDArray[np.integer[Any]], kept: KeptAlignment | None
 ) -> Setup:
     """Everything that follows from the plan and the common ids, without a word to anybody."""
-    mechanism = Mechanism(own.party, own.run, own.secret, plan.noise_of(own.role))
+    mechanism = Mechanism(own.party, own.run, own.secret, plan.releases_of(own.role))
     return Setup(plan, mechanism, packed_positions(own, positions), kept)
 
 

@@ -25,6 +25,7 @@ from schemas.alignment import KeptAlignment
 from schemas.config import IdRules, PartyPolicy, RunManifest
 from schemas.data import DataSettings
 from schemas.ids import PartyId, PartyRole, RunId, release_id
+from schemas.privacy import Release
 
 
 def ids_digest(ids: NormalisedIds) -> bytes:
@@ -41,7 +42,10 @@ class TrainedModel:
     rows: int  # common rows it learnt from
     dataset: str  # the name they have in the ledger
     weights: FloatVector = field(repr=False)
-    # Of each passive party that was there, after one round.
+    weights_private: bool = False  # w~: post-processing of booked releases, free to be used
+    # What each partner's scores are multiplied by; after descent they are added as they are.
+    coefficients: Mapping[PartyId, float] = field(default_factory=lambda: MappingProxyType({}))
+    # Of each passive party that was there, unless it was descent.
     score_regressions: Mapping[PartyId, ScoreRegression] = field(
         default_factory=lambda: MappingProxyType({}), repr=False
     )
@@ -67,6 +71,7 @@ class Assets:
     kept: tuple[KeptAlignment, ...] = field(default=(), repr=False)  # of these ids and id rules
     approved: bytes | None = None  # digest of the manifest this party has agreed to beforehand
     model: TrainedModel | None = field(default=None, repr=False)  # to predict with
+    kept_gram: Release | None = field(default=None, repr=False)  # X'X of this data set, noised
     found: KeptAlignment | None = field(default=None, repr=False)  # by an earlier start of the run
     # Gives every array that has an entry for each row, in memory or mapped from disk.
     allocate: Allocate = field(default=np.empty, repr=False)

@@ -22,6 +22,7 @@ from hdpvfl_mq.psi.workspace import pack_marks, unpack_marks
 from parties.assets import Assets
 from parties.phases import Setup
 from schemas.config import RunManifest
+from schemas.methods import PrivateModel
 
 
 @dataclass(frozen=True)
@@ -64,10 +65,18 @@ def _rows(own: Assets, setup: Setup) -> CommonRows:
         own.data.X,
         order,
         intercept=own.role == "active" and manifest.intercept,
-        scaled=manifest.guarantee != "none" or manifest.scale_rows,
+        scaled=is_scaled(own, manifest),
         allocate=own.allocate,
     )
     return CommonRows(order, block)
+
+
+def is_scaled(own: Assets, manifest: RunManifest) -> bool:
+    """Whether rows have norm at most 1; the active party's columns enter no release of some."""
+    method = manifest.method if own.model is None else own.model.manifest.method
+    if own.role == "active" and isinstance(method, PrivateModel):
+        return False
+    return manifest.guarantee != "none" or manifest.scale_rows
 
 
 def block_of(own: Assets, setup: Setup) -> ColumnBlock:

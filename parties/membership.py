@@ -13,6 +13,7 @@ from typing import Any, Literal
 
 from hdpvfl_mq.errors import PeerError
 from hdpvfl_mq.machine import (
+    Effect,
     Input,
     Move,
     Moves,
@@ -23,12 +24,17 @@ from hdpvfl_mq.machine import (
     Step,
     dispatch,
 )
+from parties.pairing import Pairing, Self, begin, proceed
 from schemas.config import RunManifest
 from schemas.federation import (
     AnswerRun,
+    ConfirmMember,
     EndRun,
     MemberHello,
+    Pair,
     ProposeRun,
+    RemoveMember,
+    Roster,
     RunAnswer,
     RunNews,
     RunProposal,
@@ -69,6 +75,8 @@ class Belonging:
     """Membership has one phase."""
 
     fellows: Mapping[PartyId, Fellow] = field(default_factory=lambda: _NONE)
+    pairings: Mapping[PartyId, Pairing] = field(default_factory=lambda: _NONE)
+    attempts: Mapping[PartyId, int] = field(default_factory=lambda: _NONE)  # pairings begun so far
     runs: Mapping[RunId, KnownRun] = field(default_factory=lambda: _NONE)
 
     def with_run(self, name: RunId, run: KnownRun) -> Belonging:
@@ -79,8 +87,9 @@ class Belonging:
 class Membership:
     """The role of one member."""
 
-    def __init__(self, party: PartyId) -> None:
-        self.name = party
+    def __init__(self, me: Self) -> None:
+        self.me = me
+        self.name = me.party
 
     def initial(self) -> Belonging:
         """Knows nobody yet."""
@@ -115,6 +124,67 @@ class Membership:
         asked = _command(given, SeatMember)
         fellow = Fellow(asked.role, asked.verify_key, asked.curve_key)
         return replace(state, fellows=MappingProxyType({**state.fellows, asked.party: fellow})), ()
+
+    # -- getting to know each other -----------------------------------------------------------
+
+    def roster(self, state: Belonging, given: Received[Roster]) -> Step[Belonging]:
+        """Begin with members this party does not know; who is gone is known no more."""
+        named = {entry.party: entry.role for entry in given.message.members}
+        fellows = {p: fellow for p, fellow in state.fellows.items() if p in named}
+        pairings = {p: pairing for p, pairing in state.pairings.items() if p in named}
+        state = replace(
+            state, fellows=MappingProxyType(fellows), pairings=MappingProxyType(pairings)
+        )
+        effects: tuple[Effect, ...] = ()
+        for party in sorted(set(named) - set(fellows) - set(pairings) - {self.name}):
+            state, more = self._begin(state, party, named[party])
+            effects = (*effects, *more)
+        return state, effects
+
+    def _begin(self, state: Belonging, party: PartyId, role: PartyRole) -> Step[Belonging]:
+        attempt = state.attempts.get(party, 0)
+        pairing, message = begin(self.me, party, Pairing(role, attempt))
+        state = replace(
+            state,
+            pairings=MappingProxyType({**state.pairings, party: pairing}),
+            attempts=MappingProxyType({**state.attempts, party: attempt + 1}),
+        )
+        return state, () if message is None else (Send((COORDINATOR,), message),)
+
+    def pair(self, state: Belonging, given: Received[Pair]) -> Step[Belonging]:
+        """The next message of a pairing."""
+        message = given.message
+        pairing = state.pairings.get(message.peer)
+        if pairing is None or message.peer in state.fellows:
+            raise PeerError(f"{message.peer} is confirmed, or no member")
+        pairing, answer = proceed(self.me, pairing, message)
+        pairings = MappingProxyType({**state.pairings, message.peer: pairing})
+        effects = () if answer is None else (Send((COORDINATOR,), answer),)
+        return replace(state, pairings=pairings), effects
+
+    def confirm(self, state: Belonging, given: OperatorCommand) -> Step[Belonging]:
+        """Two people have compared the words: the keys are pinned."""
+        name = _command(given, ConfirmMember).party
+        pairing = state.pairings.get(name)
+        if pairing is None or not pairing.words:
+            raise PeerError(f"there are no words to compare with {name}")
+        fellow = Fellow(pairing.role, pairing.verify_key, pairing.curve_key)
+        pairings = {p: each for p, each in state.pairings.items() if p != name}
+        return replace(
+            state,
+            fellows=MappingProxyType({**state.fellows, name: fellow}),
+            pairings=MappingProxyType(pairings),
+        ), ()
+
+    def remove(self, state: Belonging, given: OperatorCommand) -> Step[Belonging]:
+        """Forget a member's keys; the next attempt has other words."""
+        name = _command(given, RemoveMember).party
+        fellow, pairing = state.fellows.get(name), state.pairings.get(name)
+        if fellow is None and pairing is None:
+            raise PeerError(f"{name} is not known here")
+        role: PartyRole = fellow.role if fellow else pairing.role if pairing else "passive"
+        fellows = {p: each for p, each in state.fellows.items() if p != name}
+        return self._begin(replace(state, fellows=MappingProxyType(fellows)), name, role)
 
     # -- proposing ----------------------------------------------------------------------------
 
@@ -222,6 +292,10 @@ _M = Membership
 MOVES: Moves = {
     (Belonging, "started"): Move(_M.started, ()),
     (Belonging, "command:seat"): Move(_M.seat, ()),
+    (Belonging, "command:confirm"): Move(_M.confirm, ()),
+    (Belonging, "command:remove"): Move(_M.remove, ()),
+    (Belonging, "roster"): Move(_M.roster, ()),
+    (Belonging, "pair"): Move(_M.pair, ()),
     (Belonging, "command:propose"): Move(_M.propose, ()),
     (Belonging, "command:answer"): Move(_M.answer, ()),
     (Belonging, "command:stop"): Move(_M.stop, ()),

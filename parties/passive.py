@@ -30,7 +30,7 @@ def residual(own: Assets, state: Training, given: Received[Residual]) -> Step[Tr
         raise PeerError(f"expected the residual of round {state.round}")
     received = receive(
         message.release,
-        count=plan.schedule.batch_sizes[state.round % plan.schedule.batches],
+        count=plan.residual_count(state.round),
         bound=largest_value(plan.active_noise),
     )
     state = heard_residual(state, message.release)

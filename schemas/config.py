@@ -129,6 +129,8 @@ class PartyPolicy(Closed):
     # What is done with a proposed run that breaks no rule: ask the operator, or take part.
     proposals: Literal["ask", "accept"] = "ask"
     learned_constants: bool = False  # preprocessing constants fitted on the private data
+    # Rows of a run whose exact scores from private weights may leave: they count as disclosed.
+    disclosed_rows_max: Annotated[int, Field(ge=0, le=10**9)] = 0
     exact_scoring: bool = False  # un-noised scores in a prediction: booked as infinitely much
 
 
@@ -211,6 +213,7 @@ class BrokerServiceSettings(Closed):
     """The broker's service: it stands, and hosts every run its federations agree on."""
 
     bind: Endpoint
+    address: Endpoint | None = None  # where members reach it, as invitations say
     keys: Path
     runs: Path = "runs"
     state: Path = "state"

@@ -10,10 +10,11 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from schemas.base import Closed, Digest, Text
+from schemas.base import Closed, Count, Digest, Text
 from schemas.config import Path, RunManifest
-from schemas.ids import Epoch, Parties, PartyId, PartyRole, RunId
+from schemas.ids import MAX_PASSIVES, Epoch, Parties, PartyId, PartyRole, RunId
 
+Secret = Annotated[bytes, Field(min_length=16, max_length=16)]
 RunPhase = Literal["proposed", "open", "refused", "over"]
 
 
@@ -58,7 +59,37 @@ class RunNews(Closed):
     reason: Text
 
 
-FederationMessage = MemberHello | RunProposal | RunAnswer | RunStop | RunNews
+class RosterEntry(Closed):
+    """A member's name and role; its keys come from itself, by `pair`."""
+
+    party: PartyId
+    role: PartyRole
+
+
+class Roster(Closed):
+    """Who belongs to the federation now, as the registrar says."""
+
+    kind: Literal["roster"] = "roster"
+    members: Annotated[tuple[RosterEntry, ...], Field(max_length=MAX_PASSIVES + 1)]
+
+
+class Pair(Closed):
+    """One of three messages by which two members learn each other's keys.
+
+    The registrar passes it on and puts the sender's name in the place of the receiver's. 1: the
+    hash of a number and of the keys. 2: the other's number. 3: the number that was hashed. Who
+    passes them on cannot choose keys that lead both sides to the same words.
+    """
+
+    kind: Literal["pair"] = "pair"
+    peer: PartyId
+    stage: Annotated[int, Field(ge=1, le=3)]
+    value: Digest
+    verify_key: Digest
+    curve_key: Digest
+
+
+FederationMessage = MemberHello | RunProposal | RunAnswer | RunStop | RunNews | Roster | Pair
 
 
 # -- what operators and their policies ask of the roles -----------------------------------------
@@ -108,8 +139,52 @@ class EndRun(Closed):
     reason: Text
 
 
+class Invite(Closed):
+    """Let one newcomer knock, once, until then."""
+
+    name: Literal["invite"] = "invite"
+    party: PartyId
+    role: PartyRole
+    secret_digest: Digest
+    expires_s: Count
+
+
+class Admit(Closed):
+    """A guest has knocked at this time, with this secret and these keys."""
+
+    name: Literal["admit"] = "admit"
+    party: PartyId
+    secret: Secret
+    verify_key: Digest
+    curve_key: Digest
+    at_s: Count
+
+
+class ConfirmMember(Closed):
+    """Two people have compared the words: pin the keys."""
+
+    name: Literal["confirm"] = "confirm"
+    party: PartyId
+
+
+class RemoveMember(Closed):
+    """Forget a member and its keys."""
+
+    name: Literal["remove"] = "remove"
+    party: PartyId
+
+
 Command = Annotated[
-    SeatMember | ProposeRun | AnswerRun | StopRun | EndRun, Field(discriminator="name")
+    SeatMember
+    | ProposeRun
+    | AnswerRun
+    | StopRun
+    | EndRun
+    | Invite
+    | Admit
+    | ConfirmMember
+    | RemoveMember,
+    Field(discriminator="name"),
 ]
 
 

@@ -331,4 +331,6 @@ ROUTES: dict[str, tuple[frozenset[RoleName], frozenset[RoleName]]] = {
     "run_answer": (_PARTY, _COORDINATOR),
     "run_stop": (_PARTY, _COORDINATOR),
     "run_news": (_COORDINATOR, _PARTY),
+    "roster": (_COORDINATOR, _PARTY),
+    "pair": (_ALL, _ALL),
 }

@@ -14,6 +14,7 @@ from pydantic import Field
 from schemas.base import Closed, Fraction, NonNegative, Positive
 from schemas.ids import RunId
 
+Share = Annotated[float, Field(gt=0.0, lt=1.0)]
 Guarantee = Literal["sound", "paper", "none"]
 Noise = Literal["gaussian", "bounded"]
 Absence = Literal["wait", "last", "nothing"]
@@ -81,6 +82,34 @@ class OneRound(Closed):
             raise ValueError("method one_round needs guarantee sound and an intercept")
 
 
+class PrivateModel(Closed):
+    """Weights from noised statistics, private for ever (docs/private-model.md).
+
+    Scores leave in units of their own deviation, which follows from the statistics.
+    """
+
+    kind: Literal["private_model"] = "private_model"
+    received_clip: NonNegative = 1.0  # C = 1 + this many noise_std, in units of half the range
+    moments_share: Share = 0.14  # of a passive party's mu^2, for X'z / n
+    gram_share: Share = 0.06  # and for X'X / n; the rest is for the scores
+    score_bound: Annotated[float, Field(ge=0.25, le=64.0)] = 2.0  # B, in deviations of a score
+    signal_share: Positive = 0.09  # prior variance of weights, as a share of the labels'
+    weight_variance_max: Positive = 0.5  # and at most this
+    weight_norm: Positive = 16.0  # what weights are brought back to
+    columns_max: Annotated[int, Field(ge=1, le=8192)] = 1024  # of a passive party
+    # Exact scores of so many agreed rows instead of noised scores of all; those rows are disclosed.
+    disclosed_rows: Annotated[int, Field(ge=0, le=10**9)] = 0
+    # Common rows that nothing is learnt from, to measure the joint model on.
+    held_out_rows: Annotated[int, Field(ge=0, le=10**9)] = 0
+
+    def check(self, *, guarantee: Guarantee, intercept: bool, absence: Absence) -> None:
+        """ValueError if a manifest with these settings cannot have this method."""
+        if guarantee != "sound" or not intercept:
+            raise ValueError("method private_model needs guarantee sound and an intercept")
+        if self.moments_share + self.gram_share > 0.99:
+            raise ValueError("method.moments_share and .gram_share leave nothing for scores")
+
+
 class Prediction(Closed):
     """Score rows with the models an earlier run left; nothing is learnt."""
 
@@ -97,4 +126,4 @@ class Prediction(Closed):
             raise ValueError("absence: a prediction needs every party; it can only wait")
 
 
-Method = Annotated[Descent | OneRound | Prediction, Field(discriminator="kind")]
+Method = Annotated[Descent | OneRound | PrivateModel | Prediction, Field(discriminator="kind")]

@@ -44,14 +44,17 @@ class SpendEvent(Closed):
     """What one release costs; `exact` costs infinitely much and its amounts are zero.
 
     A bounded mechanism costs a pure epsilon, `pure_units` times 2^-40; it never adds to mu^2.
+    `disclosed` are exact scores of `disclosed_rows` agreed rows from private weights: those rows
+    count as disclosed, for all others the release is free.
     """
 
     release_id: ReleaseId
     round: Round
-    mechanism: Literal["lattice_gaussian", "exact", BoundedKind]
+    mechanism: Literal["lattice_gaussian", "exact", "disclosed", BoundedKind]
     mu2_units: Count
     tau_units: Count
     pure_units: Count = 0
+    disclosed_rows: Count = 0
 
     @model_validator(mode="after")
     def _one_currency(self) -> Self:
@@ -62,12 +65,16 @@ class SpendEvent(Closed):
 
 
 class Release(Closed):
-    """Values that may leave a party; only the mechanism makes one."""
+    """Values that may leave a party; only the mechanism makes one.
+
+    A receiver multiplies by `scale`, a number that follows from releases already booked.
+    """
 
     release_id: ReleaseId
     tensor: Tensor
     exponent: Exponent
     noise_std: Annotated[float, Field(ge=0.0, le=1e18)]
+    scale: Annotated[float, Field(gt=0.0, le=1e18)] = 1.0
     event: SpendEvent
 
 

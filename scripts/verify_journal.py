@@ -20,7 +20,7 @@ EFFECTS = {
     "1": "sent armed reserved ledger finished refused",
     "2": "sent arm reserve book read_ledger remember_head check_ledger finish refused",
 }
-METHODS = {"1": "descent minimiser prediction", "2": "descent one_round prediction"}
+METHODS = {"1": "descent minimiser prediction", "2": "descent one_round private_model prediction"}
 # Who may send what to whom: a active, p passive, c coordinator.
 _ROUTES = """ack apc apc, hello ap c, welcome c ap, run_offer c ap, run_accept ap c,
 run_refuse ap c, align_start c ap, align_block ap ap, aligned ap c, agreement p a,

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from hdpvfl_mq import __version__
+from hdpvfl_mq.app.commands.federate import add_federation_commands
 from hdpvfl_mq.app.commands.look_back import add_evidence_commands
 from hdpvfl_mq.errors import HdpvflError, OperatorError, of_the_system
 from schemas.base import printable
@@ -59,6 +60,7 @@ def _parser() -> argparse.ArgumentParser:
     _add_file_command(commands, "party", "run one party", _party, "party.toml")
     keys = _add(commands, "keys", "make the keys of a party or a broker", _keys)
     keys.add_argument("folder", type=Path, help="a folder that has no keys yet")
+    add_federation_commands(commands, _add)
     _add_predict(commands)
     _add_plan(commands)
     _add_ledger(commands)
@@ -83,7 +85,9 @@ def _add_file_command(
     commands: Any, name: str, text: str, command: Callable[[argparse.Namespace], int], example: str
 ) -> None:
     parser = _add(commands, name, text + " (docs/operations.md)", command)
-    parser.add_argument("settings", type=Path, help=f"settings file, for instance {example}")
+    parser.add_argument(
+        "settings", type=Path, nargs="?", default=Path(example), help=f"default: {example}"
+    )
 
 
 def _add_up(commands: Any) -> None:

@@ -17,9 +17,9 @@ from hdpvfl_mq.privacy.ledger import EMPTY_LEDGER, Books, Entry, apply, decode, 
 from hdpvfl_mq.privacy.mechanism import largest_value, receive
 from hdpvfl_mq.privacy.plan import NoisePlan
 from schemas.ids import PARTY_ROLES, PartyId, release_id
-from schemas.messages import Hello, LedgerNotice
+from schemas.messages import Hello, LedgerNotice, ScoreShare
 from schemas.privacy import LedgerHead, Release, ReleaseBooked, RunReserved
-from schemas.records import LedgerRead, Reserve, Started
+from schemas.records import Book, LedgerRead, Reserve, Started
 
 
 def noise_sufficient(evidence: Evidence) -> None:
@@ -28,10 +28,10 @@ def noise_sufficient(evidence: Evidence) -> None:
     if plan is None:
         return
     for role in PARTY_ROLES:
-        noise = plan.noise_of(role)
-        spent = noise.spent
-        claimed = noise.budget if noise.guarantee == "sound" else None
-        if claimed and not affordable(claimed, spent.mu2_units, spent.tau_units):
+        spent, budget = plan.spent_by(role), plan.manifest.budget
+        if plan.manifest.guarantee == "sound" and (
+            budget is None or not affordable(budget, spent.mu2_units, spent.tau_units)
+        ):
             raise CheckFailed(None, f"the {role} side's noise does not give the claimed epsilon")
     for envelope, message in evidence.releases():
         noise = _noise(evidence, envelope.header.sender)
@@ -42,7 +42,8 @@ def noise_sufficient(evidence: Evidence) -> None:
                 f"declares noise {release.noise_std:g} on grid 2^{release.exponent}, the claim "
                 f"needs {noise.noise_std:g} on grid 2^{noise.exponent}",
             )
-        if (release.event.mechanism == "exact") != noise.infinite:
+        exact, disclosed = release.event.mechanism == "exact", release.event.disclosed_rows
+        if exact != noise.infinite or disclosed != noise.disclosed_rows:
             raise CheckFailed(envelope.place, f"declares the mechanism {release.event.mechanism}")
         if plan.is_sealed:  # nobody but its receiver can look at the values
             if release.tensor.dtype != "<i8":
@@ -76,6 +77,7 @@ def sums_agree(evidence: Evidence) -> None:
             if (event.release_id, event.round) != (message.release.release_id, message.round):
                 raise CheckFailed(envelope.place, "pays for another release than the one it holds")
         spent = fold(m.release.event for _, m in mine)
+        _inner_releases(evidence, party)
         if noise.infinite:
             due = Spent(exact=len(mine))
         else:
@@ -86,6 +88,30 @@ def sums_agree(evidence: Evidence) -> None:
             )
     for party in evidence.ledgers:
         _ledger_books(evidence, party)
+
+
+def _inner_releases(evidence: Evidence, party: PartyId) -> None:
+    """What a party booked for itself is of a kind the plan knows, at its price, and once."""
+    assert evidence.plan is not None
+    shown, seen = evidence.transcripts.get(party), set[str]()
+    for record in shown.records if shown else ():
+        for effect in record.effects:
+            if not isinstance(effect, Book):
+                continue
+            release, place = effect.release, Place(party, record.index)
+            kind = release.release_id.split("/")[2]
+            noise = evidence.plan.inner_noise.get(kind)
+            if noise is None or kind in seen:
+                raise CheckFailed(place, f"books {release.release_id}, which the plan has not")
+            seen.add(kind)
+            paid = (release.event.mu2_units, release.event.tau_units, release.noise_std)
+            if paid != (noise.mu2_cumulative[-1], noise.tau_cumulative[-1], noise.noise_std):
+                raise CheckFailed(place, f"{release.release_id} is not paid or noised as planned")
+    sent = any(
+        isinstance(m, ScoreShare) for e, m in evidence.releases() if e.header.sender == party
+    )
+    if shown and sent and "moments" in evidence.plan.inner_noise and "moments" not in seen:
+        raise CheckFailed(party, "scores left without the statistics they follow from being paid")
 
 
 def _ledger_books(evidence: Evidence, party: PartyId) -> None:
@@ -111,7 +137,7 @@ def _books(booked: Mapping[str, ReleaseBooked], release: Release) -> bool:
     if entry is None or entry.event != release.event:
         return False
     if entry.keyed:
-        return release.event.mechanism == "exact"
+        return release.event.mechanism in ("exact", "disclosed")
     return entry.digest == hashlib.sha256(release.tensor.data).digest()
 
 
@@ -157,7 +183,7 @@ def caps_kept(evidence: Evidence) -> None:
     for party, transcript in evidence.transcripts.items():
         if evidence.plan is not None:
             _reserve_fits(
-                transcript, _noise(evidence, party) if party in _paying(evidence) else None
+                transcript, _cost(evidence, party) if party in _paying(evidence) else None
             )
     for party, stored in evidence.ledgers.items():
         books = Books()
@@ -170,11 +196,16 @@ def caps_kept(evidence: Evidence) -> None:
                 _same_reserve(evidence, party, entry)
 
 
+def _cost(evidence: Evidence, party: PartyId) -> Spent:
+    assert evidence.plan is not None
+    return evidence.plan.spent_by("active" if evidence.keys[party].role == "active" else "passive")
+
+
 def _paying(evidence: Evidence) -> set[PartyId]:
     return {party for party, key in evidence.keys.items() if key.role != "coordinator"}
 
 
-def _reserve_fits(transcript: Transcript, noise: NoisePlan | None) -> None:
+def _reserve_fits(transcript: Transcript, cost: Spent | None) -> None:
     free, reserved = 0, False
     for record in transcript.records:
         place = Place(transcript.party, record.index)
@@ -183,13 +214,10 @@ def _reserve_fits(transcript: Transcript, noise: NoisePlan | None) -> None:
         for effect in record.effects:
             if not isinstance(effect, Reserve):
                 continue
-            if noise is None or reserved:
+            if cost is None or reserved:
                 raise CheckFailed(place, "reserves what it has no plan for")
             reserved = True
-            if (effect.mu2_units, effect.tau_units) != (
-                noise.spent.mu2_units,
-                noise.spent.tau_units,
-            ):
+            if (effect.mu2_units, effect.tau_units) != (cost.mu2_units, cost.tau_units):
                 raise CheckFailed(place, "reserves another amount than the plan costs")
             if effect.mu2_units > free:
                 raise CheckFailed(place, "reserves more than its ledger had left")

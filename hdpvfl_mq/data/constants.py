@@ -126,7 +126,9 @@ def _learns(rule: ColumnRule) -> bool:
 
 def _settle(rule: NamedColumn, fitted: _Fitted, *, allow_constant: bool) -> NamedColumn:
     filled = fitted.empties > 0 and isinstance(rule.missing, float)
-    if fitted.is_constant and not (filled or allow_constant):
+    # Where every constant is declared, no row may decide whether this party takes part.
+    is_kept = filled or allow_constant or not _learns(rule)
+    if fitted.is_constant and not is_kept:
         raise DataError(f"column {rule.name!r} is constant; leave it out")
     return NamedColumn(
         **{

@@ -106,7 +106,7 @@ class ColumnBlock:
         """X w on the rows of a batch."""
         scores = np.empty(rows.stop - rows.start)
         for part in _chunks(rows, self.columns):
-            scores[part.start - rows.start : part.stop - rows.start] = _product(self._wide(part), w)
+            scores[part.start - rows.start : part.stop - rows.start] = _product(self.dense(part), w)
         return Unreleased(scores)
 
     def gradient(self, rows: slice, residual: Unreleased | FloatVector) -> FloatVector:
@@ -114,7 +114,7 @@ class ColumnBlock:
         h = residual.expose() if isinstance(residual, Unreleased) else residual
         total = np.zeros(self.columns)
         for part in _chunks(rows, self.columns):
-            total += h[part.start - rows.start : part.stop - rows.start] @ self._wide(part)
+            total += h[part.start - rows.start : part.stop - rows.start] @ self.dense(part)
         return total / len(h)
 
     def gram(self, rows: slice, weights: Unreleased | None = None) -> NDArray[np.float64]:
@@ -122,13 +122,14 @@ class ColumnBlock:
         v = None if weights is None else weights.expose()
         total = np.zeros((self.columns, self.columns))
         for part in _chunks(rows, self.columns):
-            X = self._wide(part)
+            X = self.dense(part)
             left = X if v is None else X * v[part.start - rows.start : part.stop - rows.start, None]
             total += left.T @ X
         total /= rows.stop - rows.start
         return total
 
-    def _wide(self, rows: slice) -> NDArray[np.float64]:
+    def dense(self, rows: slice) -> NDArray[np.float64]:
+        """The columns of some rows as float64; for arithmetic of this party alone."""
         return np.asarray(self._X[rows], dtype=np.float64)
 
     def __repr__(self) -> str:

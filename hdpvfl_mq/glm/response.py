@@ -57,6 +57,18 @@ class Response:
         """Common rows."""
         return len(self._y)
 
+    def centred_labels(self, rows: slice) -> Unreleased:
+        """v (c - y) over v_max times half the declared range, c in its middle.
+
+        *Bound*: between -1 and 1 whatever the label and the weight are; no column enters.
+        """
+        low, high = self.family.mean_range
+        y = self.family.as_mean(self._y[rows])
+        centred = ((low + high) / 2.0 - y) / ((high - low) / 2.0)
+        if self._weights is not None:
+            centred = centred * (self._weights[rows] / self.family.spec.weight_max)
+        return Unreleased(np.clip(centred, -1.0, 1.0))
+
     def residual(self, rows: slice, own: Unreleased, received: FloatVector | float) -> Unreleased:
         """h of the batch: theta is the party's own scores, what it received, and the offset."""
         return self._each(self.family.residual, rows, own, received)

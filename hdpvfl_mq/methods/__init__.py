@@ -12,13 +12,15 @@ from typing import Any
 from hdpvfl_mq.methods.descent.plan import plan_descent
 from hdpvfl_mq.methods.one_round.plan import plan_one_round
 from hdpvfl_mq.methods.prediction.plan import plan_prediction
+from hdpvfl_mq.methods.private_model.plan import plan_private_model
 from hdpvfl_mq.methods.run_plan import RunPlan
 from schemas.config import RunManifest
-from schemas.methods import Descent, OneRound, Prediction
+from schemas.methods import Descent, OneRound, Prediction, PrivateModel
 
 PLANS: Mapping[type, Callable[[RunManifest, Any, int], RunPlan]] = {
     Descent: plan_descent,
     OneRound: plan_one_round,
+    PrivateModel: plan_private_model,
     Prediction: plan_prediction,
 }
 

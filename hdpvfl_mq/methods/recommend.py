@@ -7,9 +7,8 @@ rule is one for all data sets; docs/results says what it reaches.
 from __future__ import annotations
 
 from hdpvfl_mq.glm.families import family, unclipped
-from hdpvfl_mq.methods.one_round.rule import recommended
 from schemas.config import RunManifest
-from schemas.methods import ActiveSide, Descent, Guarantee, PassiveSide
+from schemas.methods import ActiveSide, Descent, Guarantee, PassiveSide, PrivateModel
 from schemas.model import LossSpec, PenaltySpec
 from schemas.privacy import Budget
 
@@ -40,7 +39,7 @@ def recommend(
         return _manifest(run, parties, loss, _none(loss, len(parties[1])))
     if not family(loss).is_zero_legal:
         return sound_descent(run, parties, budget, loss)
-    return _manifest(run, parties, loss, _one_round(loss, budget))
+    return _manifest(run, parties, loss, _private_model(loss, budget))
 
 
 def sound_descent(run: str, parties: Parties, budget: Budget, loss: LossSpec) -> RunManifest:
@@ -73,8 +72,12 @@ def _manifest(
     return RunManifest.model_validate({**names, **settings})
 
 
-def _one_round(loss: LossSpec, budget: Budget) -> dict[str, object]:
-    return {"guarantee": "sound", "budget": budget, "method": recommended(family(loss))}
+def _private_model(loss: LossSpec, budget: Budget) -> dict[str, object]:
+    """Weights of a loss with a logarithmic link are of the order of 1, others of their labels'."""
+    fam = family(loss)
+    unit = 1.0 if fam.is_logit or fam.is_log else (fam.mean_range[1] - fam.mean_range[0]) / 6.0
+    method = PrivateModel(weight_variance_max=0.5 * unit**2, weight_norm=16.0 * unit)
+    return {"guarantee": "sound", "budget": budget, "method": method}
 
 
 def _paper(budget: Budget) -> dict[str, object]:

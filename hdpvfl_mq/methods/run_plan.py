@@ -8,12 +8,15 @@ depart from it.
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from functools import cached_property
+from types import MappingProxyType
 
 from hdpvfl_mq.glm.families import Family
 from hdpvfl_mq.glm.schedule import Schedule
-from hdpvfl_mq.privacy.plan import NoisePlan
+from hdpvfl_mq.privacy.accountant import Spent
+from hdpvfl_mq.privacy.plan import NoisePlan, total_spent
 from hdpvfl_mq.wire.codec import model_digest
 from schemas.config import RunManifest
 from schemas.ids import PartyRole
@@ -23,7 +26,8 @@ from schemas.ids import PartyRole
 class RunPlan:
     """Schedule, loss and both sides' noise of one run over `rows` common rows.
 
-    Each method has a plan of its own; what is here holds for all of them.
+    Each method has a plan of its own; what is here holds for all of them. `inner_noise` is of the
+    releases that a passive party makes for itself, such as the statistics its weights follow from.
     """
 
     manifest: RunManifest
@@ -32,6 +36,7 @@ class RunPlan:
     family: Family
     active_noise: NoisePlan
     passive_noise: NoisePlan
+    inner_noise: Mapping[str, NoisePlan] = field(default_factory=lambda: MappingProxyType({}))
 
     @property
     def is_sealed(self) -> bool:
@@ -49,14 +54,32 @@ class RunPlan:
         return self.schedule.rounds
 
     def noise_of(self, role: PartyRole) -> NoisePlan:
-        """The noise of a party with this role."""
+        """The noise of what a party with this role sends: a number for every row."""
         return self.active_noise if role == "active" else self.passive_noise
+
+    def releases_of(self, role: PartyRole) -> Mapping[str, NoisePlan]:
+        """The noise of every kind of release of a party with this role."""
+        if role == "active":
+            return {"residual": self.active_noise}
+        return {**self.inner_noise, "share": self.passive_noise}
+
+    def spent_by(self, role: PartyRole) -> Spent:
+        """What all releases of such a party cost together: the amount to reserve."""
+        return total_spent(self.releases_of(role).values())
+
+    def residual_count(self, round_: int) -> int:
+        """Numbers in the residual of a round."""
+        return self.schedule.batch_sizes[round_ % self.schedule.batches]
+
+    def share_count(self, round_: int) -> int:
+        """Numbers in a share of a round."""
+        return self.schedule.batch_sizes[round_ % self.schedule.batches]
 
     @cached_property
     def digest(self) -> bytes:
         """Equal at all parties exactly when they derived the same plan."""
         state = hashlib.sha256(b"hdpvfl-mq plan 2\x00" + model_digest(self.manifest))
-        for side in (self.active_noise, self.passive_noise):
+        for side in (self.active_noise, self.passive_noise, *self.inner_noise.values()):
             state.update(repr((side.noise_std, side.exponent, side.rounds)).encode())
         state.update(repr((self.rows, self.received_clip)).encode())
         return state.digest()

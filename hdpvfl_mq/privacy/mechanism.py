@@ -8,6 +8,9 @@ syntax tree for that.
 from __future__ import annotations
 
 import hashlib
+import math
+from collections.abc import Mapping
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,22 +29,21 @@ LARGEST_INTEGER = 2**62
 
 
 class Mechanism:
-    """One party's noise in one run: a pure function of the seed, the plan and the address."""
+    """One party's noise in one run: a pure function of the seed, the plans and the address.
 
-    __slots__ = ("__seed", "_party", "_plan", "_run")
+    `plans` has one for each kind of release.
+    """
 
-    def __init__(self, party: str, run: str, seed: bytes, plan: NoisePlan) -> None:
+    __slots__ = ("__seed", "_party", "_plans", "_run")
+
+    def __init__(self, party: str, run: str, seed: bytes, plans: Mapping[str, NoisePlan]) -> None:
         if len(seed) != SEED_BYTES:
             raise SettingsError("a noise seed has 32 bytes")
-        self._party, self._run, self._plan = party, run, plan
+        self._party, self._run, self._plans = party, run, plans
         self.__seed = seed
 
     def __repr__(self) -> str:
         return f"<Mechanism of {self._party} in {self._run}>"
-
-    @property
-    def plan(self) -> NoisePlan:
-        return self._plan
 
     def release(
         self,
@@ -50,34 +52,39 @@ class Mechanism:
         round: int,
         transcript: bytes,
         *,
-        last_round: int,
+        last_round: int = -1,
         seal: bytes | None = None,
+        scale: float = 1.0,
     ) -> Release:
         """Add noise to the values of one round and price them.
 
         `last_round` is the last round this party released in this run, -1 if none: rounds it
         passed over are paid with this release, because their share is in the plan's sums. `seal`
-        is a key for values that leave without noise and concern one receiver alone.
+        is a key for values that leave without noise and concern one receiver alone; `scale` is
+        what the receiver multiplies by, and may depend on earlier releases only.
         *Guarantee.* The same arguments give the same bytes; any other address or value gives
         independent noise. What leaves is within the plan's bound for every input, NaN included.
         """
-        if not -1 <= last_round < round < self._plan.rounds:
+        plan = self._plans[kind]
+        if not -1 <= last_round < round < plan.rounds:
             raise RefusedError(
-                f"round {round} after round {last_round} is not in a plan of "
-                f"{self._plan.rounds} rounds"
+                f"round {round} after round {last_round} is not in a plan of {plan.rounds} rounds"
             )
         release_id = ids.release_id(self._run, self._party, kind, round)
-        if self._plan.guarantee == "none":
+        if plan.guarantee == "none" or plan.disclosed_rows:
             exact = values.expose()
             tensor = Tensor.of(exact if seal is None else _sealed(exact, seal))
         else:
-            tensor = Tensor.smallest(self._noised(values, release_id, round, transcript))
+            lattice = _on_lattice(values.expose(), plan)
+            key = self._key(release_id, round, transcript, lattice)
+            tensor = Tensor.smallest(_noised(lattice, plan, key))
         return Release(
             release_id=release_id,
             tensor=tensor,
-            exponent=self._plan.exponent,
-            noise_std=self._plan.noise_std,
-            event=self._event(release_id, round, last_round),
+            exponent=plan.exponent,
+            noise_std=plan.noise_std,
+            scale=scale,
+            event=_event(plan, release_id, round, last_round),
         )
 
     def release_bounded(
@@ -116,14 +123,6 @@ class Mechanism:
             ),
         )
 
-    def _noised(
-        self, values: Unreleased, release_id: str, round: int, transcript: bytes
-    ) -> NDArray[np.int64]:
-        lattice = self._on_lattice(values.expose())
-        key = self._key(release_id, round, transcript, lattice)
-        lattice += ladder(self._plan.ratio).sample(lattice.size, key)
-        return lattice
-
     def _key(
         self,
         release_id: str,
@@ -144,33 +143,52 @@ class Mechanism:
             *law,
         )
 
-    def _on_lattice(self, values: FloatVector) -> NDArray[np.int64]:
-        """The nearest integers, a chunk at a time: a batch may be all rows there are."""
-        grid = 2.0**self._plan.exponent
-        bound = min(self._plan.value_bound, LARGEST_INTEGER / 2 * grid)
-        lattice = np.empty(len(values), dtype="<i8")
-        for part in chunks(len(values)):
-            # Clipping costs nothing where the bound holds, and keeps the price where code is wrong.
-            inside = np.clip(np.nan_to_num(values[part], nan=0.0), -bound, bound)
-            lattice[part] = np.rint(inside / grid).astype(np.int64)
-        return lattice
 
-    def _event(self, release_id: str, round: int, last_round: int) -> SpendEvent:
-        plan = self._plan
-        if plan.infinite:
-            mu2, tau = 0, 0
-        else:
-            mu2, tau = plan.mu2_cumulative[round], plan.tau_cumulative[round]
-            if last_round >= 0:
-                mu2 -= plan.mu2_cumulative[last_round]
-                tau -= plan.tau_cumulative[last_round]
-        return SpendEvent(
-            release_id=release_id,
-            round=round,
-            mechanism="exact" if plan.infinite else "lattice_gaussian",
-            mu2_units=mu2,
-            tau_units=tau,
-        )
+def _noised(lattice: NDArray[np.int64], plan: NoisePlan, key: bytes) -> NDArray[np.int64]:
+    if not plan.symmetric:
+        lattice += ladder(plan.ratio).sample(lattice.size, key)
+        return lattice
+    columns = (math.isqrt(8 * lattice.size + 1) - 1) // 2
+    lattice[:columns] += ladder(plan.ratio).sample(columns, key)
+    off = stream_key(key, b"off the diagonal")
+    lattice[columns:] += ladder(plan.off_diagonal_ratio).sample(lattice.size - columns, off)
+    return lattice
+
+
+def _on_lattice(values: FloatVector, plan: NoisePlan) -> NDArray[np.int64]:
+    """The nearest integers, a chunk at a time: a batch may be all rows there are."""
+    grid = 2.0**plan.exponent
+    bound = min(plan.value_bound, LARGEST_INTEGER / 2 * grid)
+    lattice = np.empty(len(values), dtype="<i8")
+    for part in chunks(len(values)):
+        # Clipping costs nothing where the bound holds, and keeps the price where code is wrong.
+        inside = np.clip(np.nan_to_num(values[part], nan=0.0), -bound, bound)
+        lattice[part] = np.rint(inside / grid).astype(np.int64)
+    return lattice
+
+
+def _event(plan: NoisePlan, release_id: str, round: int, last_round: int) -> SpendEvent:
+    if plan.infinite:
+        mu2, tau = 0, 0
+    else:
+        mu2, tau = plan.mu2_cumulative[round], plan.tau_cumulative[round]
+        if last_round >= 0:
+            mu2 -= plan.mu2_cumulative[last_round]
+            tau -= plan.tau_cumulative[last_round]
+    return SpendEvent(
+        release_id=release_id,
+        round=round,
+        mechanism=_mechanism(plan),
+        mu2_units=mu2,
+        tau_units=tau,
+        disclosed_rows=plan.disclosed_rows,
+    )
+
+
+def _mechanism(plan: NoisePlan) -> Literal["exact", "disclosed", "lattice_gaussian"]:
+    if plan.disclosed_rows:
+        return "disclosed"
+    return "exact" if plan.infinite else "lattice_gaussian"
 
 
 def _sealed(values: FloatVector, key: bytes) -> NDArray[np.int64]:
@@ -190,6 +208,11 @@ def unsealed(release: Release, key: bytes) -> Release:
     return Release(**{**dict(release), "tensor": Tensor.of(values)})
 
 
+def stored_release(stored: bytes) -> Release:
+    """A release that was written down as JSON; ValueError if these bytes are none."""
+    return Release.model_validate_json(stored)
+
+
 def receive(release: Release, *, count: int, bound: float) -> NDArray[np.float64]:
     """Scale a peer's release to numbers, refusing what its plan cannot have made.
 
@@ -201,7 +224,7 @@ def receive(release: Release, *, count: int, bound: float) -> NDArray[np.float64
     exact = release.tensor.dtype == "<f8"
     if release.event.pure_units:
         raise PeerError(f"{release.release_id}: expected noised numbers, not points")
-    if exact and release.event.mechanism != "exact":
+    if exact and release.event.mechanism == "lattice_gaussian":
         raise PeerError(f"{release.release_id}: a noised release carries integers")
     if release.tensor.dtype == "|u1":
         raise PeerError(f"{release.release_id}: a release carries signed integers")
@@ -229,7 +252,7 @@ def receive_bounded(release: Release, noise: BoundedNoise, *, count: int) -> NDA
 
 
 def released_values(release: Release) -> NDArray[np.float64]:
-    """The numbers a release stands for."""
+    """The numbers a release stands for, but for its scale."""
     values = release.tensor.array()
     exact = release.tensor.dtype == "<f8"
     return values.astype(np.float64) * (1.0 if exact else 2.0**release.exponent)

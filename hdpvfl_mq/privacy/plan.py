@@ -7,7 +7,8 @@ no seed and no message. Every party can compute every other party's plan.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
@@ -29,6 +30,10 @@ FINEST_EXPONENT, COARSEST_EXPONENT = -30, 20
 _LARGEST_INTEGER = 2.0**61
 # No ladder up to the widest ratio has a larger distance per sample; `fit_noise` checks it.
 _TAU_UNITS_MAX = 2**26
+_TOO_LARGE = (
+    "epsilon = {:g} is too large for this delta and number of values: the sampler's distance to "
+    f"the exact law would take more than delta / {TAU_SHARE}"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,6 +53,11 @@ class NoisePlan:
     mu2_cumulative: tuple[int, ...]
     tau_cumulative: tuple[int, ...]
     budget: Budget | None
+    # A symmetric matrix, its diagonal first: entries off the diagonal count twice in its norm, so
+    # they get noise of noise_std / sqrt(2).
+    symmetric: bool = False
+    # Exact values of so many agreed rows, from private weights; free for all other rows.
+    disclosed_rows: int = 0
 
     @property
     def infinite(self) -> bool:
@@ -58,6 +68,11 @@ class NoisePlan:
     def ratio(self) -> float:
         """Noise in grid steps."""
         return self.noise_std / 2.0**self.exponent
+
+    @property
+    def off_diagonal_ratio(self) -> float:
+        """Noise off the diagonal of a symmetric matrix, in grid steps, rounded up."""
+        return round_ratio(self.ratio / math.sqrt(2.0))
 
     @property
     def spent(self) -> Spent:
@@ -71,7 +86,7 @@ class NoisePlan:
         """mu of the whole run, rounded up."""
         if self.infinite:
             return math.inf
-        return math.sqrt(self.mu2_cumulative[-1] * 2.0**-MU2_UNIT_BITS) * (1 + 2.0**-50)
+        return mu_of_units(self.mu2_cumulative[-1])
 
     def epsilon(self, delta: float) -> float:
         """Epsilon of the whole run at delta, rounded up; the claim of a paper run is not this."""
@@ -116,6 +131,71 @@ def plan_silent() -> NoisePlan:
     )
 
 
+def plan_disclosed(rows: int) -> NoisePlan:
+    """One release of exact values of so many agreed rows, which count as disclosed."""
+    return replace(plan_silent(), value_bound=math.inf, disclosed_rows=rows)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Part:
+    """One of several releases of a run: its Delta^2 on its grid and its share of mu^2."""
+
+    square: float
+    values: int
+    exponent: int
+    value_bound: float
+    share: float
+    symmetric: bool = False
+
+
+def fit_together(parts: Mapping[str, Part], budget: Budget) -> dict[str, NoisePlan]:
+    """The noise of one release each, all of them together within the budget."""
+    mu = mu_of(
+        _epsilon_within_tau(budget, sum(part.values for part in parts.values())), budget.delta
+    )
+    ratios = {
+        name: max(
+            math.sqrt(part.square / part.share) / mu / 2.0**part.exponent,
+            NARROWEST_RATIO * math.sqrt(2.0),
+        )
+        for name, part in parts.items()
+    }
+    for _ in range(8):
+        plans = {
+            name: plan_at(
+                "sound",
+                np.array([part.square]),
+                np.array([part.values], dtype=np.int64),
+                part.exponent,
+                round_ratio(ratios[name]),
+                budget,
+                part.value_bound,
+                symmetric=part.symmetric,
+            )
+            for name, part in parts.items()
+        }
+        spent = total_spent(plans.values())
+        if not spent.exact and affordable(budget, spent.mu2_units, spent.tau_units):
+            return plans
+        ratios = {name: ratio * (1 + 2.0**-16) for name, ratio in ratios.items()}
+    raise RefusedError(_TOO_LARGE.format(budget.epsilon))
+
+
+def total_spent(plans: Iterable[NoisePlan]) -> Spent:
+    """What several releases cost together."""
+    each = [plan.spent for plan in plans]
+    return Spent(
+        sum(one.mu2_units for one in each),
+        sum(one.tau_units for one in each),
+        sum(one.exact for one in each),
+    )
+
+
+def mu_of_units(mu2_units: int) -> float:
+    """mu from the ledger's units, rounded up."""
+    return math.sqrt(mu2_units * 2.0**-MU2_UNIT_BITS) * (1 + 2.0**-50)
+
+
 def fit_noise(
     cumulative: FloatArray,
     values: np.ndarray[tuple[int], np.dtype[np.int64]],
@@ -132,10 +212,7 @@ def fit_noise(
         if affordable(budget, plan.spent.mu2_units, plan.spent.tau_units) and not plan.infinite:
             return plan
         ratio = round_ratio(ratio * (1 + 2.0**-17))
-    raise RefusedError(
-        f"epsilon = {budget.epsilon:g} is too large for this delta and number of values: the "
-        f"sampler's distance to the exact law would take more than delta / {TAU_SHARE}"
-    )
+    raise RefusedError(_TOO_LARGE.format(budget.epsilon))
 
 
 def _epsilon_within_tau(budget: Budget, values: int) -> float:
@@ -155,11 +232,14 @@ def plan_at(
     ratio: float,
     budget: Budget,
     value_bound: float,
+    *,
+    symmetric: bool = False,
 ) -> NoisePlan:
     """The plan at a noise of `ratio` grid steps, whatever that costs."""
     noise_std = ratio * 2.0**exponent
+    widths = (ratio, round_ratio(ratio / math.sqrt(2.0))) if symmetric else (ratio,)
     units = cumulative / noise_std**2 * 2.0**MU2_UNIT_BITS * (1 + 2.0**-48)
-    tau = np.cumsum(values).astype(object) * ladder(ratio).tau_units
+    tau = np.cumsum(values).astype(object) * max(ladder(width).tau_units for width in widths)
     infinite = not (units < INT64_MAX / 2).all() or tau[-1] > INT64_MAX
     if value_bound + 16 * noise_std > _LARGEST_INTEGER * 2.0**exponent and not infinite:
         raise SettingsError("values would not fit 62-bit integers on this grid")
@@ -173,4 +253,5 @@ def plan_at(
         mu2_cumulative=() if infinite else tuple(int(x) for x in np.ceil(units)),
         tau_cumulative=() if infinite else tuple(int(x) for x in tau),
         budget=budget,
+        symmetric=symmetric,
     )

@@ -34,6 +34,7 @@ NOTES_MAX = 1000  # refused connections one gate tells of
 BROKER = "broker"
 CONNECTIONS_BURST = 20.0  # of one key
 CONNECTIONS_EVERY_S = 2.0
+PACES_MAX = 10_000
 _ZAP = "inproc://zeromq.zap.01"
 # What libzmq and the kernel may hold of one connection that keeps to the limits above.
 LIMITS = Limits(
@@ -294,6 +295,8 @@ class Gate:
             version, request, _, _, _, mechanism, *credentials = await self._zap.recv_multipart()
             known = mechanism == b"CURVE" and len(credentials) == 1
             party = self._allowed.get(credentials[0]) if known else None
+            if len(self._pace) > PACES_MAX:  # guests are many and their keys are free
+                self._pace.clear()
             if party is None:
                 self._note("a connection whose key is not on the list of members")
             elif not self._pace.setdefault(party, Pace()).allows(asyncio.get_running_loop().time()):

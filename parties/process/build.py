@@ -29,6 +29,7 @@ from hdpvfl_mq.runtime.settings import fields_of, load_settings
 from parties.assets import Assets, ids_digest
 from parties.party import Party
 from parties.process import alignment_store
+from parties.process.gram_store import GramStore
 from parties.process.ledger_book import LedgerBook, open_ledger, recognise
 from parties.process.mapped_arrays import MappedArrays
 from parties.process.models import read_model, scoring_settings
@@ -69,6 +70,11 @@ class PartyFiles:
     def alignments(self) -> Path:
         """Common rows found in this and earlier runs."""
         return self.state / "alignments"
+
+    @property
+    def statistics(self) -> Path:
+        """Noised statistics of data sets, paid once."""
+        return self.state / "statistics"
 
     @property
     def snapshot(self) -> Path:
@@ -138,10 +144,17 @@ def _assets(settings: PartySettings, keys: Keys) -> Assets:
         kept=alignment_store.usable(
             files.alignments, settings.run, ids_digest(ids), rules_digest(settings.ids)
         ),
+        kept_gram=None if model else gram_store(settings, policy, data).usable(),
         model=model,
         found=alignment_store.found(files.alignments, settings.run),
         allocate=allocate,
     )
+
+
+def gram_store(settings: PartySettings, policy: PartyPolicy, data: PreparedData) -> GramStore:
+    """Where this data set's noised X'X is kept."""
+    folder = PartyFiles(settings).statistics
+    return GramStore(folder, settings.run, policy.dataset, data.column_names)
 
 
 def _rows(

@@ -6,17 +6,19 @@ operator may see, and go to the control socket only.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from hdpvfl_mq import __version__
-from hdpvfl_mq.errors import OperatorError, RefusedError
+from hdpvfl_mq.errors import IntegrityError, OperatorError, RefusedError
 from hdpvfl_mq.privacy.ledger import Books
 from hdpvfl_mq.runtime.settings import check_settings
 from parties.membership import describe
+from parties.pairing import Pairing
 from schemas.base import in_words
 from schemas.config import RunManifest
-from schemas.federation import AnswerRun, ProposeRun
+from schemas.federation import AnswerRun, ConfirmMember, ProposeRun, RemoveMember
 from schemas.ids import RunId
 
 if TYPE_CHECKING:
@@ -38,6 +40,9 @@ class Commands:
             "propose": self._propose,
             "answer": self._answer,
             "stop": self._stop,
+            "manifest": self._manifest,
+            "confirm": self._confirm,
+            "remove": self._remove,
         }
 
     async def handle(self, asked: dict[str, Any]) -> Answer:
@@ -57,8 +62,10 @@ class Commands:
             "federation": settings.federation,
             "broker": settings.broker,
             "connected": service.link.is_connected,
+            "trouble": service.link.trouble,
             "version": __version__,
             "members": {n: f.role for n, f in sorted(service.belonging.fellows.items())},
+            "pairings": {n: _words(n, p) for n, p in service.belonging.pairings.items()},
             "runs": self._runs(asked)["runs"],
             "budget": self._budget(service.ledger.books),
         }
@@ -127,3 +134,40 @@ class Commands:
         name = str(asked.get("run"))
         self._service.withdraw(name)
         return {"run": name}
+
+    def _manifest(self, asked: dict[str, Any]) -> Answer:
+        known = self._service.belonging.runs.get(str(asked.get("run")))
+        if known is None:
+            raise OperatorError(f"there is no run {asked.get('run')}; see 'hdpvfl runs'")
+        return {"manifest": json.loads(known.manifest.model_dump_json())}
+
+    def _confirm(self, asked: dict[str, Any]) -> Answer:
+        name = str(asked.get("party"))
+        pairing = self._service.belonging.pairings.get(name)
+        if pairing is None or not pairing.words:
+            raise OperatorError(f"there are no words to compare with {name}; see 'hdpvfl status'")
+        said = " ".join(str(asked.get("words") or "").split())
+        if said != pairing.words:
+            raise IntegrityError(
+                f"these are not the words of {name}: if the other side reads them like this, "
+                f"somebody sits in between; say 'hdpvfl remove {name}' at both sides"
+            )
+        self._service.give(ConfirmMember(party=name))
+        return {"party": name}
+
+    def _remove(self, asked: dict[str, Any]) -> Answer:
+        name = str(asked.get("party"))
+        belonging = self._service.belonging
+        if name not in belonging.fellows and name not in belonging.pairings:
+            raise OperatorError(f"{name} is not known here; see 'hdpvfl status'")
+        self._service.give(RemoveMember(party=name))
+        return {"party": name}
+
+
+def _words(name: str, pairing: Pairing) -> str:
+    if not pairing.words:
+        return f"waits until the service of {name} has answered"
+    return (
+        f"compare by telephone: {pairing.words}; "
+        f"then 'hdpvfl confirm {name} {pairing.words}' at both sides"
+    )

@@ -8,9 +8,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from hdpvfl_mq.methods.run_plan import RunPlan
 from hdpvfl_mq.node.node import Node
-from hdpvfl_mq.privacy.accountant import epsilon_shown
+from hdpvfl_mq.privacy.accountant import Spent, epsilon_shown
 from hdpvfl_mq.privacy.ledger_store import Ledger
+from hdpvfl_mq.privacy.plan import mu_of_units
 from hdpvfl_mq.runtime.hub import RunLink
 from hdpvfl_mq.runtime.keys import Keys
 from hdpvfl_mq.runtime.runner import FAREWELL_S, Runner
@@ -20,9 +22,11 @@ from parties.assets import Assets
 from parties.party import Party
 from parties.phases import Training, setup_of, training_of
 from parties.process.alignment_store import AlignmentStore
-from parties.process.build import PartyFiles, build_node
+from parties.process.build import PartyFiles, build_node, gram_store
 from parties.process.models import write_model, write_predictions
+from parties.rounds.private_model import PrivatePassive
 from schemas.config import PartySettings
+from schemas.ids import PartyRole
 
 
 class HostedRun:
@@ -44,6 +48,7 @@ class HostedRun:
             self.node.mailbox.owe_all()
         self._status, self._watch = Status(self._files.run / "status.json"), Stopwatch()
         self._alignments = AlignmentStore(self._files.alignments, settings.run)
+        self._grams = gram_store(settings, own.policy, own.data)
         self._link: RunLink | None = None
         self.runner: Runner | None = None
 
@@ -80,6 +85,7 @@ class HostedRun:
         assert isinstance(role, Party)
         setup, training, own = setup_of(node.state), training_of(node.state), role.own
         noise = setup.plan.noise_of(self._settings.role) if setup else None
+        spent = setup.plan.spent_by(self._settings.role) if setup else None
         delta = self._book.delta
         return {
             **role.progress(node.state),
@@ -89,11 +95,11 @@ class HostedRun:
             "columns": own.data.X.shape[1],
             "epoch": node.epoch,
             "steps": node.steps,
-            "releases": training.last_released + 1 if training else 0,
+            "releases": _releases(setup.plan, own.role, training) if setup else [],
             "epsilon_spent": _json(epsilon_shown(self._book.spent(), delta)),
             "epsilon_lifetime": _json(self._book.lifetime_epsilon()),
             "delta": delta,
-            "mu": _json(noise.mu) if noise else None,
+            "mu": _json(_mu(spent)) if spent else None,
             "noise_std": noise.noise_std if noise else None,
             "sensitivity": _json(noise.sensitivity) if noise else None,
             "bytes_sent": self._link.bytes_sent if self._link else 0,
@@ -105,6 +111,8 @@ class HostedRun:
         training = training_of(node.state)
         if training is not None:  # rounds are planned, so all parties have found the same rows
             self._alignments.keep(training.setup.alignment)
+            if isinstance(training.rounds, PrivatePassive):
+                self._grams.keep(training.rounds.gram)
         self._snapshots.see(node)
         self._watch.see(running=isinstance(node.state, Training) and not node.state.is_done)
         if self._status.due() or node.outcome is not None:
@@ -116,6 +124,26 @@ class HostedRun:
             write_model(folder / "model.json", own, self.node.state)
         elif own.role == "active":
             write_predictions(folder / "predictions.csv", own, self.node.state)
+
+
+def _releases(plan: RunPlan, role: PartyRole, training: Training | None) -> list[dict[str, Any]]:
+    """Every kind of release with its own price; disclosed rows cost only those rows."""
+    rounds = training.last_released + 1 if training else 0
+    return [
+        {
+            "kind": kind,
+            "rounds": rounds,
+            "mu": _json(noise.mu),
+            "noise_std": noise.noise_std,
+            "sensitivity": _json(noise.sensitivity),
+            "disclosed_rows": noise.disclosed_rows,
+        }
+        for kind, noise in plan.releases_of(role).items()
+    ]
+
+
+def _mu(spent: Spent) -> float:
+    return float("inf") if spent.exact else mu_of_units(spent.mu2_units)
 
 
 def _json(number: float) -> float | str:

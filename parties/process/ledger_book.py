@@ -181,7 +181,7 @@ class LedgerBook:
 
     def _booked(self, release: Release) -> ReleaseBooked:
         """The entry of a release; noise hides a payload from its digest, else a key must."""
-        data, keyed = release.tensor.data, release.event.mechanism == "exact"
+        data, keyed = release.tensor.data, release.event.mechanism in ("exact", "disclosed")
         digest = hashlib.sha256(data).digest()
         if keyed:
             digest = self._ledger.secret.payload(release.release_id, data)

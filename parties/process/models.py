@@ -22,16 +22,18 @@ from hdpvfl_mq.errors import OperatorError, SettingsError
 from hdpvfl_mq.glm.families import family
 from hdpvfl_mq.methods.one_round.refit import ScoreRegression
 from hdpvfl_mq.methods.prediction.plan import prediction_of
+from hdpvfl_mq.methods.run_plan import RunPlan
 from hdpvfl_mq.runtime.files import write_private
 from parties.assets import Assets, TrainedModel
-from parties.common_rows import rows_of
-from parties.phases import Closed
+from parties.common_rows import is_scaled, rows_of
+from parties.phases import Closed, RoundState
 from parties.rounds.one_round import OneRoundActive
 from parties.rounds.prediction import PredictionActive
+from parties.rounds.private_model import PrivateActive, PrivatePassive
 from schemas.config import PartySettings, RunManifest
 from schemas.data import DataSettings
 
-MODEL_FORMAT = 3
+MODEL_FORMAT = 4
 # What is said about the file; the rest comes from the model.
 _OF_THE_FILE = (
     *("file", "query", "source", "separator", "decimal", "encoding"),
@@ -44,26 +46,53 @@ def write_model(path: Path, own: Assets, state: Closed) -> None:
     """This party's weights; its own business."""
     trained = state.trained
     assert trained is not None  # a completed run has trained
-    rounds = trained.rounds
-    regressions = rounds.score_regressions if isinstance(rounds, OneRoundActive) else {}
+    rounds, plan = trained.rounds, trained.setup.plan
+    fitted = rounds if isinstance(rounds, OneRoundActive | PrivateActive) else None
+    regressions = fitted.score_regressions if fitted else {}
     model = {
         "format": MODEL_FORMAT,
         "run": own.run,
         "party": own.party,
         "role": own.role,
         "dataset": own.policy.dataset,
-        "rows": trained.setup.plan.rows,
+        "rows": plan.rows,
         "columns": list(own.data.column_names),
         "weights": rounds.final_weights.tolist(),
         "score_regressions": {
             party: [regression.b.tolist(), regression.variance]
             for party, regression in regressions.items()
         },
-        "scale_rows": trained.manifest.scale_rows,
+        "scale_rows": is_scaled(own, trained.manifest),
+        **_private_model(rounds, plan),
         "data": json.loads(own.data.settings.model_dump_json()),
         "manifest": json.loads(trained.manifest.model_dump_json()),
     }
     write_private(path, json.dumps(model, indent=1))
+
+
+def _private_model(rounds: RoundState, plan: RunPlan) -> dict[str, Any]:
+    """What only the private model has: private weights or coefficients, and their deviations."""
+    match rounds:
+        case PrivatePassive(w_std=w_std) if w_std is not None:
+            noise = plan.inner_noise
+            return {
+                "weights_private": True,
+                "weights_std": w_std.tolist(),
+                "made_with": {name: noise[name].noise_std for name in noise},
+            }
+        case PrivateActive(fit=fit) if fit is not None:
+            return {
+                "weights_std": fit.w_std.tolist(),
+                "coefficients": rounds.coefficients,
+                "coefficients_std": dict(
+                    zip(rounds.partners, fit.coefficient_std.tolist(), strict=True)
+                ),
+                "joint": fit.is_joint,
+                "validation": {"loss": fit.loss, "gain": fit.gain, "gain_std": fit.gain_std},
+                "held_out": dict(rounds.held_out),
+            }
+        case _:
+            return {}
 
 
 def read_model(path: Path, settings: PartySettings) -> TrainedModel:
@@ -78,6 +107,10 @@ def read_model(path: Path, settings: PartySettings) -> TrainedModel:
             rows=int(stored["rows"]),
             dataset=str(stored["dataset"]),
             weights=_vector(stored["weights"]),
+            weights_private=bool(stored.get("weights_private", False)),
+            coefficients={
+                party: float(gamma) for party, gamma in stored.get("coefficients", {}).items()
+            },
             score_regressions={
                 party: ScoreRegression(_vector(b), float(variance))
                 for party, (b, variance) in stored["score_regressions"].items()

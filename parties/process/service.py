@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import math
+import os
 from collections.abc import Coroutine
 from dataclasses import replace
 from pathlib import Path
@@ -24,7 +25,7 @@ from hdpvfl_mq.node.ports import Contact, Identity
 from hdpvfl_mq.runtime import logs
 from hdpvfl_mq.runtime.control import Control
 from hdpvfl_mq.runtime.hub import Hub
-from hdpvfl_mq.runtime.keys import load_keys
+from hdpvfl_mq.runtime.keys import load_keys, read_secret, write_secret
 from hdpvfl_mq.runtime.runner import Runner, Stopped
 from hdpvfl_mq.runtime.settings import load_settings
 from hdpvfl_mq.runtime.status import Status
@@ -32,6 +33,7 @@ from hdpvfl_mq.runtime.transport import DealerLink
 from hdpvfl_mq.wire.codec import model_digest
 from parties.admission import policy_rule
 from parties.membership import Belonging, Fellow, KnownRun, Membership
+from parties.pairing import Self
 from parties.process.build import load_assets
 from parties.process.commands import Commands
 from parties.process.hosted import HostedRun
@@ -42,6 +44,8 @@ from schemas.config import PartyPolicy, PartyServiceSettings
 from schemas.federation import AnswerRun, Command, EndRun, OperatorCommand, SeatMember, StopRun
 from schemas.ids import COORDINATOR, RunId
 from schemas.records import OperatorRequest
+
+PAIRING_SECRET_BYTES = 32
 
 
 class PartyService:
@@ -56,6 +60,7 @@ class PartyService:
         self.hosted: dict[RunId, HostedRun] = {}
         self._serving: set[RunId] = set()
         self._judged: set[RunId] = set()
+        self._told: set[str] = set()
         self._stopped = asyncio.Event()
         self._tasks: set[asyncio.Task[None]] = set()
         self._failed: BaseException | None = None
@@ -66,8 +71,18 @@ class PartyService:
         folder = self.state / "federations"
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         name = settings.federation
+        secret = folder / f"{name}.secret"
+        if not secret.exists():
+            write_secret(secret, os.urandom(PAIRING_SECRET_BYTES))
+        me = Self(
+            name,
+            settings.party,
+            bytes(self.keys.signing.verify_key),
+            self.keys.curve_public,
+            read_secret(secret, PAIRING_SECRET_BYTES),
+        )
         node = Node(
-            Membership(settings.party),
+            Membership(me),
             Identity(settings.party, settings.role, name, self.keys.signing),
             {COORDINATOR: Contact("coordinator", VerifyKey(_bytes(settings.broker_verify_key)))},
             journal=Journal(folder / f"{name}.db", run=name, party=settings.party),
@@ -179,6 +194,10 @@ class PartyService:
 
     def _reconcile(self, node: Node) -> None:
         """Answer what is asked and open what is agreed on."""
+        for party, pairing in self.belonging.pairings.items():
+            if pairing.words and party not in self._told:
+                self._told.add(party)
+                logs.say("member_waits", peer=party, reason=f"compare words: {pairing.words}")
         for name, run in self.belonging.runs.items():
             if run.phase == "asked" and name not in self._judged:
                 self._judged.add(name)

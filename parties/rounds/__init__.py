@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from parties.rounds import descent, one_round, prediction
+from parties.rounds import descent, one_round, prediction, private_model
 from parties.rounds.base import Rounds
-from schemas.methods import Descent, OneRound, Prediction
+from schemas.methods import Descent, OneRound, Prediction, PrivateModel
 
 ROUNDS: Mapping[type, Rounds] = {
     Descent: descent.ROUNDS,
     OneRound: one_round.ROUNDS,
+    PrivateModel: private_model.ROUNDS,
     Prediction: prediction.ROUNDS,
 }

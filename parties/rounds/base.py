@@ -32,11 +32,22 @@ class Rounds:
 
 
 def released(
-    state: Training, values: Unreleased, kind: str, *, seal: bytes | None = None
+    state: Training,
+    values: Unreleased,
+    kind: str,
+    *,
+    seal: bytes | None = None,
+    scale: float = 1.0,
 ) -> tuple[Release, Training]:
     """Pass values through the mechanism; the state remembers that they have left."""
     release = state.setup.mechanism.release(
-        values, kind, state.round, state.transcript, last_round=state.last_released, seal=seal
+        values,
+        kind,
+        state.round,
+        state.transcript,
+        last_round=state.last_released,
+        seal=seal,
+        scale=scale,
     )
     after = replace(
         state,
@@ -54,6 +65,11 @@ def share_message(state: Training, release: Release) -> ScoreShare:
         orders_digest=state.orders[-1],
         release=release,
     )
+
+
+def booked(state: Training, values: Unreleased, kind: str) -> Release:
+    """Pass values through the mechanism that stay inside this party; book what is returned."""
+    return state.setup.mechanism.release(values, kind, state.round, state.transcript)
 
 
 def next_transcript(transcript: bytes, release: Release) -> bytes:

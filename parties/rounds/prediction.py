@@ -83,7 +83,8 @@ def lead(own: Assets, state: Training) -> Step[Training]:
         release, values = rounds.shares[passive]
         transcript = next_transcript(transcript, release)
         expected, variance = _expected(own, state.setup, passive, values)
-        theta, doubt = theta + expected, doubt + variance
+        gamma = own.trained.coefficients.get(passive, 1.0)
+        theta, doubt = theta + gamma * expected, doubt + gamma**2 * variance
     theta = _with_offset(own, state.setup, theta / flattened_by(plan.family, doubt))
     rounds = replace(rounds, shares=MappingProxyType({}), theta=theta)
     return finished_round(replace(state, transcript=transcript, rounds=rounds), is_over=True)

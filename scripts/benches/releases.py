@@ -73,7 +73,7 @@ def release_cost() -> list[Row]:
 
 def _parts(manifest: RunManifest, folder: Path) -> dict[str, float]:
     noise = plan_run(manifest, VALUES).noise_of("passive")
-    mechanism = Mechanism("passive-1", manifest.run, os.urandom(32), noise)
+    mechanism = Mechanism("passive-1", manifest.run, os.urandom(32), {"share": noise})
     scores = Unreleased(np.random.default_rng(0).normal(size=VALUES) / 10)
     releases: list[Release] = []
 

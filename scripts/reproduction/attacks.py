@@ -21,18 +21,17 @@ from sklearn.linear_model import LogisticRegression
 from hdpvfl_mq.audit.evidence import Evidence, Transcript
 from hdpvfl_mq.glm.block import scale_rows
 from hdpvfl_mq.glm.quality import area_under_curve
-from hdpvfl_mq.methods.one_round.fit import fit_active
-from hdpvfl_mq.methods.one_round.plan import OneRoundPlan
+from hdpvfl_mq.methods.private_model.plan import PrivateModelPlan
 from hdpvfl_mq.privacy.mechanism import released_values
 from hdpvfl_mq.psi import normalise, row_order
-from parties.common_rows import block_of, response_of
+from parties.common_rows import response_of
 from parties.party import Party
 from parties.phases import training_of
 from schemas.messages import ScoreShare
 from scripts.reproduction import methods
 from scripts.reproduction.data import ACTIVE, PASSIVE, Split, split
 from scripts.reproduction.grid import Grid
-from scripts.reproduction.methods import Fitted, real_mu
+from scripts.reproduction.methods import Fitted, side_mu
 
 FALSE_POSITIVES = 0.01
 KNOWN_SHARE = 0.25  # of the rows the attacker on features knows the attribute
@@ -121,7 +120,7 @@ def feature_inference(run: Fitted, data: Split) -> dict[str, float]:
     # A product of own row scales is no secret: the attacker scales as the protocol does.
     before = _guess(np.hstack([own, scale_rows(own)]), truth, known)
     after = _guess(np.hstack([own, scale_rows(own), scores]), truth, known)
-    mu = real_mu(run.plan.passive_noise)
+    mu = side_mu(run.plan, "passive")
     at_best = _at_best(before, truth[~known], mu)
     return {
         **success(after, truth[~known]),
@@ -168,10 +167,10 @@ def transcripts(grid: Grid, dataset: str, seed: int) -> list[dict[str, Any]]:
     for method, epsilon, plan in plans:
         run = methods.fit(data, plan)
         place = {"dataset": dataset, "split": seed, "method": method, "epsilon": epsilon}
-        mu = real_mu(run.plan.active_noise)
+        mu = side_mu(run.plan, "active")
         labels = {**label_inference(run, data), **bounds(mu), "mu": mu}
         rows.append({**place, "attack": "labels", **labels})
-        found = {**feature_inference(run, data), "mu": real_mu(run.plan.passive_noise)}
+        found = {**feature_inference(run, data), "mu": side_mu(run.plan, "passive")}
         rows.append({**place, "attack": "features", "target": ATTRIBUTES[dataset][0], **found})
     return rows
 
@@ -191,7 +190,7 @@ def game(grid: Grid, epsilon: float) -> list[dict[str, Any]]:
     differences = [_residuals(methods.fit(other, plan)) - honest for other, _ in candidates]
     best = int(np.argmax([np.linalg.norm(d) for d in differences]))
     flipped, direction = candidates[best][0], differences[best]
-    mu = real_mu(base.plan.active_noise)
+    mu = side_mu(base.plan, "active")
     guesses = {
         truth: np.array(
             [
@@ -221,24 +220,14 @@ def game(grid: Grid, epsilon: float) -> list[dict[str, Any]]:
 
 
 def _residuals(run: Fitted) -> Vector:
-    """The un-noised residuals of a run, which only this script can see."""
+    """The un-noised labels of a run, which only this script can see."""
     training = training_of(run.simulation.nodes[ACTIVE].state)
     assert training is not None
     plan, role = training.setup.plan, run.simulation.nodes[ACTIVE].role
-    assert isinstance(plan, OneRoundPlan)
+    assert isinstance(plan, PrivateModelPlan)
     assert isinstance(role, Party)
-    own = role.own
-    block, response = block_of(own, training.setup), response_of(own, training.setup)
-    terms = plan.terms
-    w = fit_active(
-        block,
-        response,
-        strength=terms.active_strength,
-        feature_norm=terms.feature_norm,
-        error=terms.active_error,
-    )
-    rows = slice(0, plan.rows)
-    found: Vector = response.residual(rows, block.scores(rows, w), 0.0).expose()
+    labels = response_of(role.own, training.setup).centred_labels(plan.learnt_rows)
+    found: Vector = labels.expose()
     return found
 
 

@@ -7,6 +7,7 @@ implementation of VFL here: `Rehearsal` runs the parties, `evaluate.score` the j
 from __future__ import annotations
 
 import json
+import math
 import time
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -24,9 +25,11 @@ from hdpvfl_mq.methods import plan_run, recommend
 from hdpvfl_mq.methods.run_plan import RunPlan
 from hdpvfl_mq.privacy.plan import NoisePlan
 from hdpvfl_mq.runtime.simulation import Simulation
+from parties.common_rows import is_scaled
 from parties.phases import setup_of
 from schemas.alignment import KeptAlignment
 from schemas.config import AlignmentSpec, IdRules, RunManifest
+from schemas.ids import PartyRole
 from schemas.methods import Guarantee
 from schemas.model import LossSpec
 from schemas.privacy import Budget
@@ -67,8 +70,8 @@ class Fitted:
         return {
             "accuracy": self.accuracy,
             "auc": self.auc,
-            "mu_active": real_mu(self.plan.active_noise),
-            "mu_passive": real_mu(self.plan.passive_noise),
+            "mu_active": side_mu(self.plan, "active"),
+            "mu_passive": side_mu(self.plan, "passive"),
             "seconds": self.seconds,
         }
 
@@ -76,6 +79,11 @@ class Fitted:
 def real_mu(noise: NoisePlan) -> float:
     """What a side's releases cost, also where the ledger calls it infinite."""
     return noise.sensitivity / noise.noise_std if noise.noise_std > 0.0 else float("inf")
+
+
+def side_mu(plan: RunPlan, role: PartyRole) -> float:
+    """What all releases of a party cost together."""
+    return math.sqrt(sum(real_mu(noise) ** 2 for noise in plan.releases_of(role).values()))
 
 
 def manifest(
@@ -161,12 +169,13 @@ def _keep(split: Split, simulation: Simulation) -> None:
 
 def _models(rehearsal: Rehearsal, simulation: Simulation) -> dict[str, dict[str, Any]]:
     """What every party would write into model.json, as far as scoring reads it."""
-    weights = rehearsal.weights(simulation)
+    weights, coefficients = rehearsal.weights(simulation), rehearsal.coefficients(simulation)
     return {
         party: {
             "role": rehearsal.roles[party],
             "weights": weights[party].tolist(),
-            "scale_rows": rehearsal.manifest.scale_rows,
+            "scale_rows": is_scaled(rehearsal.assets(party), rehearsal.manifest),
+            "coefficients": coefficients if party == rehearsal.manifest.active_party else {},
             "manifest": json.loads(rehearsal.manifest.model_dump_json()),
         }
         for party in rehearsal.parties

@@ -46,6 +46,10 @@ class Scenario:
     is_scored: bool = False  # a prediction with the model follows
 
     @property
+    def is_active(self) -> bool:
+        return self.victim == self.manifest.active_party
+
+    @property
     def offers(self) -> tuple[RunManifest, ...]:
         return (self.manifest, *self.others)
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from hdpvfl_mq.privacy import mechanism as mechanism_module
 from hdpvfl_mq.privacy.mechanism import Mechanism
 from schemas.privacy import Release
 
@@ -112,19 +113,19 @@ class Tap:
 @contextmanager
 def listening(tap: Tap) -> Iterator[None]:
     """Listen to every mechanism while the block runs."""
-    release, on_lattice = Mechanism.release, Mechanism._on_lattice
+    release, on_lattice = Mechanism.release, mechanism_module._on_lattice
 
     def released(self, values, kind, round, transcript, **rest):
         made = release(self, values, kind, round, transcript, **rest)
-        return tap.released((kind, round, transcript, rest["last_round"]), made)
+        return tap.released((kind, round, transcript, rest.get("last_round", -1)), made)
 
-    def rounded(self, values):
-        lattice = on_lattice(self, values)
+    def rounded(values, plan):
+        lattice = on_lattice(values, plan)
         tap._lattice = lattice.copy()  # the mechanism adds noise in place
         return lattice
 
-    Mechanism.release, Mechanism._on_lattice = released, rounded
+    Mechanism.release, mechanism_module._on_lattice = released, rounded
     try:
         yield
     finally:
-        Mechanism.release, Mechanism._on_lattice = release, on_lattice
+        Mechanism.release, mechanism_module._on_lattice = release, on_lattice

@@ -27,6 +27,7 @@ MAY_EXPOSE = {
     "hdpvfl_mq/app/demo/evaluate.py",
     "parties/rounds/descent.py",
     "parties/rounds/one_round.py",
+    "hdpvfl_mq/methods/private_model/last_fit.py",
     "parties/rounds/prediction.py",
 }
 # Where people are spoken to.
@@ -38,6 +39,8 @@ SHELLS = {
     "broker.__main__",
     "broker.service",
     "broker.hosting",
+    "broker.switchboard",
+    "broker.lobby",
 }
 
 

@@ -15,7 +15,7 @@ import msgpack
 
 from hdpvfl_mq.audit.evidence import Evidence, Key, StoredRecord
 from hdpvfl_mq.wire.canonical import pack
-from schemas.methods import ActiveSide, OneRound, PassiveSide
+from schemas.methods import ActiveSide, OneRound, PassiveSide, PrivateModel
 from tests.evidence import evidence_of, transcript
 from tests.federation import Federation, manifest, tables
 
@@ -29,6 +29,7 @@ RUNS = {
     "sound": {"batch_rows": 20},
     "paper": {"batch_rows": 20, **PAPER},
     "one_round": {"method": OneRound()},
+    "private_model": {"method": PrivateModel(columns_max=8)},
 }
 
 

@@ -220,7 +220,7 @@ def runs_that_left(bug: str | None) -> tuple[int, NoisePlan]:
     ledger, left = Ledger.open(":memory:", "bank", LedgerSecret(bytes(32))), 0
     ledger.fix_cap("rows", BUDGET)
     for number in range(12):
-        release = Mechanism("bank", f"run-{number}", KEY, plan).release(
+        release = Mechanism("bank", f"run-{number}", KEY, {"residual": plan}).release(
             Unreleased(np.zeros(5)), "residual", 0, b"", last_round=-1
         )
         booked = ReleaseBooked(
@@ -278,7 +278,7 @@ def noise_reused(bug: bool, runs: int) -> Evidence:
         for side, releases in enumerate(pair):
             for number in range(runs):
                 seed = (side * runs + number).to_bytes(32, "big")
-                party = Mechanism("bank", "run", seed, plan)
+                party = Mechanism("bank", "run", seed, {"residual": plan})
                 seen = np.stack(
                     [
                         party.release(Unreleased(h[0]), "residual", t, b"", last_round=t - 1)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from hdpvfl_mq.methods import plan_run
 from parties.phases import Training
 from schemas.config import AlignmentSpec, IdRules, RunManifest
 from schemas.methods import ActiveSide, Descent, OneRound, PassiveSide
@@ -107,28 +108,33 @@ def test_the_ball_bounds_what_any_values_do():
     for _ in range(6):
         send(pair, run, first_only(40))
     assert 0.9 < pair.peak <= 1.0
+    assert np.linalg.norm(pair.view.rounds.w) <= 0.5 * (1.0 + 1e-12)
 
 
 def test_a_residual_of_a_round_that_was_not_shared_moves_nothing():
-    """Bug: it passed the round without the step that the bound credits: 4.7 times the epsilon."""
-    side = PassiveSide(step_size=5.0, weight_norm=1e3, received_clip=0.1)
-    run = manifest(
-        descent(10, 6, passive=side),
-        penalty=PenaltySpec(name="l2", strength=0.14),
-        rounds_ahead=1,
-    )
-    pair = Pair("shop", POLICY, own_row(60))
+    """Bug: it passed the round without the step that the bound credits: 4.7 times the epsilon.
+
+    The replaced row pulls once an epoch, one other batch shows by how far, and all other rounds
+    would pass without shrinking that.
+    """
+    batches, penalty = 20, PenaltySpec(name="l2", strength=0.02)
+    side = PassiveSide(step_size=5.0, received_clip=0.1)
+    run = manifest(descent(4, 12, passive=side), penalty=penalty)
+    push = 2.0 * side.step_size * plan_run(run, 4 * batches).received_clip / 4
+    side = PassiveSide(step_size=5.0, weight_norm=2.7 * push, received_clip=0.1)
+    run = manifest(descent(4, 12, passive=side), penalty=penalty)
+    pair = Pair("shop", POLICY, own_row(4 * batches))
     pair.enter(run)
-    for act in TOLD[:-1]:
+    for act in (*TOLD[:-1], Act("plan", flaw=1)):
         give(pair, run, act)
-    for round_ in range(36):
-        if round_ % 6:  # the others' batches: pass them without a step
-            send(pair, run, np.zeros(10))
-        while getattr(pair.view, "round", 0) <= round_:
-            give(pair, run, Act("plan", flaw=1))
-            if getattr(pair.view, "planned", 0) > round_:
-                send(pair, run, all_but_first(10))
-    assert pair.view.round == 36
+    for round_ in range(12 * batches):
+        if round_ % batches > 1:
+            send(pair, run, np.zeros(4))  # not shared, since not planned: refused
+        while pair.view.round == round_:
+            while pair.view.planned <= round_:
+                give(pair, run, Act("plan", flaw=1))
+            send(pair, run, np.zeros(4) if round_ % batches else first_only(4))
+    assert pair.view.is_done
     assert 0.0 < pair.peak <= 1.0
 
 
@@ -175,7 +181,7 @@ def test_local_steps_move_the_weights_as_often_as_they_are_made(weight_norm):
     """One batch pulls by the replaced row alone; the other shows by how far."""
     X = np.r_[np.ones((1, 1)), np.zeros((4, 1)), np.ones((5, 1))]
     rows = labelled(X, [3.0] + [0.0] * 9, -3.0)
-    side = ActiveSide(step_size=0.5, weight_norm=weight_norm, local_steps=5)
+    side = ActiveSide(step_size=0.5, weight_norm=weight_norm, local_steps=4)
     run = manifest(
         descent(5, 1, active=side),
         loss=SQUARES,
@@ -230,11 +236,20 @@ def test_the_own_residual_moves_from_one_end_to_the_other(loss):
 
 
 def test_sample_weights_and_offsets_are_within_their_declared_ranges():
-    rows = Rows(np.zeros((3, 1)), np.full(3, 1e6), np.full(3, 9e9), np.full(3, -1e9))
-    neighbour = rows.replaced(0, np.zeros(1), -1e6, weight=9e9, offset=1e9)
-    loss = LossSpec(name="least_squares", residual_clip=1.0, weight_max=2.0, offset_max=1.0)
-    run = manifest(descent(3, 2, active=ActiveSide(step_size=0.01)), loss=loss, intercept=False)
+    """Two batches as above; the replaced row says that it weighs a billion times the limit."""
+    X = np.r_[np.ones((1, 1)), np.zeros((4, 1)), np.ones((5, 1))]
+    offset = np.r_[-1e9, np.zeros(9)]
+    rows = Rows(X, np.r_[3.0, np.zeros(9)], np.r_[9e9, np.zeros(4), np.full(5, 2.0)], offset)
+    neighbour = rows.replaced(0, X[0], -3.0, weight=9e9, offset=1e9)
+    loss = LossSpec(name="least_squares", residual_clip=1.0, weight_max=2.0, offset_max=0.5)
+    side = ActiveSide(step_size=0.25, weight_norm=100.0, local_steps=4)
+    run = manifest(
+        descent(5, 1, active=side),
+        loss=loss,
+        intercept=False,
+        penalty=PenaltySpec(name="none"),
+    )
     pair = entered(run, "bank", (rows, neighbour))
     for _ in range(2):
-        send(pair, run, np.zeros(3))
-    assert 0.9 < pair.peak <= 1.0
+        send(pair, run, np.zeros(5))
+    assert 0.95 < pair.peak <= 1.0

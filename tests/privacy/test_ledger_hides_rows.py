@@ -141,5 +141,13 @@ def test_the_same_rows_are_recognised_and_others_are_not() -> None:
     assert own.fingerprint(same) != other.fingerprint(same)
 
 
+def test_nobody_can_make_a_head_of_entries_it_guesses() -> None:
+    """A head is made of commitments: with another opening the same entry gives another."""
+    heads = {
+        extend(EMPTY_LEDGER, b"an entry", opening).digest for opening in (b"a" * 32, b"b" * 32)
+    }
+    assert len(heads) == 2
+
+
 def _base64(digest: bytes) -> bytes:
     return base64.urlsafe_b64encode(digest)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import shutil
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -26,12 +27,15 @@ from schemas.privacy import (
     LedgerHead,
     ReleaseBooked,
     RunReserved,
+    SlotShare,
     SpendEvent,
 )
 
 SECRET = LedgerSecret(bytes(32))
 CAP = Budget(epsilon=1.0, delta=0.01)
-UNIT = 2**33  # the cap is some 36 of these
+UNIT = 2**33  # the cap is some 36 of these, 27 beside the slots
+SLOTS = (2**38, 2**37)
+PURE = 2**36  # every bounded release costs this: four fit the first slot, two the second
 NAMES = st.sampled_from(["rows", "other"])
 # Where the node dies: inside the booking, before its journal commits, or before it sends.
 FAULTS = ("none", "book", "journal", "send")
@@ -53,7 +57,7 @@ class LedgerMachine(RuleBasedStateMachine):
         self.peer_head: LedgerHead | None = None
         self.ledger = self.opened()
         for dataset in ("rows", "other"):
-            self.ledger.fix_cap(dataset, CAP)
+            self.ledger.fix_cap(dataset, CAP, SLOTS)
 
     def opened(self) -> Ledger:
         ledger = Ledger.open(self.path, "bank", SECRET)
@@ -79,10 +83,15 @@ class LedgerMachine(RuleBasedStateMachine):
     def leave(self, release: ReleaseBooked) -> None:
         self.sent[release.dataset, release.event.release_id] = release
 
-    @rule(dataset=NAMES, units=st.integers(0, 30))
-    def reserve(self, dataset: str, units: int) -> None:
+    @rule(
+        dataset=NAMES,
+        units=st.integers(0, 30),
+        shares=st.lists(st.integers(0, len(SLOTS) - 1), max_size=4),
+    )
+    def reserve(self, dataset: str, units: int, shares: list[int]) -> None:
         run = f"run-{len(self.runs)}"
         held = self.ledger.books.held(dataset)
+        filled = self.ledger.books.slots_held(dataset)
         entry = RunReserved(
             dataset=dataset,
             run=run,
@@ -90,8 +99,12 @@ class LedgerMachine(RuleBasedStateMachine):
             tau_units=units,
             exact=False,
             fingerprint="",
+            pure=tuple(SlotShare(slot=slot, units=PURE) for slot in shares),
         )
-        fits = affordable(CAP, held.mu2_units + units * UNIT, held.tau_units + units)
+        fits = affordable(CAP, held.mu2_units + units * UNIT, held.tau_units + units, SLOTS)
+        fits = fits and all(
+            filled[slot] + shares.count(slot) * PURE <= size for slot, size in enumerate(SLOTS)
+        )
         if fits:
             self.ledger.reserve(entry)
             self.ledger.reserve(entry)
@@ -106,12 +119,14 @@ class LedgerMachine(RuleBasedStateMachine):
         for _ in range(count):
             number = self.runs[dataset, run]
             self.runs[dataset, run] += 1
+            bounded = data.draw(st.booleans())
             event = SpendEvent(
                 release_id=f"{run}/bank/score/{number}",
                 round=number,
-                mechanism="lattice_gaussian",
-                mu2_units=data.draw(st.integers(0, 6)) * UNIT,
-                tau_units=data.draw(st.integers(0, 2)),
+                mechanism="piecewise" if bounded else "lattice_gaussian",
+                mu2_units=0 if bounded else data.draw(st.integers(0, 6)) * UNIT,
+                tau_units=0 if bounded else data.draw(st.integers(0, 2)),
+                pure_units=PURE if bounded else 0,
             )
             made.append(ReleaseBooked(dataset=dataset, run=run, event=event, digest=b"d" * 32))
         return made
@@ -219,10 +234,15 @@ class LedgerMachine(RuleBasedStateMachine):
         for dataset in ("rows", "other"):
             left = fold(r.event for r in self.sent.values() if r.dataset == dataset)
             booked: Spent = self.ledger.books.spent(dataset)
-            assert left == booked
+            assert replace(left, pure=()) == replace(booked, pure=())
+            assert sum(left.pure) == sum(booked.pure)  # by release here, by slot there
             held = self.ledger.books.held(dataset)
             assert booked.mu2_units <= held.mu2_units
-            assert affordable(CAP, held.mu2_units, held.tau_units)
+            assert sum(booked.pure) <= sum(held.pure)
+            filled = self.ledger.books.slots_held(dataset)
+            assert all(taken <= size for taken, size in zip(filled, SLOTS, strict=True))
+            # The promise is that of the whole pair, whatever has been used of it.
+            assert affordable(CAP, held.mu2_units, held.tau_units, SLOTS)
 
 
 LedgerMachine.TestCase.settings = settings(max_examples=25, stateful_step_count=30, deadline=None)

@@ -14,12 +14,12 @@ from hdpvfl_mq.app.commands.plan_noises import noise_choices, show_choices
 from hdpvfl_mq.errors import HdpvflError
 from hdpvfl_mq.methods import plan_run
 from hdpvfl_mq.methods.descent.plan import DescentPlan
-from hdpvfl_mq.methods.one_round.plan import OneRoundPlan
+from hdpvfl_mq.methods.private_model.plan import PrivateModelPlan
+from hdpvfl_mq.methods.private_model.weights import signal_kept
 from hdpvfl_mq.methods.recommend import delta_warning, recommend, sound_descent
 from hdpvfl_mq.methods.run_plan import RunPlan
 from hdpvfl_mq.privacy.calibration import mu_of, noise_std_analytic
 from schemas.config import RunManifest
-from schemas.methods import OneRound
 from schemas.model import LossSpec
 from schemas.privacy import Budget
 
@@ -89,15 +89,10 @@ def _way(manifest: RunManifest, rows: int, budget: Budget) -> dict[str, Any]:
 
 def _settings(plan: RunPlan, side: str) -> dict[str, Any]:
     """Weight norm, step size or strength, and clip: what the side's optimiser is set to."""
-    if isinstance(plan, OneRoundPlan):
-        terms = plan.terms
+    if isinstance(plan, PrivateModelPlan):
         if side == "active":
-            return {"weight_norm": terms.feature_norm, "strength": terms.active_strength}
-        return {
-            "weight_norm": terms.weight_norm,
-            "strength": terms.passive_strength,
-            "received_clip": terms.received_clip,
-        }
+            return {}
+        return {"weight_norm": plan.method.weight_norm, "received_clip": plan.clip}
     if not isinstance(plan, DescentPlan):
         return {}
     part = plan.method.active if side == "active" else plan.method.passive
@@ -115,11 +110,9 @@ def _analytic(classical: float, budget: Budget) -> float:
 
 def _verdict(plan: RunPlan) -> dict[str, Any]:
     """Whether this will learn: the share of a passive party's signal that the noise leaves."""
-    spec = plan.manifest.method
-    if not isinstance(plan, OneRoundPlan) or not isinstance(spec, OneRound):
+    if not isinstance(plan, PrivateModelPlan):
         return {"signal_kept": None, "text": "no forecast for descent; rehearse it on public data"}
-    passives = len(plan.manifest.passive_parties)
-    kept = plan.terms.prior_variance * passives / spec.weight_variance
+    kept = signal_kept(plan)
     if kept >= LEARNS:
         text = "learns: most of what the passive parties know reaches the model"
     elif kept >= LEARNS_SOME:

@@ -40,7 +40,7 @@ from hdpvfl_mq.runtime.settings import (
 )
 from schemas.config import AlignmentSpec, IdRules, RunManifest
 from schemas.ids import MAX_PASSIVES
-from schemas.methods import Guarantee, OneRound
+from schemas.methods import Descent, Guarantee
 from schemas.model import LossName, LossSpec, PenaltyName, PenaltySpec
 from schemas.privacy import Budget
 
@@ -149,7 +149,9 @@ def _manifest(options: UpOptions, budget: Budget, run: str, loss: LossSpec) -> R
     guarantee = check_choice(Guarantee, options.guarantee, "guarantee")
     parties = (ACTIVE, passive_names(options.passives))
     base = recommend(run, parties, guarantee, budget, loss)
-    if isinstance(base.method, OneRound) and (options.epochs or options.batch or options.penalty):
+    if not isinstance(base.method, Descent) and (
+        options.epochs or options.batch or options.penalty
+    ):
         base = sound_descent(run, parties, budget, loss)  # these belong to descent
     changes: dict[str, Any] = {
         "seed": options.seed,

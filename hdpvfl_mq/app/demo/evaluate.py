@@ -28,9 +28,15 @@ Matrix = NDArray[np.float64]
 def score(models: Mapping[str, dict[str, Any]], features: Mapping[str, Matrix]) -> NDArray[Any]:
     """theta of the joint model: every party's block times its weights, as the active party adds."""
     theta = np.zeros(len(next(iter(features.values()))))
+    coefficients = {
+        party: gamma
+        for model in models.values()
+        for party, gamma in model.get("coefficients", {}).items()
+    }
     for party, model in models.items():
         block = _block(features[party], model)
-        theta += block.scores(slice(0, block.rows), np.array(model["weights"])).expose()
+        scores = block.scores(slice(0, block.rows), np.array(model["weights"])).expose()
+        theta += coefficients.get(party, 1.0) * scores
     return theta
 
 

@@ -30,10 +30,11 @@ from hdpvfl_mq.wire.codec import model_digest
 from parties.assets import Assets, TrainedModel
 from parties.party import Party
 from parties.process.ledger_book import LedgerBook, open_ledger, recognise
+from parties.rounds.private_model import PrivateActive
 from schemas.alignment import KeptAlignment
 from schemas.config import PartyPolicy, RunManifest
 from schemas.ids import COORDINATOR, PartyId, RoleName
-from schemas.privacy import Budget
+from schemas.privacy import Budget, Release
 
 
 def open_policy(manifest: RunManifest, dataset: str = "rehearsal") -> PartyPolicy:
@@ -46,6 +47,7 @@ def open_policy(manifest: RunManifest, dataset: str = "rehearsal") -> PartyPolic
         guarantees=("sound", "paper", "none"),
         rows_min=1,
         learned_constants=True,
+        disclosed_rows_max=10**9,
     )
 
 
@@ -75,6 +77,7 @@ class Rehearsal:
         self.ledgers = {p: sqlite3.connect(":memory:", isolation_level=None) for p in self.parties}
         self.outcomes: dict[PartyId, str] = {}
         self.kept: dict[PartyId, tuple[KeptAlignment, ...]] = {}  # from an earlier rehearsal
+        self.kept_grams: dict[PartyId, Release] = {}  # of an earlier rehearsal
         self.models: dict[PartyId, TrainedModel] = {}  # of an earlier rehearsal, to predict with
         self.books: dict[PartyId, LedgerBook] = {}  # of the nodes that run now
 
@@ -99,6 +102,7 @@ class Rehearsal:
             verify_keys={p: key.verify_key for p, key in self.keys.items()},
             numeric_profile="rehearsal",
             kept=self.kept.get(party, ()),
+            kept_gram=self.kept_grams.get(party),
             model=self.models.get(party),
         )
 
@@ -148,6 +152,11 @@ class Rehearsal:
         """Every party's final weights."""
         closed = {p: simulation.nodes[p].state for p in self.parties}
         return {p: state.trained.rounds.final_weights for p, state in closed.items()}
+
+    def coefficients(self, simulation: Simulation) -> dict[PartyId, float]:
+        """What the active party multiplies its partners' scores by; empty after descent."""
+        rounds = simulation.nodes[self.manifest.active_party].state.trained.rounds
+        return rounds.coefficients if isinstance(rounds, PrivateActive) else {}
 
     def spent(self) -> dict[PartyId, tuple[Any, ...]]:
         """Every party's ledger, entry by entry."""

@@ -38,6 +38,8 @@ class Family(ABC):
     start_theta: float = 0.0
     # Whether mean(theta) is the logistic sigmoid of theta.
     is_logit: ClassVar[bool] = False
+    # Whether mean(theta) is exp(theta).
+    is_log: ClassVar[bool] = False
     has_dispersion: ClassVar[bool] = False
 
     def __init__(self, spec: LossSpec) -> None:
@@ -178,6 +180,22 @@ class Family(ABC):
     def mean(self, theta: FloatVector) -> FloatVector:
         """The inverse link: the expected label, or the probability of the upper of two classes."""
         return self._mean(self.clamp(theta))
+
+    @property
+    def mean_range(self) -> tuple[float, float]:
+        """The declared range of labels, in the units of `mean`: 0 and 1 for two classes."""
+        return (0.0, 1.0) if self.label_kind == "binary" else (self.label_low, self.label_high)
+
+    def as_mean(self, y: FloatVector) -> FloatVector:
+        """Encoded labels in the units of `mean`."""
+        return np.where(y > 0.0, 1.0, 0.0) if self.label_kind == "binary" else y
+
+    def mean_slope(self, mean: float) -> float:
+        """How fast `mean` rises with theta where it has this value; a difference quotient."""
+        theta = float(self.link(np.array([mean]))[0])
+        step = 1e-4 * max(1.0, abs(theta))
+        below, above = self.mean(np.array([theta - step, theta + step]))
+        return float(above - below) / (2.0 * step)
 
     def release_bound(self, k: float) -> float:
         """How far one replaced row moves its own residual, when the active weights have norm k.

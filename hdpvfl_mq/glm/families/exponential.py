@@ -109,6 +109,7 @@ class Poisson(ExponentialDispersion):
 
     name = "poisson"
     label_kind = "count"
+    is_log = True
     default_range = (0.0, 10.0)
     theta_range = (-EXPONENT_LIMIT, EXPONENT_LIMIT)
 

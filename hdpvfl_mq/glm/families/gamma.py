@@ -26,6 +26,7 @@ class Gamma(Family):
 
     name = "gamma"
     label_kind = "positive"
+    is_log = True
     default_range = (0.01, 10.0)
     theta_range = (-EXPONENT_LIMIT, EXPONENT_LIMIT)
     has_dispersion = True

@@ -18,7 +18,7 @@ from hdpvfl_mq.methods.prediction.bound import prediction_square
 from hdpvfl_mq.methods.run_plan import RunPlan
 from hdpvfl_mq.privacy.plan import FINEST_EXPONENT, NoisePlan, fit_noise, plan_none, plan_silent
 from schemas.config import RunManifest
-from schemas.methods import Descent, OneRound, Prediction
+from schemas.methods import Descent, OneRound, Prediction, PrivateModel
 from schemas.privacy import Budget
 
 
@@ -58,7 +58,8 @@ def plan_prediction(manifest: RunManifest, method: Prediction, rows: int) -> Pre
 def prediction_of(trained: RunManifest, rows: int) -> Prediction:
     """What bounds the passive parties' weights after a run over so many rows.
 
-    *Bound.* Of the distance: what the fit of the one-round method proves; elsewhere the ball's 2k.
+    *Bound.* Of the distance: what the fit of the one-round method proves; 0 for weights that are
+    private themselves; elsewhere the ball's 2k.
     """
     match trained.method:
         case OneRound() as method:
@@ -67,6 +68,8 @@ def prediction_of(trained: RunManifest, rows: int) -> Prediction:
             return Prediction(
                 model_run=trained.run, weight_norm=terms.weight_norm, distance=distance
             )
+        case PrivateModel(weight_norm=norm):
+            return Prediction(model_run=trained.run, weight_norm=norm, distance=0.0)
         case Descent(passive=side):
             norm = side.weight_norm
             return Prediction(model_run=trained.run, weight_norm=norm, distance=2.0 * norm)

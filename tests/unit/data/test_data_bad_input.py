@@ -40,7 +40,6 @@ BAD = {
     "nan label": ({"y": [0.0, 1.0, np.nan, 0.0]}, "column 'y', row 3: the cell is empty"),
     "inf label": ({"y": [0.0, np.inf, 1.0, 0.0]}, "column 'y', row 2: the cell is not finite"),
     "text label": ({"y": ["0", "1", "s3cret", "0"]}, "column 'y', row 3: .*not a number"),
-    "constant": ({"age": [3.25, 3.25, 3.25, 3.25]}, "column 'age' is constant"),
     "unknown category": (
         {"sex": ["f", "s3cret", "m", "f"]},
         "column 'sex', row 2: .*declared list",
@@ -103,6 +102,16 @@ def test_a_passive_party_has_no_label() -> None:
     with pytest.raises(DataError, match=r"passive party has no label.*'y'"):
         prepared(ACTIVE, role="passive")
     assert prepared(DataSettings(columns=("age",)), role="passive").y is None
+
+
+@pytest.mark.parametrize("learned", [{"scale": "learn"}, {"centre": "learn"}])
+def test_a_constant_column_stops_its_party_only_where_a_constant_is_learned(learned) -> None:
+    """Bug: with declared constants one row decided whether the party took part."""
+    age = [3.25] * 4
+    rule = NamedColumn(name="age", **learned)
+    with pytest.raises(DataError, match="'age' is constant"):
+        prepared(DataSettings(label_column="y", rules=(rule, SEX)), age=age)
+    assert prepared(ACTIVE, age=age).X[:, 0].tolist() == age
 
 
 def test_a_constant_category_is_refused_when_learned_and_kept_when_declared() -> None:

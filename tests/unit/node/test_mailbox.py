@@ -232,3 +232,32 @@ def test_a_signed_body_that_breaks_the_schema_is_a_recorded_refusal(bench, name)
     assert b"refused" in bench.stored()[-1][1]
     assert messages(bench.node.turn([bench.coordinator.say(PAUSE)])) == ["score_share", "withdraw"]
     assert bench.restart().steps == steps + 2
+
+
+# -- limits of one peer ---------------------------------------------------------------------------
+
+
+def test_a_peer_whose_envelopes_were_refused_for_too_many_bytes_is_not_heard(bench, monkeypatch):
+    monkeypatch.setattr("hdpvfl_mq.node.mailbox.REFUSED_BYTES_MAX", 1000)
+    bench.script["residual"] = "refuse"
+    for _ in range(5):
+        bench.node.turn([bench.bank.say(RESIDUAL)])
+    state = bench.node.state
+    bench.node.turn([bench.bank.say(RESIDUAL)])
+    assert bench.node.state is state
+    assert "bytes of bank were refused by now" in bench.refused()[-1]
+
+
+def test_a_peer_that_acknowledges_nothing_is_not_heard_for_ever(bench, monkeypatch):
+    monkeypatch.setattr("hdpvfl_mq.node.mailbox.UNACKNOWLEDGED_BYTES_MAX", 100)
+    bench.node.turn([bench.coordinator.say(PAUSE)])  # sends a share to bank
+    state = bench.node.state
+    bench.node.turn([bench.bank.say(RESIDUAL)])
+    assert bench.node.state is state
+    assert "bank has not acknowledged" in bench.refused()[-1]
+
+
+def test_an_array_is_refused_where_its_kind_has_none(bench):
+    frames = bench.coordinator.sealed("pause", b"\x80", (b"x",), sequence=1)
+    bench.node.turn([frames])
+    assert bench.refused() == ["array frame is above its limit for pause"]

@@ -31,7 +31,7 @@ def plan() -> NoisePlan:
 def released(plan: NoisePlan, values: np.ndarray = VALUES, **changes: object) -> Release:
     where = {"party": "bank", "run": "r1", "seed": SEED, "kind": "score", "round": 0}
     where |= {"transcript": TRANSCRIPT, "last_round": -1, **changes}
-    mechanism = Mechanism(where["party"], where["run"], where["seed"], plan)  # type: ignore[arg-type]
+    mechanism = Mechanism(where["party"], where["run"], where["seed"], {where["kind"]: plan})  # type: ignore[arg-type]
     return mechanism.release(
         Unreleased(values),
         where["kind"],  # type: ignore[arg-type]
@@ -132,8 +132,8 @@ def test_an_infinite_paper_plan_is_booked_as_exact() -> None:
 
 def test_a_seed_has_32_bytes_and_is_never_shown(plan: NoisePlan) -> None:
     with pytest.raises(SettingsError):
-        Mechanism("bank", "r1", b"short", plan)
-    assert "nnnn" not in repr(Mechanism("bank", "r1", SEED, plan))
+        Mechanism("bank", "r1", b"short", {"score": plan})
+    assert "nnnn" not in repr(Mechanism("bank", "r1", SEED, {"score": plan}))
 
 
 def forged(tensor: Tensor, mechanism: str = "lattice_gaussian") -> Release:

@@ -78,3 +78,18 @@ def test_points_off_the_curve_are_refused() -> None:
         answerer.answer(None, 0, wrong, 2, ELEMENTS[:2])
     with pytest.raises(PeerError, match=r"peer .* stage answer"):
         query.outputs("peer", None, wrong)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_who_has_another_secret_asks_and_answers_by_other_bytes(method: AlignmentMethod) -> None:
+    """Bug: blinding by a key that everybody can compute lets every guess of an id be tested."""
+    asked, answered = [], []
+    for key in (b"a" * 32, b"b" * 32):
+        asker = Function(method, "asker", key, KEYS[3]).asker()
+        answerer = Function(method, "asker", key, KEYS[3]).answerer("peer")
+        choice, secret = answerer.choose(asker.opening("peer"))
+        sent = asker.prepare(0, ELEMENTS[:64]).sent_to("peer", asker.agree("peer", choice))
+        asked.append({sent[at : at + 32] for at in range(0, len(sent), 32)})
+        answered.append(answerer.answer(secret, 0, sent, 64, ELEMENTS[:64])[1])
+    assert not asked[0] & asked[1]
+    assert (find_pairs(answered[0], answered[1]) == -1).all()

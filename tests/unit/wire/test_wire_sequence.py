@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hdpvfl_mq.errors import PeerError
-from hdpvfl_mq.wire.sequence import EARLY_MAX, Inbox, Outbox
+from hdpvfl_mq.wire.sequence import EARLY_BYTES_MAX, EARLY_MAX, Inbox, Outbox
 
 
 @given(st.permutations(range(1, 13)), st.lists(st.integers(1, 12), max_size=20))
@@ -67,3 +67,16 @@ def test_what_is_acknowledged_already_is_not_kept():
     outbox.acknowledge(number)
     outbox.keep(number, 1, 1)
     assert not outbox.waiting
+
+
+def test_bytes_that_wait_for_a_missing_envelope_are_bounded():
+    inbox: Inbox[int] = Inbox()
+    half = EARLY_BYTES_MAX // 2
+    assert inbox.offer(2, 0, half)
+    assert inbox.offer(3, 0, half)
+    with pytest.raises(PeerError, match="wait for envelope 1"):
+        inbox.offer(4, 0, 1)
+    assert inbox.offer(1, 0, half)  # the missing one always fits
+    assert [inbox.next() for _ in range(4)] == [0, 0, 0, None]
+    assert inbox.offer(4, 0, half)
+    assert inbox.early_bytes == half

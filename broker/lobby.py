@@ -1,0 +1,156 @@
+"""The lobby: invitations, and the one small message a stranger may send while one is open.
+
+It owns lines, guests and their limits; who belongs to a federation is its registrar's business.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import hashlib
+import os
+import time
+from typing import Any
+
+from broker.hosting import HostedFederation
+from broker.registrar import Seat, knock_fault
+from broker.switchboard import LOBBY, Switchboard
+from hdpvfl_mq.errors import OperatorError, PeerError
+from hdpvfl_mq.runtime import logs
+from hdpvfl_mq.runtime.control import Answer
+from hdpvfl_mq.runtime.keys import Keys
+from hdpvfl_mq.runtime.settings import check_settings
+from hdpvfl_mq.runtime.transport import Pace
+from hdpvfl_mq.wire.canonical import pack
+from hdpvfl_mq.wire.codec import Frames
+from hdpvfl_mq.wire.invitation import (
+    KNOCK_MAX_BYTES,
+    Invitation,
+    Knock,
+    fingerprint_of,
+    line_of,
+    read_knock,
+)
+from hdpvfl_mq.wire.invitation import Answer as JoinAnswer
+from schemas.base import in_words
+from schemas.config import BrokerServiceSettings
+from schemas.federation import (
+    Admit,
+    Command,
+    Invite,
+    OperatorCommand,
+)
+from schemas.ids import RunId
+
+KNOCKS_BURST = 20.0  # of all guests together; then one every few seconds
+INVITATION_HOURS = 72.0
+
+
+class Lobby(Switchboard):
+    """A switchboard that strangers with an invitation can reach."""
+
+    settings: BrokerServiceSettings
+    federations: dict[RunId, HostedFederation]
+
+    def __init__(self, bind: str, keys: Keys) -> None:
+        super().__init__(bind, keys)
+        self._knocks = Pace(left=KNOCKS_BURST)
+
+    def give(self, federation: HostedFederation, command: Command) -> None:
+        """Have a registrar take a command."""
+        assert federation.runner is not None
+        federation.runner.give(OperatorCommand(command=command))
+
+    def open_or_close_lobby(self) -> None:
+        """Strangers are let in while some invitation is open."""
+        self.doors.is_lobby_open = any(f.standing.invitations for f in self.federations.values())
+
+    def invite(self, asked: dict[str, Any]) -> Answer:
+        """One line for one newcomer."""
+        hosted, address = self.federation_of(asked), self.settings.address
+        if address is None:
+            raise OperatorError("address: state in broker.toml where members reach this broker")
+        party, role = str(asked.get("party")), asked.get("role")
+        if party in hosted.standing.members:
+            raise OperatorError(f"{party} belongs to {hosted.name} already")
+        hours = float(asked.get("hours") or INVITATION_HOURS)
+        invitation = Invitation(
+            federation=hosted.name,
+            party=party,
+            role="active" if role == "active" else "passive",
+            address=address.removeprefix("tcp://"),
+            curve_key=self.keys.curve_public,
+            fingerprint=fingerprint_of(bytes(self.keys.signing.verify_key)),
+            secret=os.urandom(16),
+            expires_s=int(time.time() + 3600 * hours),
+        )
+        line = line_of(invitation)
+        command = check_settings(
+            Invite,
+            {
+                "party": party,
+                "role": invitation.role,
+                "secret_digest": base64.b64encode(
+                    hashlib.sha256(invitation.secret).digest()
+                ).decode(),
+                "expires_s": invitation.expires_s,
+            },
+            "invite",
+        )
+        self.give(hosted, command)
+        logs.say("invited", peer=party, federation=hosted.name)
+        return {"line": line, "party": party, "hours": hours}
+
+    async def guest(self, connection: bytes, key: bytes, frames: Frames) -> None:
+        """One small message of a stranger: let it in, or say why not."""
+        if not self._knocks.allows(asyncio.get_running_loop().time()):
+            self._turned_away("guests knock too often")
+            return
+        answer = JoinAnswer(
+            accepted=False, reason="", verify_key=bytes(self.keys.signing.verify_key)
+        )
+        try:
+            if len(frames) != 1 or len(frames[0]) > KNOCK_MAX_BYTES:
+                raise PeerError("a guest may send one small message")
+            knock = read_knock(frames[0], key)
+            reason = await self._knock(knock, key)
+        except PeerError as refused:
+            reason = str(refused)
+        fields = {**dict(answer), "accepted": not reason, "reason": in_words(reason)}
+        await self.gate.send(connection, (pack(JoinAnswer(**fields).model_dump()),), LOBBY)
+        if reason:
+            self._turned_away(f"a guest: {reason}")
+
+    async def _knock(self, knock: Knock, key: bytes) -> str:
+        """Why a guest is not let in; nothing if it is a member now."""
+        hosted = self.federations.get(knock.federation)
+        if hosted is None:
+            return "there is no such federation here"
+        guest = Admit(
+            party=knock.party,
+            secret=knock.secret,
+            verify_key=knock.verify_key,
+            curve_key=key,
+            at_s=int(time.time()),
+        )
+        fault = knock_fault(hosted.standing, guest)
+        self.give(hosted, guest)
+        wanted = Seat("passive", knock.verify_key, key)
+        for _ in range(100):
+            seat = hosted.standing.members.get(knock.party)
+            if fault is not None or (seat is not None and seat.curve_key == wanted.curve_key):
+                break
+            await asyncio.sleep(0.02)
+        if fault is None:
+            logs.say("member_joined", peer=knock.party, federation=hosted.name)
+        return fault or ""
+
+    def federation_of(self, asked: dict[str, Any]) -> HostedFederation:
+        """The federation a command speaks of."""
+        named = asked.get("federation")
+        if named is None and len(self.federations) == 1:
+            return next(iter(self.federations.values()))
+        if named not in self.federations:
+            names = ", ".join(self.federations)
+            raise OperatorError(f"--federation: say which of {names}")
+        return self.federations[str(named)]

@@ -1,0 +1,160 @@
+"""The broker's socket and the table of what it leads to; and the broker of a single run.
+
+It owns which connections are admitted and to which node their frames go, by the run's or
+federation's name in the header; what a node does with them is the node's business.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from broker.hosting import Hosted, HostedRun
+from broker.registrar import Seat
+from broker.router import Routed
+from hdpvfl_mq.errors import PeerError, SettingsError
+from hdpvfl_mq.runtime.keys import Keys, load_keys
+from hdpvfl_mq.runtime.settings import load_settings
+from hdpvfl_mq.runtime.transport import Gate
+from hdpvfl_mq.wire.codec import Frames, decode_header
+from schemas.config import BrokerSettings, Member, RunManifest
+from schemas.ids import PartyId, RunId
+
+# After the end, how long a party that is being started again may take to come and hear of it.
+FAREWELL_S = 60.0
+LOBBY = "lobby:"  # before the key of a guest
+
+
+class Doors(Mapping[bytes, str]):
+    """Keys that may connect and, while an invitation is open, everybody else as a guest."""
+
+    def __init__(self) -> None:
+        self.members: dict[bytes, str] = {}
+        self.is_lobby_open = False
+
+    def __getitem__(self, key: bytes) -> str:
+        if key in self.members or not self.is_lobby_open:
+            return self.members[key]
+        return LOBBY + key.hex()
+
+    def __iter__(self) -> Iterator[bytes]:
+        return iter(self.members)
+
+    def __len__(self) -> int:
+        return len(self.members)
+
+
+class Switchboard:
+    """The socket and the table of what it leads to."""
+
+    def __init__(self, bind: str, keys: Keys) -> None:
+        self.doors = Doors()
+        self._bind, self.keys = bind, keys
+        self.table: dict[RunId, Hosted] = {}
+
+    def open(self) -> None:
+        """Bind; needs a running loop."""
+        self.gate = Gate(self._bind, self.keys, self.doors, refused=self._turned_away)
+
+    def add(self, name: RunId, hosted: Hosted) -> None:
+        """Have frames of this name go there."""
+        self.table[name] = hosted
+        self.admit()
+
+    def admit(self) -> None:
+        """Let in the connections of everybody who may speak to anything here."""
+        wanted = {user for hosted in self.table.values() for user in hosted.users}
+        self.doors.members = {bytes.fromhex(user): user for user in wanted}
+
+    async def forward(self, hosted: Hosted, frames: Frames, routed: Routed) -> None:
+        """Send frames where the router said."""
+        for connection in routed.connections:
+            if not await self.gate.send(connection, frames, routed.sender):
+                for each in self.table.values():
+                    each.router.unreachable(connection)
+        if routed.local:
+            await hosted.link.put(frames)
+
+    async def read(self) -> None:
+        """Deal out what arrives, for ever."""
+        while True:
+            connection, user, frames = await self.gate.receive()
+            if user is not None and user.startswith(LOBBY):
+                await self.guest(connection, bytes.fromhex(user.removeprefix(LOBBY)), frames)
+                continue
+            hosted: Hosted | None = None
+            try:
+                header = decode_header(frames)
+                hosted = self.table.get(header.run)
+                if hosted is None:
+                    raise PeerError("frames of a run that is not here")
+                routed = hosted.router.from_connection(connection, hosted.party_of(user), frames)
+            except PeerError as refused:
+                self._refuse(hosted, frames, f"at the router: {refused}")
+                continue
+            await self.forward(hosted, frames, routed)
+
+    async def guest(self, connection: bytes, key: bytes, frames: Frames) -> None:
+        """A stranger speaks; a broker of one run has no lobby."""
+
+    def _turned_away(self, reason: str) -> None:
+        """Record a connection that did not get in; it sent nothing that could be read."""
+        self._refuse(None, (), f"at the gate: {reason}")
+
+    def _refuse(self, hosted: Hosted | None, frames: Frames, reason: str) -> None:
+        first = next(iter(self.table.values()), None)  # a federation, or the only run
+        if (noted := hosted or first) is not None:
+            noted.refuse(frames, reason)
+
+
+class Service(Switchboard):
+    """The broker of one run: ends with it."""
+
+    def __init__(self, settings: BrokerSettings, manifest: RunManifest, keys: Keys) -> None:
+        super().__init__(settings.bind, keys)
+        seats = seats_of(settings.members)
+        expected = set(manifest.parties)
+        if set(seats) != expected:
+            raise SettingsError(
+                f"members: the manifest needs exactly {', '.join(sorted(expected))}; "
+                f"the broker admits {', '.join(sorted(seats))}"
+            )
+        self.hosted = HostedRun(
+            manifest, seats, keys, runs=Path(settings.runs), forward=self.forward
+        )
+        self.node, self.router = self.hosted.node, self.hosted.router
+        self.add(manifest.run, self.hosted)
+        self.open()
+        self.runner = self.hosted.runner(
+            patience_s=manifest.deadline_s + 60.0, farewell_s=FAREWELL_S
+        )
+
+    async def run(self) -> str:
+        """The outcome of the run."""
+        reader = self.hosted.link.watch(asyncio.create_task(self.read()))
+        for task in self.gate.tasks:
+            self.hosted.link.watch(task)
+        self.hosted.observe(self.node)
+        try:
+            outcome = await self.runner.run()
+            self.hosted.finish()
+            return outcome
+        finally:
+            reader.cancel()
+            self.gate.close()
+
+
+def seats_of(members: tuple[Member, ...]) -> dict[PartyId, Seat]:
+    found = {}
+    for m in members:
+        role = "active" if m.role == "active" else "passive"
+        keys = bytes.fromhex(m.verify_key), bytes.fromhex(m.curve_key)
+        found[m.party] = Seat(role, *keys)  # type: ignore[arg-type]
+    return found
+
+
+def build_service(settings: BrokerSettings) -> Service:
+    """Read the manifest and the keys, open the journal, bind."""
+    manifest = load_settings(RunManifest, Path(settings.manifest))
+    return Service(settings, manifest, load_keys(Path(settings.keys)))

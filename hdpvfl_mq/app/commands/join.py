@@ -1,0 +1,162 @@
+"""`hdpvfl init | invite | join | confirm | remove`: how a federation comes to have members.
+
+It owns the files these commands write and their words; keys are made where they stay, and no
+hexadecimal number is copied by anybody.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import time
+from pathlib import Path
+
+from hdpvfl_mq.app.commands.services import ask, show
+from hdpvfl_mq.data.readers import TableFile
+from hdpvfl_mq.errors import DataError, OperatorError, SettingsError
+from hdpvfl_mq.runtime.files import write_private
+from hdpvfl_mq.runtime.keys import Keys, load_keys, make_keys
+from hdpvfl_mq.runtime.knock import knock
+from hdpvfl_mq.runtime.settings import check_settings, dump_settings, fields_of, load_settings
+from hdpvfl_mq.wire.invitation import Invitation, read_line
+from schemas.base import Closed
+from schemas.config import (
+    BrokerServiceSettings,
+    FederationSettings,
+    PartyPolicy,
+    PartyServiceSettings,
+)
+from schemas.privacy import Budget
+
+_PARTY_TEXT = """\
+# This party's service, written by 'hdpvfl join'. Start it with: hdpvfl party
+# Columns are taken as they are (centre 0, scale 1). State constants you know in [[data.rules]];
+# "learn" fits them to the rows, which policy.toml must allow by learned_constants.
+"""
+_POLICY_TEXT = """\
+# What this party allows; yours alone, never sent. Change it before the first run:
+# lifetime is the cap of everything that will ever be released about these people.
+# proposals = "accept" takes part in every run that breaks no rule; "ask" waits for
+# 'hdpvfl approve RUN'.
+"""
+
+
+def init(options: argparse.Namespace) -> int:
+    """Make a federation: the broker's keys and settings."""
+    path = Path("broker.toml")
+    added = FederationSettings(name=options.name)
+    if path.exists():
+        old = load_settings(BrokerServiceSettings, path)
+        if options.name in {each.name for each in old.federations}:
+            raise SettingsError(f"{path} has a federation {options.name} already")
+        federations = (*old.federations, added)
+        made = BrokerServiceSettings.model_validate({**fields_of(old), "federations": federations})
+    else:
+        _make_keys(Path("keys"))
+        plain = {
+            "bind": options.bind,
+            "address": f"tcp://{options.address or options.bind.removeprefix('tcp://')}",
+            "keys": "keys",
+            "federations": [{"name": options.name}],
+        }
+        made = check_settings(BrokerServiceSettings, plain, "options")
+    write_private(path, "# The broker's service. Start it with: hdpvfl broker\n" + _text(made))
+    text = f"{path} written; now: hdpvfl broker, then: hdpvfl invite NAME for every member"
+    return show(options, {"settings": str(path)}, lambda: print(text))
+
+
+def invite(options: argparse.Namespace) -> int:
+    """One line for one newcomer."""
+    answer = ask(
+        options,
+        "invite",
+        party=options.party,
+        role=options.role,
+        hours=options.hours,
+        federation=options.federation,
+    )
+    return show(options, answer, lambda: print(answer["line"]))
+
+
+def join(options: argparse.Namespace) -> int:
+    """Make keys, knock, and write settings."""
+    invitation = read_line(options.line)
+    if time.time() > invitation.expires_s:
+        raise OperatorError("the invitation has expired: ask for a new one")
+    if Path("party.toml").exists():
+        raise OperatorError("there is a party.toml here already: join in a folder of its own")
+    data = _data(options, invitation)
+    keys = _make_keys(Path("keys"))
+    verify_key = asyncio.run(knock(invitation, keys))
+    plain = {
+        "party": invitation.party,
+        "role": invitation.role,
+        "federation": invitation.federation,
+        "broker": f"tcp://{invitation.address}",
+        "broker_curve_key": invitation.curve_key.hex(),
+        "broker_verify_key": verify_key.hex(),
+        "keys": "keys",
+        "policy": "policy.toml",
+        "data": data,
+    }
+    policy = PartyPolicy(
+        dataset=options.dataset or invitation.party,
+        lifetime=Budget(epsilon=options.lifetime_epsilon, delta=options.lifetime_delta),
+        run_epsilon_max=options.lifetime_epsilon,
+    )
+    write_private(Path("policy.toml"), _POLICY_TEXT + _text(policy))
+    settings = check_settings(PartyServiceSettings, plain, "options")
+    write_private(Path("party.toml"), _PARTY_TEXT + _text(settings))
+    answer = {"party": invitation.party, "federation": invitation.federation}
+
+    def lines() -> None:
+        print(f"{invitation.party} has joined {invitation.federation}; look at policy.toml, then")
+        print("  hdpvfl party     runs this party's service")
+        print("  hdpvfl status    shows three words for every other member: compare by telephone")
+
+    return show(options, answer, lines)
+
+
+def confirm(options: argparse.Namespace) -> int:
+    """The words are the same at both sides."""
+    words = " ".join(options.words)
+    answer = ask(options, "confirm", party=options.party, words=words)
+    return show(options, answer, lambda: print(f"{options.party} is confirmed; its keys are kept"))
+
+
+def remove(options: argparse.Namespace) -> int:
+    """Forget a member: at the broker for good, at a party until words are compared again."""
+    fields = {} if options.federation is None else {"federation": options.federation}
+    answer = ask(options, "remove", party=options.party, **fields)
+    return show(options, answer, lambda: print(f"{options.party} is removed"))
+
+
+def _data(options: argparse.Namespace, invitation: Invitation) -> dict[str, object]:
+    """The data settings, checked against the file's header."""
+    if not options.data.exists():
+        raise SettingsError(f"--data: there is no file {options.data}")
+    if (invitation.role == "active") != (options.label is not None):
+        raise SettingsError(
+            f"--label: {invitation.party} is invited as {invitation.role}; "
+            "the active party, and no other, names its label"
+        )
+    columns = _columns(options.data)
+    for column in (options.id, *([options.label] if options.label else [])):
+        if column not in columns:
+            raise DataError(f"{options.data} has no column {column!r}; it has {', '.join(columns)}")
+    fields: dict[str, object] = {"file": str(options.data), "id_columns": [options.id]}
+    return fields | ({"label_column": options.label} if options.label else {})
+
+
+def _columns(path: Path) -> list[str]:
+    for chunk in TableFile(path).chunks():
+        return list(chunk.names)
+    raise DataError(f"{path} has no rows")
+
+
+def _make_keys(folder: Path) -> Keys:
+    return load_keys(folder) if (folder / "sign.key").exists() else make_keys(folder)
+
+
+def _text(model: Closed) -> str:
+    return dump_settings(model)

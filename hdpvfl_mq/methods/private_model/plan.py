@@ -1,0 +1,158 @@
+"""The plan of the private model: one release of labels, and a passive party's three.
+
+It owns how the budget is split and which rows are learnt from; it knows no data. Everything in it
+follows from the manifest and the number of common rows.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from types import MappingProxyType
+
+import numpy as np
+
+from hdpvfl_mq.errors import RefusedError
+from hdpvfl_mq.glm.families import family
+from hdpvfl_mq.glm.schedule import Schedule
+from hdpvfl_mq.methods.private_model.bound import gram_move, moments_move, on_grid
+from hdpvfl_mq.methods.run_plan import RunPlan
+from hdpvfl_mq.privacy.plan import NoisePlan, Part, fit_noise, fit_together, plan_disclosed
+from schemas.config import RunManifest
+from schemas.methods import PrivateModel
+from schemas.privacy import Budget
+
+ROWS_MIN = 10
+# z is a multiple of this; C too.
+Z_EXPONENT = -16
+_CLIP_MAX = 2.0**16
+# Numbers of [-1, 1] and [-B, B] are released on this grid; B is rounded up to it.
+_ROW_EXPONENT = -9
+
+
+@dataclass(frozen=True, kw_only=True)
+class PrivateModelPlan(RunPlan):
+    """What the private model adds: the clip of what is received, and which rows are for what."""
+
+    method: PrivateModel
+    clip: float
+
+    @property
+    def received_clip(self) -> float:
+        """C, at which a passive party clips what it receives, in units of half the label range."""
+        return self.clip
+
+    @property
+    def is_sealed(self) -> bool:
+        """Exact scores are for the active party alone."""
+        return self.passive_noise.disclosed_rows > 0
+
+    @property
+    def score_bound(self) -> float:
+        """B, in deviations of a score."""
+        return score_bound(self.method)
+
+    @property
+    def learnt_rows(self) -> slice:
+        """The rows that all is learnt from; the order of the common rows is that of a hash."""
+        return slice(0, self.rows - self.method.held_out_rows)
+
+    @property
+    def held_out(self) -> slice:
+        """The rows that nothing is learnt from."""
+        return slice(self.learnt_rows.stop, self.rows)
+
+    @property
+    def scored_rows(self) -> tuple[slice, ...]:
+        """The rows whose scores leave: all, or the first of those learnt from and the held out."""
+        if not self.is_sealed:
+            return (slice(0, self.rows),)
+        first = min(self.method.disclosed_rows, self.learnt_rows.stop)
+        return (slice(0, first), self.held_out)
+
+    def residual_count(self, round_: int) -> int:
+        """Labels of the rows that are learnt from."""
+        return self.rows - self.method.held_out_rows
+
+    def share_count(self, round_: int) -> int:
+        """Scores that leave."""
+        return sum(rows.stop - rows.start for rows in self.scored_rows)
+
+
+def plan_private_model(manifest: RunManifest, method: PrivateModel, rows: int) -> PrivateModelPlan:
+    """Derive the plan; RefusedError where the privacy argument does not hold."""
+    learnt = rows - method.held_out_rows
+    if manifest.budget is None or learnt < ROWS_MIN:
+        raise RefusedError(f"method private_model needs a budget and {ROWS_MIN} rows to learn from")
+    active = _labels(learnt, manifest.budget)
+    clip = _clip(method, active.noise_std)
+    inner, share = _passive(method, rows, clip, manifest.budget)
+    return PrivateModelPlan(
+        manifest=manifest,
+        rows=rows,
+        schedule=Schedule(rows, rows, 1),
+        family=family(manifest.loss),
+        active_noise=active,
+        passive_noise=share,
+        inner_noise=MappingProxyType(inner),
+        method=method,
+        clip=clip,
+    )
+
+
+def score_bound(method: PrivateModel) -> float:
+    """B on the grid of scores, rounded up."""
+    return math.ceil(method.score_bound * 2.0**-_ROW_EXPONENT) * 2.0**_ROW_EXPONENT
+
+
+def _labels(rows: int, budget: Budget) -> NoisePlan:
+    values = np.array([rows], dtype=np.int64)
+    return fit_noise(np.array([4.0]), values, _ROW_EXPONENT, budget, 1.0)
+
+
+def _clip(method: PrivateModel, noise_std: float) -> float:
+    clip = min(1.0 + method.received_clip * noise_std, _CLIP_MAX)
+    return math.ceil(clip * 2.0**-Z_EXPONENT) * 2.0**Z_EXPONENT
+
+
+def _passive(
+    method: PrivateModel, rows: int, clip: float, budget: Budget
+) -> tuple[dict[str, NoisePlan], NoisePlan]:
+    """Statistics and scores within one budget; scores of disclosed rows take nothing of it."""
+    learnt, columns = rows - method.held_out_rows, method.columns_max
+    is_disclosed = method.disclosed_rows > 0
+    scores = 0.0 if is_disclosed else 1.0 - method.moments_share - method.gram_share
+    split = method.moments_share + method.gram_share + scores
+    u_square, u_exponent = on_grid(moments_move(learnt, clip), math.sqrt(columns))
+    g_square, g_exponent = on_grid(gram_move(learnt), float(columns))
+    parts = {
+        "moments": Part(
+            square=u_square,
+            values=columns,
+            exponent=u_exponent,
+            value_bound=clip,
+            share=method.moments_share / split,
+        ),
+        "gram": Part(
+            square=g_square,
+            values=columns * (columns + 1) // 2,
+            exponent=g_exponent,
+            value_bound=1.0,
+            share=method.gram_share / split,
+            symmetric=True,
+        ),
+    }
+    if is_disclosed:
+        first = min(method.disclosed_rows, learnt)
+        return fit_together(parts, budget), plan_disclosed(first + method.held_out_rows)
+    bound = score_bound(method)
+    parts["share"] = Part(
+        square=(2.0 * bound) ** 2 * (1.0 + 2.0**-50),
+        values=rows,
+        exponent=_ROW_EXPONENT,
+        value_bound=bound,
+        share=scores,
+    )
+    plans = fit_together(parts, budget)
+    share = plans.pop("share")
+    return plans, share

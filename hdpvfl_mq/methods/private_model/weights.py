@@ -1,0 +1,134 @@
+"""From noised statistics to weights: post-processing, so any rule is as private as any other.
+
+It owns the ridge that knows the noise of both statistics and the prior of the weights; it sees no
+row. Scores are modelled as linear in the columns: X'(mean - y) / n is about kappa X'X w / n, where
+kappa is the slope of the mean label at the released mean.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hdpvfl_mq.arrays.unreleased import FloatVector
+from hdpvfl_mq.glm.families import Family
+from hdpvfl_mq.methods.private_model.plan import PrivateModelPlan
+from hdpvfl_mq.methods.private_model.statistics import weight_grid
+
+# The mean label is kept this share of the label range away from its ends.
+_EDGE = 0.02
+# Rows are not all at the mean: their average slope is smaller than the slope there.
+_AVERAGE_SLOPE = 0.85
+_SMALLEST_SIZE = 2.0**-20
+# Eigenvalue of X'X / n that a forecast is made for.
+_TYPICAL_DIRECTION = 0.1
+
+
+@dataclass(frozen=True, kw_only=True)
+class Received:
+    """What the released labels tell besides their product with the columns, in their own units."""
+
+    rows: int
+    slope: float  # kappa, per unit of theta
+    label_variance: float
+    z_variance: float
+
+    @classmethod
+    def of(
+        cls, family: Family, received: FloatVector, z: FloatVector, noise_std: float
+    ) -> Received:
+        """Read the mean label, the slope there and the labels' variance off the release."""
+        low, high = family.mean_range
+        half = (high - low) / 2.0
+        edge = 2.0 * half * _EDGE
+        middle = (low + high) / 2.0 - half * float(received.mean())
+        mean = min(max(middle, low + edge), high - edge)
+        if family.label_kind == "binary":
+            variance = mean * (1.0 - mean) / half**2
+        else:
+            variance = min(max(float(received.var()) - noise_std**2, 0.01), 1.0)
+        return cls(
+            rows=len(received),
+            slope=max(family.mean_slope(mean) / half, 1e-6),
+            label_variance=variance,
+            z_variance=max(float(z.var()), 1e-12),
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Statistics:
+    """X'z / n and X'X / n as they were released, and the deviations of their noise."""
+
+    moments: FloatVector = field(repr=False)
+    moments_std: float
+    gram: NDArray[np.float64] = field(repr=False)
+    gram_std: float  # on the diagonal
+
+
+@dataclass(frozen=True, kw_only=True)
+class PrivateWeights:
+    """w~, its deviation by coordinate, and that of the scores it gives: sqrt(w~'G w~)."""
+
+    w: FloatVector = field(repr=False)
+    std: FloatVector = field(repr=False)
+    size: float
+
+
+def private_weights(
+    statistics: Statistics,
+    received: Received,
+    *,
+    signal_share: float,
+    variance_max: float,
+    weight_norm: float,
+) -> PrivateWeights:
+    """The posterior mean of the weights under a Gaussian prior, direction by direction of G.
+
+    Noise of G lies within +- `spread` in any direction, so its eigenvalues are floored there.
+    """
+    kappa = _AVERAGE_SLOPE * received.slope
+    prior = min(signal_share * received.label_variance / received.slope**2, variance_max)
+    columns = len(statistics.moments)
+    spread = statistics.gram_std * math.sqrt(columns / 2.0)
+    values, basis = np.linalg.eigh(statistics.gram)
+    g = np.maximum(values, spread + 1e-9)
+    noise = (
+        received.z_variance * g / received.rows
+        + statistics.moments_std**2
+        + (kappa * spread) ** 2 * prior
+    )
+    gain = kappa * g * prior / (kappa**2 * g**2 * prior + noise)
+    w = basis @ (gain * (basis.T @ -statistics.moments))
+    w *= min(1.0, weight_norm / max(float(np.linalg.norm(w)), 1e-300))
+    w = weight_grid(w)
+    left = prior * (1.0 - gain * kappa * g)
+    size = math.sqrt(float((basis.T @ w) ** 2 @ g))
+    return PrivateWeights(
+        w=w,
+        std=np.sqrt(np.maximum(basis**2 @ left, 0.0)),
+        size=_few_bits(max(size, _SMALLEST_SIZE)),
+    )
+
+
+def _few_bits(size: float) -> float:
+    """Ten bits are enough, and are the same on machines that differ in the last."""
+    mantissa, exponent = math.frexp(size)
+    return math.ldexp(math.ceil(mantissa * 1024.0), exponent - 10)
+
+
+def signal_kept(plan: PrivateModelPlan) -> float:
+    """A forecast from public numbers: the share of a weight's prior variance that is learnt.
+
+    For labels spread evenly over their range, in a direction that holds a tenth of the rows.
+    """
+    low, high = plan.family.mean_range
+    half, noise_std = (high - low) / 2.0, plan.active_noise.noise_std
+    slope = plan.family.mean_slope((low + high) / 2.0) / half
+    prior = min(plan.method.signal_share / slope**2, plan.method.weight_variance_max)
+    signal = (_AVERAGE_SLOPE * slope * _TYPICAL_DIRECTION) ** 2 * prior
+    noise = plan.inner_noise["moments"].noise_std ** 2
+    noise += (1.0 + noise_std**2) * _TYPICAL_DIRECTION / plan.rows
+    return signal / (signal + noise)

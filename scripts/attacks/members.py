@@ -1,0 +1,109 @@
+"""Members that lie: each lie of liar.py told by a real process, judged by what the others do.
+
+It owns who tells which lie and the judgement; the lies are in liar.py. An attack has held if every
+honest process ended by itself, whoever completed has the model of the calm run, and somebody has
+recorded why.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache, partial
+from pathlib import Path
+from typing import Any
+
+from schemas.ids import COORDINATOR
+from scripts.attacks.stage import LIMIT_MIB, Row, Stage, stage
+
+
+@dataclass(frozen=True)
+class Told:
+    """One lie, who tells it, and how the table calls it."""
+
+    lie: str
+    liar: str
+    name: str
+
+
+TOLD = (
+    Told("not_a_number", "passive-2", "NaN instead of scores"),
+    Told("another_round", "passive-2", "scores for another round"),
+    Told("one_story_each", "active", "each passive party is told another residual"),
+    Told("false_seen", "passive-2", "co-signs envelopes that were never sent"),
+    Told("false_ack", "passive-2", "acknowledges what was never sent"),
+    Told("escape_codes", "passive-2", "terminal escape codes in a refusal"),
+    Told("blocks_too_early", "passive-2", "640 MiB of blocks before entity resolution"),
+    Told("gap", "passive-2", "768 MiB behind a missing sequence number"),
+    Told("early_end", COORDINATOR, "ends the run as completed before a round"),
+    Told("split_manifest", COORDINATOR, "offers one party another manifest"),
+    Told("more_rounds", COORDINATOR, "allows more rounds than the plan has"),
+)
+
+
+@dataclass(frozen=True)
+class Calm:
+    """What a run without a liar leaves behind."""
+
+    weights: dict[str, Any]
+    peak_mib: dict[str, float]
+
+
+@cache
+def calm() -> Calm:
+    """One calm run."""
+    with tempfile.TemporaryDirectory(prefix="hdpvfl-calm-") as folder, stage(Path(folder)) as on:
+        on.start()
+        codes = on.wait(on.started.names)
+        if set(codes.values()) != {0}:
+            raise RuntimeError(f"the calm run did not complete: {codes}")
+        return Calm({p: on.weights(p) for p in on.started.demo.parties}, dict(on.peak_mib))
+
+
+def tell(told: Told, folder: Path) -> Row:
+    """Run with a liar and judge."""
+    usual = calm()
+    with stage(folder) as on:
+        on.start(told.liar, told.lie)
+        honest = tuple(name for name in on.started.names if name != told.liar)
+        codes = on.wait(honest)
+        return _judged(told, on, codes, usual)
+
+
+def _judged(told: Told, on: Stage, codes: dict[str, int | None], usual: Calm) -> Row:
+    wrong = [
+        p
+        for p, code in codes.items()
+        if p != COORDINATOR and code == 0 and on.weights(p) != usual.weights[p]
+    ]
+    hanging = [name for name, code in codes.items() if code is None]
+    above = max(on.peak_mib.get(p, 0.0) - usual.peak_mib[p] for p in codes)
+    noticed = {p: refused[0] for p in codes if (refused := _refused(on, p))}
+    said = {p: text for p, code in codes.items() if code and (text := _last_line(on, p))}
+    who, what = next(iter((noticed or said or {"nobody": ""}).items()))
+    held = not wrong and not hanging and above <= LIMIT_MIB and who != "nobody"
+    completed = all(code == 0 for code in codes.values())
+    cost = "none: same models as without" if completed else f"the run: exit codes {_shown(codes)}"
+    if above > 16:
+        cost += f", {above:.0f} MiB"
+    if wrong or hanging:
+        cost = f"WRONG MODEL at {wrong}" if wrong else f"HANGING {hanging}"
+    return Row(told.name, told.liar, who, what[:140], cost, held)
+
+
+def _refused(on: Stage, party: str) -> list[str]:
+    """Refusals but copies, which any slow machine makes."""
+    return [reason for reason in on.refusals(party) if not reason.startswith("a copy of")]
+
+
+def _last_line(on: Stage, party: str) -> str:
+    lines = on.started.said(party).strip().splitlines()
+    return lines[-1].rsplit(".toml: ", 1)[-1] if lines else ""
+
+
+def _shown(codes: dict[str, int | None]) -> str:
+    return ", ".join(f"{name} {code}" for name, code in codes.items())
+
+
+ATTACKS: dict[str, Callable[[Path], Row]] = {told.lie: partial(tell, told) for told in TOLD}

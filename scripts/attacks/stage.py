@@ -1,0 +1,174 @@
+"""Where attacks happen: a federation of real processes, and what they noticed.
+
+It owns processes, measuring and what journals and exit codes say; it knows no attack.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from hdpvfl_mq.audit.reader import read_transcript
+from hdpvfl_mq.journal import chain
+from hdpvfl_mq.runtime.keys import Keys, load_keys
+from hdpvfl_mq.runtime.settings import load_settings
+from schemas.config import BrokerSettings
+from schemas.ids import COORDINATOR
+from schemas.records import Refused
+from tests.integration.processes import Processes, environment, processes
+
+MIB = 1024.0
+WAIT_S = 240.0
+LIMIT_MIB = 256.0
+
+
+@dataclass(frozen=True)
+class Row:
+    """One line of the table."""
+
+    attack: str
+    by: str
+    noticed_by: str
+    by_what: str
+    cost: str
+    held: bool
+
+
+@dataclass
+class Stage:
+    """One federation of processes on disk."""
+
+    started: Processes
+    peak_mib: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def run(self) -> Path:
+        """The folder of the run."""
+        return self.started.folder / "runs" / "test-run"
+
+    @property
+    def broker(self) -> BrokerSettings:
+        """Where the broker listens."""
+        return load_settings(BrokerSettings, self.started.demo.settings(COORDINATOR))
+
+    def keys(self, party: str) -> Keys:
+        """A process's keys, as the operator of that party has them."""
+        return load_keys(self.run / "keys" / party)
+
+    def start(self, liar: str = "", lie: str = "") -> None:
+        """Start all processes, one of them with a lie."""
+        honest = [name for name in self.started.names if name != liar]
+        self.started.start(*honest)
+        if liar:
+            log = self.started.log(liar).open("ab")
+            self.started.children[liar] = subprocess.Popen(
+                [sys.executable, "-m", "scripts.attacks.liar", lie, self.started.settings(liar)],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                cwd=self.started.folder,
+                env=environment(),
+            )
+            log.close()
+
+    def measure(self) -> None:
+        """Note the largest memory of each process so far."""
+        for name, child in self.started.children.items():
+            if child.poll() is None:
+                found = memory_mib(child.pid, "VmHWM")
+                self.peak_mib[name] = max(self.peak_mib.get(name, 0.0), found)
+
+    def wait(self, honest: tuple[str, ...], wait_s: float = WAIT_S) -> dict[str, int | None]:
+        """Exit codes of the honest processes, None for one that still runs at the end."""
+        end = time.monotonic() + wait_s
+        children = self.started.children
+        while time.monotonic() < end and any(children[n].poll() is None for n in honest):
+            self.measure()
+            time.sleep(0.05)
+        return {name: children[name].poll() for name in honest}
+
+    def weights(self, party: str) -> Any:
+        """The model a party wrote, or None."""
+        path = self.run / party / "model.json"
+        return json.loads(path.read_text())["weights"] if path.exists() else None
+
+    def refusals(self, party: str) -> list[str]:
+        """Everything a process has refused, at the door or in a step."""
+        path = self.run / party / "journal.db"
+        if not path.exists():
+            return []
+        rows = read_transcript(path, party).rows
+        effects = (e for i, stored, _ in rows for e in chain.decode(stored, i).effects)
+        return [e.reason for e in effects if isinstance(e, Refused)] + _at_the_door(path)
+
+    def rounds(self) -> int:
+        """How far the active party is."""
+        try:
+            status = json.loads((self.run / "active" / "status.json").read_text())
+        except (OSError, ValueError):
+            return 0
+        return int(status.get("round") or 0)
+
+    def speed(self, seconds: float) -> float:
+        """Rounds a second."""
+        before, began = self.rounds(), time.monotonic()
+        end = began + seconds
+        while time.monotonic() < end:
+            self.measure()
+            time.sleep(0.1)
+        return (self.rounds() - before) / (time.monotonic() - began)
+
+
+def _at_the_door(path: Path) -> list[str]:
+    from hdpvfl_mq.audit.reader import opened_copy  # noqa: PLC0415 - tables differ by format
+
+    with opened_copy(path) as connection:
+        tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_master")}
+        if "refusals" not in tables:
+            return []
+        return [reason for (reason,) in connection.execute("SELECT reason FROM refusals")]
+
+
+def memory_mib(pid: int, line: str = "VmRSS") -> float:
+    """A process's memory; 0 when it is gone."""
+    try:
+        for text in Path(f"/proc/{pid}/status").read_text().splitlines():
+            if text.startswith(line):
+                return int(text.split()[1]) / MIB
+    except OSError:
+        pass
+    return 0.0
+
+
+@contextmanager
+def stage(folder: Path, **options: Any) -> Iterator[Stage]:
+    """A federation with the same secrets every time; what still runs at the end is killed."""
+    settings: dict[str, Any] = {"guarantee": "none", "epochs": 4, "passives": 2, **options}
+    with processes(folder, secrets=True, **settings) as started:
+        for party in started.demo.parties:
+            started.change(party, patience_s=60.0)
+        yield Stage(started)
+
+
+@contextmanager
+def in_background(work: Any) -> Iterator[threading.Event]:
+    """Run something beside; it is asked to stop at the end."""
+    stop = threading.Event()
+    thread = threading.Thread(target=work, args=(stop,), daemon=True)
+    thread.start()
+    try:
+        yield stop
+    finally:
+        stop.set()
+        thread.join(10.0)
+
+
+Weights = Mapping[str, Any]

@@ -1,0 +1,48 @@
+"""A tenth of the planted faults is tried with every commit, and the page lists all of them."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+from scripts.mutants import ROOT, Mutant, mutants, table
+
+
+def test_the_page_has_every_fault():
+    page = (ROOT / "docs" / "mutants.md").read_text()
+    assert page == table([(mutant, "killed", 0.0) for mutant in mutants()])
+
+
+def test_a_fault_that_nobody_notices_survives_and_one_that_does_not_run_is_told(tmp_path: Path):
+    """In a process of its own: it forks, and a test worker has threads."""
+    harmless = Mutant(
+        name="harmless",
+        file="schemas/ids.py",
+        old="MAX_PASSIVES = 256",
+        new="MAX_PASSIVES = 256 + 0",
+        tests=("tests/unit/psi/test_psi_order.py::test_no_ids_have_an_order",),
+    )
+    broken = replace(harmless, new="MAX_PASSIVES = = 256")
+    code = (
+        "import sys; from pathlib import Path; from scripts.mutants import *; "
+        f"tree = Path({str(tmp_path)!r}); copied(tree); "
+        f"print(*(tried(m, tree)[0] for m in ({harmless!r}, {broken!r})), sep='/')"
+    )
+    told = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    assert told.stdout.strip() == "SURVIVED/DOES NOT RUN"
+
+
+def test_a_tenth_of_the_faults_is_noticed():
+    """Drawn by the commit; `make mutants` tries all."""
+    told = subprocess.run(
+        [sys.executable, "scripts/mutants.py", "--draw"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert told.returncode == 0, told.stdout + told.stderr

@@ -1,0 +1,182 @@
+"""Frames with valid signatures and any content, thrown at nodes in every phase, from a seed.
+
+A party's or the coordinator's node is folded from the first records of a calm run, so it stands in
+the middle of it; then members with valid keys send what no honest member would. `python -m
+tests.properties.fuzz_frames N` throws N frames (make fuzz: 20 million).
+"""
+
+from __future__ import annotations
+
+import random
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from functools import cache
+
+from hdpvfl_mq.errors import PeerError
+from hdpvfl_mq.journal import chain
+from hdpvfl_mq.node.node import Node
+from hdpvfl_mq.wire.canonical import pack, unpack
+from hdpvfl_mq.wire.codec import Frames, decode_header, encode_body
+from hdpvfl_mq.wire.signing import envelope_digest, sign
+from schemas.envelope import NO_PARENT
+from schemas.ids import COORDINATOR
+from schemas.messages import ROUTES
+from schemas.records import EnvelopeReceived
+from tests.federation import Federation, manifest, tables
+from tests.samples import KINDS, sample
+from tests.simulation.byzantine import with_change
+
+FRAMES_A_NODE = 2500  # before the next one is made
+FRAMES_A_TURN = 25
+_MAX = 2**20
+
+
+class FirstRecords:
+    """A store that holds a run's first records and forgets what is added."""
+
+    def __init__(self, records) -> None:
+        self._records = records
+
+    def records(self, first: int = 0):
+        return self._records[first:]
+
+    def commit(self, records) -> None:
+        """What a node adds is not needed again."""
+
+
+@cache
+def calm() -> Federation:
+    federation = Federation(manifest(epochs=1, batch_rows=25), tables(rows=50))
+    federation.simulate()
+    return federation
+
+
+@cache
+def _records(party: str) -> list[tuple[int, bytes, bytes]]:
+    return list(calm().journals[party].records())
+
+
+@cache
+def templates() -> tuple[tuple[str, dict, tuple[bytes, ...]], ...]:
+    """Every kind of message, and everything that was said in the calm run."""
+    found = []
+    for kind in KINDS:
+        body, arrays = encode_body(sample(kind))
+        found.append((kind, unpack(body, max_bytes=_MAX), arrays))
+    for party in calm().journals:
+        for index, stored, _ in _records(party):
+            given = chain.decode(stored, index).input
+            if isinstance(given, EnvelopeReceived):
+                header = decode_header(given.frames)
+                body = unpack(given.frames[2], max_bytes=_MAX)
+                found.append((header.kind, body, given.frames[3:]))
+    return tuple(found)
+
+
+class Thrower:
+    """Members' voices towards one node."""
+
+    def __init__(self, node: Node, dice: random.Random) -> None:
+        self._node, self._dice = node, dice
+        self._next: Counter[str] = Counter(
+            {p: box.received for p, box in node.mailbox._inbox.items()}
+        )
+        self._template = self._some_header()
+        role = node.identity.role
+        self._mine = [each for each in templates() if role in ROUTES[each[0]][1]]
+
+    def _some_header(self) -> dict:
+        frames = next(_received(self._node.identity.party))
+        return unpack(frames[0], max_bytes=_MAX)
+
+    def frames(self) -> Frames:
+        dice = self._dice
+        is_routed = dice.random() < 0.97
+        kind, body, arrays = dice.choice(self._mine if is_routed else templates())
+        contacts = self._node.mailbox._contacts
+        may_send = [p for p, contact in contacts.items() if contact.role in ROUTES[kind][0]]
+        sender = dice.choice(may_send or sorted(contacts))
+        self._next[sender] += is_routed
+        header = self._header(kind, sender)
+        for _ in range(dice.choice((0, 1, 1, 1, 2))):
+            body = with_change(body, dice, values=True)
+        if arrays and dice.random() < 0.3:
+            arrays = (dice.choice((b"", arrays[0][:-1], dice.randbytes(len(arrays[0])))),)
+        packed = pack(body)
+        if dice.random() < 0.1:
+            packed = _spoilt(packed, dice)
+        head = pack(header)
+        if dice.random() < 0.1:
+            head = dice.choice((pack(with_change(header, dice, values=True)), _spoilt(head, dice)))
+            self._next[sender] -= 1  # it is most likely refused, and the next one stands there
+        signature = sign(calm().keys[sender], envelope_digest(head, packed, arrays))
+        return (head, signature, packed, *arrays)
+
+    def _header(self, kind: str, sender: str) -> dict:
+        party, number = self._node.identity.party, self._next[sender]
+        delivery = {"party": party, "sequence": number, "ack": 0, "seen": NO_PARENT}
+        return {**self._template, "sender": sender, "kind": kind, "to": (delivery,)}
+
+    def settle(self) -> None:
+        """Go on from what the node has taken, so that the next frames are in order."""
+        for party, box in self._node.mailbox._inbox.items():
+            self._next[party] = box.received
+            box.early.clear()
+            box.early_bytes = 0
+
+
+def _received(party: str) -> Iterator[Frames]:
+    for index, stored, _ in _records(party):
+        given = chain.decode(stored, index).input
+        if isinstance(given, EnvelopeReceived):
+            yield given.frames
+
+
+def _spoilt(data: bytes, dice: random.Random) -> bytes:
+    changed = bytearray(data)
+    changed[dice.randrange(len(changed))] = dice.randrange(256)
+    return bytes(changed)
+
+
+def prepared(dice: random.Random) -> Node:
+    """A node somewhere in the calm run."""
+    party = dice.choice((COORDINATOR, *calm().parties))
+    records = _records(party)
+    node = calm().node(party)
+    node._journal = FirstRecords(records[: dice.randrange(1, len(records))])
+    node.open()
+    return node
+
+
+def throw(count: int, seed: int) -> Counter[str]:
+    """Throw frames; returns what became of them. Anything a node raises is a defect."""
+    dice = random.Random(f"fuzz {seed}")
+    counted: Counter[str] = Counter()
+    for _ in range(max(1, count // FRAMES_A_NODE)):
+        node = prepared(dice)
+        thrower = Thrower(node, dice)
+        steps = node.steps
+        for _ in range(min(count, FRAMES_A_NODE) // FRAMES_A_TURN):
+            batch = [thrower.frames() for _ in range(FRAMES_A_TURN)]
+            try:
+                node.turn(batch)
+            except PeerError as left:
+                raise AssertionError(f"{node.identity.party}: a refusal got out: {left}") from left
+            counted["thrown"] += len(batch)
+            thrower.settle()
+        counted["taken"] += node.steps - steps
+        counted["nodes"] += 1
+        counted[node.identity.role] += 1
+    return counted
+
+
+def main(count: int) -> None:
+    """`make fuzz`: blocks of 200,000, each from its own seed."""
+    block = min(count, 200_000)
+    for seed in range(1000, 1000 + -(-count // block)):
+        print(seed, dict(throw(block, seed)), flush=True)
+
+
+if __name__ == "__main__":
+    main(int(float(sys.argv[1])))

@@ -1,0 +1,16 @@
+"""200,000 frames with valid signatures: every one is a legal move or a refusal, never an error."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.properties.fuzz_frames import throw
+
+BLOCKS = 8
+
+
+@pytest.mark.parametrize("seed", range(BLOCKS))
+def test_200_000_signed_frames_break_no_node(seed):
+    counted = throw(200_000 // BLOCKS, seed)
+    assert counted["thrown"] == 200_000 // BLOCKS
+    assert counted["taken"] > counted["thrown"] // 4  # most reach the roles, not only the door

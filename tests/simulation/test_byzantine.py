@@ -1,0 +1,155 @@
+"""One liar with valid keys among honest parties, from seeds: what may never come of it.
+
+No honest party reports a completed run with a wrong model, no ledger under-counts, nobody hangs,
+and an audit of the honest journals never finds an honest party at fault.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+
+import numpy as np
+import pytest
+
+from hdpvfl_mq.audit.audit import audit
+from hdpvfl_mq.errors import IntegrityError
+from hdpvfl_mq.journal import chain
+from hdpvfl_mq.privacy.ledger_store import Ledger
+from hdpvfl_mq.wire.codec import decode_body, decode_header
+from schemas.ids import COORDINATOR
+from schemas.messages import Releasing
+from schemas.privacy import ReleaseBooked
+from schemas.records import EnvelopeReceived, EnvelopeSent
+from tests.evidence import evidence_of
+from tests.federation import Federation, tables
+from tests.simulation.byzantine import ByzantineFederation, Honestly, small_manifest
+
+QUICK, BLOCKS, SOAK = 100, 10, 5000
+
+
+@cache
+def calm():
+    federation = Federation(small_manifest(), tables(rows=50))
+    simulation = federation.simulate()
+    return federation.weights(simulation)
+
+
+def lived(seed: int) -> tuple[ByzantineFederation, Honestly]:
+    federation = ByzantineFederation(small_manifest(), tables(rows=50), seed=seed)
+    return federation, federation.lived_through()
+
+
+def check(seed: int) -> int:
+    """One seed; returns how many lies were told."""
+    federation, simulation = lived(seed)
+    try:
+        _nobody_hangs(federation, simulation)
+        _models_are_right(federation, simulation)
+        _ledgers_count_all(federation)
+        _nobody_honest_is_blamed(federation)
+    except AssertionError as broken:
+        text = f"seed {seed}: {federation.liar} lies, {federation.habits}: {broken}"
+        raise AssertionError(text) from broken
+    return len(federation.lies)
+
+
+def _nobody_hangs(federation: ByzantineFederation, simulation: Honestly) -> None:
+    """With an honest coordinator every honest node has an outcome by the deadline.
+
+    A lying coordinator can only be waited for; a party that hears nothing ends by its patience.
+    """
+    assert not any(isinstance(stop, IntegrityError) for stop in simulation.stopped.values())
+    if federation.liar == COORDINATOR:
+        return
+    for party in federation.honest:
+        ended = simulation.nodes[party].outcome or party in simulation.stopped
+        assert ended, f"{party} still waits"
+
+
+def _models_are_right(federation: ByzantineFederation, simulation: Honestly) -> None:
+    for party in federation.honest:
+        node = simulation.nodes[party]
+        if party == COORDINATOR or node.outcome != "completed":
+            continue
+        trained = node.state.trained
+        assert trained is not None, f"{party} completed without a round"
+        assert trained.is_done, f"{party} completed without all its rounds"
+        if not federation.habits.values:
+            np.testing.assert_array_equal(
+                trained.rounds.final_weights, calm()[party], err_msg=f"{party}'s model"
+            )
+
+
+def _ledgers_count_all(federation: ByzantineFederation) -> None:
+    """What left was booked before, under its id, with its payload."""
+    for party in federation.honest:
+        if party == COORDINATOR:
+            continue
+        booked = {
+            entry.event.release_id: entry.event
+            for row in Ledger(federation.ledgers[party], party).entries()
+            for entry in row
+            if isinstance(entry, ReleaseBooked)
+        }
+        payloads: dict[str, bytes] = {}
+        for message in _released(federation, party):
+            release = message.release
+            assert booked.get(release.release_id) == release.event, "a release is not booked"
+            known = payloads.setdefault(release.release_id, release.tensor.data)
+            assert known == release.tensor.data, "two payloads under one release id"
+
+
+def _released(federation: ByzantineFederation, party: str):
+    for index, stored, _ in federation.journals[party].records():
+        for effect in chain.decode(stored, index).effects:
+            if isinstance(effect, EnvelopeSent):
+                message = decode_body(decode_header(effect.frames), effect.frames)
+                if isinstance(message, Releasing):
+                    yield message
+
+
+def _nobody_honest_is_blamed(federation: ByzantineFederation) -> None:
+    """A finding names the liar, or only records that the liar's own envelopes have filled."""
+    for verdict in audit(evidence_of(federation, only=federation.honest)):
+        if verdict.passed or federation.liar in verdict.found:
+            continue
+        named = {party for party in federation.honest if party in verdict.found}
+        places = dict(re.findall(r"([a-z]+), record (\d+)", verdict.found))
+        for party in named:
+            sender = _sender_of(federation, party, int(places.get(party, -1)))
+            assert sender == federation.liar, verdict
+
+
+def _sender_of(federation: ByzantineFederation, party: str, index: int) -> str:
+    """Whose envelope a record took in."""
+    rows = {i: stored for i, stored, _ in federation.journals[party].records()}
+    given = chain.decode(rows[index], index).input if index in rows else None
+    return decode_header(given.frames).sender if isinstance(given, EnvelopeReceived) else party
+
+
+@pytest.mark.parametrize("block", range(BLOCKS))
+def test_100_liars_break_no_promise(block):
+    lies = sum(
+        check(seed) for seed in range(block * QUICK // BLOCKS, (block + 1) * QUICK // BLOCKS)
+    )
+    assert lies > QUICK // BLOCKS  # or the test shows nothing
+
+
+@pytest.mark.slow  # make soak
+@pytest.mark.parametrize("block", range(50))
+def test_5000_liars_break_no_promise(block):
+    for seed in range(QUICK + block * SOAK // 50, QUICK + (block + 1) * SOAK // 50):
+        check(seed)
+
+
+def test_a_liar_is_the_same_from_the_same_seed():
+    journals = [
+        {p: list(j.records()) for p, j in lived(3)[0].journals.items() if p != lived(3)[0].liar}
+        for _ in range(2)
+    ]
+    assert journals[0] == journals[1]
+    assert any(
+        isinstance(chain.decode(r, i).input, EnvelopeReceived)
+        for i, r, _ in journals[0][COORDINATOR]
+    )

@@ -1,0 +1,92 @@
+"""The watch over connections: what no high-water mark of libzmq bounds is cut."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+
+import pytest
+from nacl.signing import SigningKey
+
+from hdpvfl_mq.app.demo.prepare import free_port
+from hdpvfl_mq.runtime import transport
+from hdpvfl_mq.runtime.connections import Limits
+from hdpvfl_mq.runtime.keys import Keys
+from hdpvfl_mq.runtime.transport import Gate, Pace
+from scripts.attacks.raw_curve import RawCurve
+from tests.integration.sockets import new_curve_secret, until
+
+LIMITS = Limits(unread_bytes=2**20, unsent_bytes=2**20, waiting=5, waiting_s=60.0, per_user=2)
+
+
+def new_keys() -> Keys:
+    return Keys(SigningKey.generate(), new_curve_secret())
+
+
+@pytest.fixture
+async def gate(monkeypatch):
+    monkeypatch.setattr(transport, "LIMITS", LIMITS)
+    broker, member, endpoint = new_keys(), new_keys(), f"tcp://127.0.0.1:{free_port()}"
+    notes: list[str] = []
+    gate = Gate(endpoint, broker, {member.curve_public: "shop"}, refused=notes.append)
+    gate.notes, gate.endpoint = notes, endpoint
+    gate.connect = lambda: RawCurve(endpoint, member, broker.curve_public)
+    yield gate
+    gate.close()
+
+
+async def noted(gate, words: str) -> str:
+    return await until(lambda: next((note for note in gate.notes if words in note), None), words)
+
+
+async def test_frames_of_a_message_that_never_ends_are_cut(gate):
+    raw = await asyncio.to_thread(gate.connect)
+
+    def send_for_ever() -> int:
+        sent = 0
+        try:
+            while sent < 2**28:
+                sent += raw.send_part(bytes(2**16))
+        except OSError:
+            pass
+        return sent
+
+    sent = await asyncio.to_thread(send_for_ever)
+    assert sent < 2**28
+    await noted(gate, "that make no message")
+
+
+async def test_a_message_that_ends_is_taken_and_counts_no_more(gate):
+    raw = await asyncio.to_thread(gate.connect)
+    for _ in range(40):  # more than the limit in all
+        await asyncio.to_thread(raw.send_part, bytes(2**16), more=False)
+        _, user, frames = await asyncio.wait_for(gate.receive(), 20.0)
+        assert (user, len(frames[0])) == ("shop", 2**16)
+    assert not gate.notes
+    raw.close()
+
+
+async def test_connections_that_say_nothing_are_cut_above_their_number(gate):
+    host, port = gate.endpoint.removeprefix("tcp://").split(":")
+    held = [socket.create_connection((host, int(port))) for _ in range(50)]
+    await noted(gate, "connections that said nothing")
+    await until(lambda: gate.connections.count <= LIMITS.waiting)
+    for each in held:
+        each.close()
+
+
+async def test_one_key_has_few_connections(gate):
+    held = []
+    for _ in range(5):
+        held.append(await asyncio.to_thread(gate.connect))
+        await asyncio.to_thread(held[-1].send_part, b"hello", more=False)
+        await asyncio.wait_for(gate.receive(), 20.0)
+    await noted(gate, "connections of shop")
+
+
+def test_a_key_that_connects_all_the_time_is_turned_away():
+    pace = Pace()
+    allowed = [pace.allows(100.0) for _ in range(40)]
+    assert allowed.count(True) == 20
+    assert pace.allows(102.5)
+    assert not pace.allows(102.6)
