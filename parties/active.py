@@ -12,7 +12,7 @@ from typing import cast
 
 from hdpvfl_mq.errors import PeerError
 from hdpvfl_mq.machine import Move, Moves, Received, Step, stay
-from hdpvfl_mq.privacy.mechanism import largest_value, receive, unsealed
+from hdpvfl_mq.privacy.mechanism import receive_planned, unsealed
 from parties.agreement import agreement, hold_agreement
 from parties.assets import Assets
 from parties.completion import ending
@@ -48,11 +48,7 @@ def share(own: Assets, state: Training, given: Received[ScoreShare]) -> Step[Tra
     plan, release = state.setup.plan, message.release
     if plan.is_sealed:
         release = unsealed(release, own.sealing_key(given.sender, expected))
-    values = receive(
-        release,
-        count=plan.share_count(state.round),
-        bound=largest_value(plan.passive_noise),
-    )
+    values = receive_planned(release, plan.passive_noise, count=plan.share_count(state.round))
     shares = MappingProxyType({**rounds.shares, given.sender: (message.release, values)})
     return proceed(own, replace(state, rounds=replace(rounds, shares=shares)))
 

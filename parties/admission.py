@@ -9,13 +9,14 @@ from __future__ import annotations
 import math
 
 from hdpvfl_mq.methods.prediction.plan import prediction_of
-from hdpvfl_mq.privacy.calibration import mu_of
+from hdpvfl_mq.methods.private_model.plan import cost_of
+from hdpvfl_mq.privacy.slots import placed
 from hdpvfl_mq.psi import possible_methods
 from hdpvfl_mq.wire.codec import model_digest
 from parties.assets import Assets
 from schemas.config import PartyPolicy, RunManifest
-from schemas.ids import PartyId
-from schemas.methods import Prediction, PrivateModel
+from schemas.ids import PartyId, PartyRole
+from schemas.methods import Noise, Prediction, PrivateModel
 from schemas.privacy import MU2_UNIT_BITS
 from schemas.records import LedgerStanding
 
@@ -33,7 +34,8 @@ def policy_rule(
         _too_few_rows(policy, manifest)
         or _wrong_alignment(policy, manifest)
         or _wrong_guarantee(policy, manifest)
-        or _over_budget(policy, manifest, standing)
+        or _wrong_noise(policy, manifest)
+        or _over_budget(policy, _role(party, manifest), manifest, standing)
     )
 
 
@@ -52,7 +54,8 @@ def broken_rule(own: Assets, manifest: RunManifest, standing: LedgerStanding) ->
         rule = (
             rule
             or _wrong_guarantee(own.policy, manifest)
-            or _over_budget(own.policy, manifest, standing)
+            or _wrong_noise(own.policy, manifest)
+            or _over_budget(own.policy, own.role, manifest, standing)
         )
     return None if rule is None else (rule, "")
 
@@ -124,8 +127,28 @@ def _wrong_alignment(policy: PartyPolicy, manifest: RunManifest) -> str | None:
     )
 
 
+def _role(party: PartyId, manifest: RunManifest) -> PartyRole:
+    return "active" if manifest.active_party == party else "passive"
+
+
+def _noise(manifest: RunManifest) -> Noise:
+    method = manifest.method
+    return method.noise if isinstance(method, PrivateModel) else "gaussian"
+
+
+def _wrong_noise(policy: PartyPolicy, manifest: RunManifest) -> str | None:
+    """Whether the policy allows the manifest's choice of noise, by name."""
+    noise = _noise(manifest)
+    if noise in policy.noises:
+        return None
+    return (
+        f"policy.noises allows {', '.join(policy.noises)}, not {noise}: name it there to allow it, "
+        f"see docs/bounded-noise.md for what an attacker gains"
+    )
+
+
 def _over_budget(
-    policy: PartyPolicy, manifest: RunManifest, standing: LedgerStanding
+    policy: PartyPolicy, role: PartyRole, manifest: RunManifest, standing: LedgerStanding
 ) -> str | None:
     budget = manifest.budget
     if budget is None:
@@ -141,8 +164,9 @@ def _over_budget(
             f"{budget.delta:g}: lower it"
         )
     if manifest.guarantee == "sound":
-        needed = math.floor(mu_of(budget.epsilon, budget.delta) ** 2 * 2.0**MU2_UNIT_BITS * 0.999)
-        if needed > standing.mu2_units_free:
+        mu, pure = cost_of(manifest, role)
+        needed = math.floor(mu**2 * 2.0**MU2_UNIT_BITS * 0.999)
+        if needed > standing.mu2_units_free or placed(pure, standing.slots_free) is None:
             return (
                 f"policy.lifetime: the ledger of {policy.dataset} has not enough left for "
                 f"epsilon {budget.epsilon:g}; see 'hdpvfl ledger show'"
@@ -175,6 +199,8 @@ def _wrong_data(own: Assets, manifest: RunManifest) -> str | None:
             "policy.learned_constants is off and this party's preprocessing constants were "
             "fitted on its rows: state them in the settings, or allow it by name"
         )
+    if _noise(manifest) == "bounded" and own.data.weights is not None:
+        return "bounded noise takes no private sample weights: leave the weight column out"
     for field in type(own.id_rules).model_fields:
         mine, theirs = getattr(own.id_rules, field), getattr(manifest.alignment.ids, field)
         if mine != theirs:

@@ -10,7 +10,7 @@ from functools import partial
 
 from hdpvfl_mq.errors import PeerError
 from hdpvfl_mq.machine import Move, Moves, Received, Step, stay
-from hdpvfl_mq.privacy.mechanism import largest_value, receive
+from hdpvfl_mq.privacy.mechanism import receive_planned
 from parties.agreement import agreed
 from parties.assets import Assets
 from parties.completion import ended
@@ -28,11 +28,8 @@ def residual(own: Assets, state: Training, given: Received[Residual]) -> Step[Tr
     expected = own.release_id(given.sender, "residual", state.round)
     if message.round != state.round or message.release.release_id != expected:
         raise PeerError(f"expected the residual of round {state.round}")
-    received = receive(
-        message.release,
-        count=plan.residual_count(state.round),
-        bound=largest_value(plan.active_noise),
-    )
+    count = plan.residual_count(state.round)
+    received = receive_planned(message.release, plan.active_noise, count=count)
     state = heard_residual(state, message.release)
     state = replace(state, transcript=next_transcript(state.transcript, message.release))
     return ROUNDS[type(state.manifest.method)].passive_learn(own, state, received)

@@ -97,6 +97,10 @@ class PrivateModel(Closed):
     weight_variance_max: Positive = 0.5  # and at most this
     weight_norm: Positive = 16.0  # what weights are brought back to
     columns_max: Annotated[int, Field(ge=1, le=8192)] = 1024  # of a passive party
+    # Bounded noise for labels and scores costs pure epsilons (docs/bounded-noise.md); policies must
+    # allow it by name. Scores then take this share of epsilon, and the shares above split the rest.
+    noise: Noise = "gaussian"
+    pure_share: Share = 0.8
     # Exact scores of so many agreed rows instead of noised scores of all; those rows are disclosed.
     disclosed_rows: Annotated[int, Field(ge=0, le=10**9)] = 0
     # Common rows that nothing is learnt from, to measure the joint model on.

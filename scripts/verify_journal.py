@@ -8,7 +8,7 @@ evidence contradicts itself (checks 1 to 5); 1: it is whole, the run is wrong.
 """
 
 # ruff: noqa: E401, I001, BLE001
-import hashlib, json, math, shutil, sqlite3, struct, sys, tempfile, tomllib
+import base64, hashlib, json, math, shutil, sqlite3, struct, sys, tempfile, tomllib
 from collections import Counter, defaultdict
 from pathlib import Path
 from typing import Any
@@ -27,6 +27,9 @@ run_refuse ap c, align_start c ap, align_block ap ap, aligned ap c, agreement p 
 agreed a p, round_plan c ap, score_share p a, residual a p, round_report ap c, ending p a,
 ended a p, pause c ap, resume c ap, withdraw ap apc,
 run_closed c ap, ledger_head ap ap, ledger_witness ap ap"""
+# Messages that state their sender's ledger, and the field that does.
+STATED = {"hello": "ledger", "ledger_head": "head", "agreement": "ledger", "agreed": "ledger"}
+FINISH = ("finish", "finished")  # in format 2 and 1
 ROUTES = {kind: ends for kind, *ends in (route.split() for route in _ROUTES.split(","))}
 WIDTH = {"|i1": 1, "<i2": 2, "<i4": 4, "<i8": 8, "|u1": 1, "<f8": 8}
 FORMS = {0xCB: ">d", 0xCC: ">B", 0xCD: ">H", 0xCE: ">I", 0xCF: ">Q", 0xD0: ">b", 0xD1: ">h"}
@@ -278,10 +281,19 @@ class Run:
         named = self.method["kind"] in METHODS[self.format].split()
         self.check(7, named, "manifest", "is of another method or format")
         digest = plans[0].body["plan_digest"]
-        if self.noises("active") and self.noises("passive") and self.descends:
+        loss = self.manifest["loss"]
+        largest = {"logistic": 1.0, "bernoulli": 1.0}.get(loss["name"])  # of a residual, unclipped
+        in_one = self.method["kind"] == "one_round" and not loss.get("residual_clip")
+        ties = self.descends or (largest and in_one)
+        if self.noises("active") and self.noises("passive") and ties:
+            # Both sides' noise is in the plan's digest, so nobody declares another.
             active, passive = self.noises("active")[0], self.noises("passive")[0]
-            share = self.method["passive"]["received_clip"]
-            clip = share * active[0] if self.sound else math.inf
+            if self.descends:
+                share = self.method["passive"]["received_clip"]
+                clip = share * active[0] if self.sound else math.inf
+            else:
+                clip = (largest or 0.0) * loss.get("weight_max", 1.0)
+                clip += self.method["received_clip"] * active[0]
             parts = ((*active, self.rounds), (*passive, self.rounds), (self.rows, clip))
             domain = f"hdpvfl-mq plan {self.format}\0".encode()
             digest = sha(domain, self.manifest_digest, *(repr(part).encode() for part in parts))
@@ -295,6 +307,13 @@ class Run:
         for e in self.releases:
             count = e.release["tensor"]["shape"] == [self.sizes[e.round % len(self.sizes)]]
             self.check(7, count and e.round < planned <= self.rounds, e.where, "not planned")
+        if self.method["kind"] == "prediction" or self.method.get("early_stop"):
+            return
+        for party, records in self.records.items():  # a completed run had all its rounds
+            ends = [x.get("outcome") for r in records for x in r["effects"] if x["kind"] in FINISH]
+            heard = [e for e in self.envelopes if e.party == party and e.kind == "residual"]
+            enough = len({e.round for e in heard}) == self.rounds or party == "coordinator"
+            self.check(7, enough or "completed" not in ends, party, "completed without its rounds")
 
     def releases_paid(self) -> None:  # 8 to 11
         used: set[Any] = set()
@@ -312,7 +331,7 @@ class Run:
         for party in self.keys if self.sound else ():
             self.check(9, affordable(self.manifest["budget"], *self.paid(party)), party, "cost")
 
-    def caps_kept(self) -> None:  # 12 and the ledgers of 10
+    def caps_kept(self) -> None:  # 12
         reserves = ("reserved", "reserve")  # in format 1 and 2
         for party, records in self.records.items():
             free, room, mu2, pure = 0, list[int](), 0, list[int]()
@@ -329,12 +348,16 @@ class Run:
             done = any((e.sender, e.round + 1) == (party, self.rounds) for e in self.releases)
             within = paid[0] <= mu2 and not Counter(paid[1]) - Counter(pure)
             self.check(12, paid == (mu2, pure) if done else within, party, "reserve")
+
+    def ledgers_hold(self) -> None:  # 10 and 12
         for party, entries in self.ledgers.items():
+            heads, payloads = [ZERO], dict[str, Any]()
             head, caps, held = ZERO, dict[str, Any](), dict[Any, tuple[int, Any]]()
             booked: dict[Any, dict[str, Any]] = defaultdict(dict)
             reserved: dict[Any, list[Any]] = defaultdict(list)
             for at, (number, digest, _, body, *key) in enumerate(sorted(entries), start=1):
                 entry, head = json.loads(body), linked(head + at.to_bytes(8, "big"), body, *key)
+                heads.append(head)
                 good = (number, digest) == (at, head)
                 self.check(10, good, f"ledger of {party}", f"link {at} is broken")
                 if entry["kind"] in ("secret", "apart"):
@@ -343,6 +366,7 @@ class Run:
                 if entry["kind"] == "cap":
                     caps[name] = (entry["cap"], entry.get("pure_slots", []))
                 if entry["kind"] == "spend":
+                    payloads[entry["event"]["release_id"]] = entry
                     run[entry["event"]["release_id"]] = (entry["event"], entry.get("slot"))
                 spent = sum(event["mu2_units"] for event, _ in run.values())
                 used = [(slot, e["pure_units"]) for e, slot in run.values() if e.get("pure_units")]
@@ -361,9 +385,26 @@ class Run:
                     filled[slot] += units
                 good &= all(slot < len(slots) and n <= slots[slot] for slot, n in filled.items())
                 self.check(12, good, party, f"entry {at} is above the cap")
-            for event in self.events(party):
-                good = booked[self.name].get(event["release_id"], [None])[0] == event
-                self.check(10, good, f"ledger of {party}", f"books {event} otherwise")
+            self.ledger_shown(party, heads, booked[self.name], payloads)
+
+    def ledger_shown(
+        self, party: str, heads: list[bytes], booked: dict[str, Any], payloads: dict[str, Any]
+    ) -> None:  # 10: what left is booked, what is booked left, and heads that were signed are there
+        for event in self.events(party):
+            good = booked.get(event["release_id"], [None])[0] == event
+            self.check(10, good, f"ledger of {party}", f"books {event} otherwise")
+        for e in [e for e in self.releases if e.sender == party]:
+            entry = payloads.get(e.release["release_id"], {"keyed": True})
+            stored = base64.urlsafe_b64decode(entry.get("digest", ""))
+            good = entry.get("keyed") or stored == sha(*e.frames[3:])
+            self.check(10, good, e.where, "has another payload in the ledger")
+        for e in [e for e in self.of(*STATED) if e.sender == party]:
+            stated = e.body[STATED[e.kind]]
+            good = heads[stated["sequence"] : stated["sequence"] + 1] == [stated["digest"]]
+            self.check(10, good, e.where, "states a head that the ledger does not have")
+        shown = {event["release_id"] for event in self.events(party)}
+        unknown = set(booked) - shown
+        self.check(10, not unknown, f"ledger of {party}", f"{unknown} in no message")
 
 
 def report(
@@ -374,7 +415,7 @@ def report(
     except Exception as broken:
         return [], {1: f"cannot be read: {broken}"}
     steps = {1: run.journals_hold, 3: run.envelopes_hold, 6: run.messages_legal}
-    steps |= {7: run.plan_followed, 8: run.releases_paid, 12: run.caps_kept}
+    steps |= {7: run.plan_followed, 8: run.releases_paid, 12: run.caps_kept, 10: run.ledgers_hold}
     for number, step in steps.items():
         try:
             step()

@@ -149,10 +149,14 @@ def _acknowledged_as_sent(transcript: Transcript, envelopes: Sequence[Envelope])
             continue
         known = mine.get(sender, {}).get(mark.ack, None if mark.ack else NO_PARENT)
         if known != mark.seen:
+            # An honest party refuses such an envelope when it comes, so who recorded it has changed
+            # its journal since; if it was not recorded, its sender has lied.
+            own = envelope.place.party == transcript.party
+            at_fault = transcript.party if own else sender
             raise CheckFailed(
                 envelope.place,
                 f"{sender} acknowledges another envelope {mark.ack} of {transcript.party} "
-                "than the one in its journal",
+                f"than the one in its journal; at fault: {at_fault}",
             )
 
 

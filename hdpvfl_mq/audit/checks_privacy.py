@@ -14,10 +14,11 @@ from hdpvfl_mq.audit.evidence import Evidence, Place, StoredEntry, Transcript
 from hdpvfl_mq.errors import HdpvflError, PeerError
 from hdpvfl_mq.privacy.accountant import Spent, affordable, fold
 from hdpvfl_mq.privacy.ledger import EMPTY_LEDGER, Books, Entry, apply, decode, extend
-from hdpvfl_mq.privacy.mechanism import largest_value, receive
+from hdpvfl_mq.privacy.mechanism import receive_planned
 from hdpvfl_mq.privacy.plan import NoisePlan
+from hdpvfl_mq.privacy.slots import placed
 from schemas.ids import PARTY_ROLES, PartyId, release_id
-from schemas.messages import Hello, LedgerNotice, ScoreShare
+from schemas.messages import Agreed, Agreement, Hello, LedgerNotice, ScoreShare
 from schemas.privacy import LedgerHead, Release, ReleaseBooked, RunReserved
 from schemas.records import Book, LedgerRead, Reserve, Started
 
@@ -30,7 +31,7 @@ def noise_sufficient(evidence: Evidence) -> None:
     for role in PARTY_ROLES:
         spent, budget = plan.spent_by(role), plan.manifest.budget
         if plan.manifest.guarantee == "sound" and (
-            budget is None or not affordable(budget, spent.mu2_units, spent.tau_units)
+            budget is None or not affordable(budget, spent.mu2_units, spent.tau_units, spent.pure)
         ):
             raise CheckFailed(None, f"the {role} side's noise does not give the claimed epsilon")
     for envelope, message in evidence.releases():
@@ -50,7 +51,7 @@ def noise_sufficient(evidence: Evidence) -> None:
                 raise CheckFailed(envelope.place, "exact scores left unsealed")
             continue
         try:
-            receive(release, count=release.tensor.shape[0], bound=largest_value(noise))
+            receive_planned(release, noise, count=release.tensor.shape[0])
         except PeerError as beyond:
             raise CheckFailed(envelope.place, str(beyond)) from None
 
@@ -81,7 +82,7 @@ def sums_agree(evidence: Evidence) -> None:
         if noise.infinite:
             due = Spent(exact=len(mine))
         else:
-            due = Spent(noise.mu2_cumulative[last], noise.tau_cumulative[last])
+            due = Spent(noise.mu2_cumulative[last], noise.tau_cumulative[last], 0, noise.spent.pure)
         if spent != due:
             raise CheckFailed(
                 mine[-1][0].place, f"the releases of {party} pay {spent}, the plan asks for {due}"
@@ -129,6 +130,19 @@ def _ledger_books(evidence: Evidence, party: PartyId) -> None:
         if envelope.header.sender == party and not _books(booked, message.release):
             raise CheckFailed(envelope.place, f"the ledger of {party} does not book it as it left")
     _heads_in_ledger(evidence, party, heads)
+    _spends_shown(evidence, party, booked)
+
+
+def _spends_shown(evidence: Evidence, party: PartyId, booked: Mapping[str, ReleaseBooked]) -> None:
+    """What the ledger says was spent is in the journal: a journal that was cut lacks some of it."""
+    shown = {message.release.release_id for _, message in evidence.releases()}
+    for record in evidence.transcripts[party].records if party in evidence.transcripts else ():
+        shown |= {e.release.release_id for e in record.effects if isinstance(e, Book)}
+    if missing := sorted(set(booked) - shown):
+        raise CheckFailed(
+            f"ledger of {party}",
+            f"books {missing[0]}, which the journal of {party} does not show: it was cut",
+        )
 
 
 def _books(booked: Mapping[str, ReleaseBooked], release: Release) -> bool:
@@ -144,9 +158,15 @@ def _books(booked: Mapping[str, ReleaseBooked], release: Release) -> bool:
 def _heads_in_ledger(evidence: Evidence, party: PartyId, heads: list[LedgerHead]) -> None:
     for envelope in evidence.said:
         message = envelope.message
-        if envelope.header.sender != party or not isinstance(message, Hello | LedgerNotice):
+        if envelope.header.sender != party:
             continue
-        head = message.ledger if isinstance(message, Hello) else message.head
+        match message:
+            case Hello(ledger=head) | Agreement(ledger=head) | Agreed(ledger=head):
+                pass
+            case LedgerNotice(head=head):
+                pass
+            case _:
+                continue
         if head.sequence >= len(heads) or heads[head.sequence] != head:
             raise CheckFailed(
                 envelope.place, f"states entry {head.sequence}, which the ledger does not have"
@@ -206,20 +226,22 @@ def _paying(evidence: Evidence) -> set[PartyId]:
 
 
 def _reserve_fits(transcript: Transcript, cost: Spent | None) -> None:
-    free, reserved = 0, False
+    free, slots_free, reserved = 0, tuple[int, ...](), False
     for record in transcript.records:
         place = Place(transcript.party, record.index)
         if isinstance(record.input, Started | LedgerRead):
             free = record.input.standing.mu2_units_free
+            slots_free = record.input.standing.slots_free
         for effect in record.effects:
             if not isinstance(effect, Reserve):
                 continue
             if cost is None or reserved:
                 raise CheckFailed(place, "reserves what it has no plan for")
             reserved = True
-            if (effect.mu2_units, effect.tau_units) != (cost.mu2_units, cost.tau_units):
+            amounts = (effect.mu2_units, effect.tau_units, effect.pure_units)
+            if amounts != (cost.mu2_units, cost.tau_units, cost.pure):
                 raise CheckFailed(place, "reserves another amount than the plan costs")
-            if effect.mu2_units > free:
+            if effect.mu2_units > free or placed(effect.pure_units, slots_free) is None:
                 raise CheckFailed(place, "reserves more than its ledger had left")
     released = any(e.header.kind in ("score_share", "residual") for e in transcript.sent())
     if released and not reserved:
@@ -227,11 +249,15 @@ def _reserve_fits(transcript: Transcript, cost: Spent | None) -> None:
 
 
 def _same_reserve(evidence: Evidence, party: PartyId, entry: RunReserved) -> None:
-    amounts = (entry.mu2_units, entry.tau_units)
+    amounts = (entry.mu2_units, entry.tau_units, tuple(sorted(s.units for s in entry.pure)))
     shown = evidence.transcripts.get(party)
     for record in shown.records if shown else ():
         for effect in record.effects:
-            if isinstance(effect, Reserve) and (effect.mu2_units, effect.tau_units) != amounts:
+            if isinstance(effect, Reserve) and amounts != (
+                effect.mu2_units,
+                effect.tau_units,
+                effect.pure_units,
+            ):
                 raise CheckFailed(
                     Place(party, record.index), "the ledger holds another reserve of this run"
                 )

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hdpvfl_mq.audit.checks_chain import CheckFailed
-from hdpvfl_mq.audit.evidence import Envelope, Evidence
+from hdpvfl_mq.audit.evidence import Envelope, Evidence, Place, Transcript
 from hdpvfl_mq.errors import OperatorError
 from hdpvfl_mq.methods.run_plan import RunPlan
 from hdpvfl_mq.wire.codec import model_digest
@@ -25,6 +25,8 @@ from schemas.messages import (
     RunOffer,
     ScoreShare,
 )
+from schemas.methods import Prediction
+from schemas.records import Finish
 
 
 def messages_legal(evidence: Evidence) -> None:
@@ -58,6 +60,8 @@ def schedule_followed(evidence: Evidence) -> None:
     planned = _planned(evidence, plan)
     for envelope in evidence.said:
         _as_planned(envelope, plan, planned)
+    for transcript in evidence.transcripts.values():
+        _had_its_rounds(transcript, plan)
 
 
 def _one_manifest(evidence: Evidence, manifest: RunManifest) -> None:
@@ -73,6 +77,26 @@ def _one_manifest(evidence: Evidence, manifest: RunManifest) -> None:
         other = isinstance(message, RunOffer) and message.manifest != manifest
         if other or (isinstance(message, RunAccept) and message.manifest_digest != digest):
             raise CheckFailed(envelope.place, "speaks of another manifest")
+
+
+def _had_its_rounds(transcript: Transcript, plan: RunPlan) -> None:
+    """A run that a party calls completed had every round; a public stop rule may end it earlier."""
+    method = plan.manifest.method
+    if isinstance(method, Prediction) or getattr(method, "early_stop", None) is not None:
+        return
+    ends = [
+        (record.index, effect.outcome)
+        for record in transcript.records
+        for effect in record.effects
+        if isinstance(effect, Finish)
+    ]
+    rounds = {e.message.round for e in transcript.envelopes if isinstance(e.message, Residual)}
+    for index, outcome in ends:
+        if outcome == "completed" and transcript.party != COORDINATOR and len(rounds) < plan.rounds:
+            raise CheckFailed(
+                Place(transcript.party, index),
+                f"ends as completed after {len(rounds)} of {plan.rounds} rounds",
+            )
 
 
 def _planned(evidence: Evidence, plan: RunPlan) -> int:

@@ -81,5 +81,7 @@ class RunPlan:
         state = hashlib.sha256(b"hdpvfl-mq plan 2\x00" + model_digest(self.manifest))
         for side in (self.active_noise, self.passive_noise, *self.inner_noise.values()):
             state.update(repr((side.noise_std, side.exponent, side.rounds)).encode())
+            if side.bounded is not None:
+                state.update(repr(side.bounded).encode())
         state.update(repr((self.rows, self.received_clip)).encode())
         return state.digest()

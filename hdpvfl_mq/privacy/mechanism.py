@@ -22,7 +22,7 @@ from hdpvfl_mq.privacy.bounded import BoundedNoise
 from hdpvfl_mq.privacy.noise import SEED_BYTES, ladder, stream_key, stream_words
 from hdpvfl_mq.privacy.plan import NoisePlan
 from schemas import ids
-from schemas.privacy import Release, SpendEvent
+from schemas.privacy import BoundedKind, Release, SpendEvent
 from schemas.tensor import Tensor
 
 LARGEST_INTEGER = 2**62
@@ -71,7 +71,13 @@ class Mechanism:
                 f"round {round} after round {last_round} is not in a plan of {plan.rounds} rounds"
             )
         release_id = ids.release_id(self._run, self._party, kind, round)
-        if plan.guarantee == "none" or plan.disclosed_rows:
+        if plan.bounded is not None:
+            places = plan.bounded.places(values.expose())
+            # One stream under two laws would name the labels that one keeps and the other turns.
+            law = repr(plan.bounded).encode()
+            key = self._key(release_id, round, transcript, places, law)
+            tensor = Tensor.smallest(_points(places, plan.bounded, key))
+        elif plan.guarantee == "none" or plan.disclosed_rows:
             exact = values.expose()
             tensor = Tensor.of(exact if seal is None else _sealed(exact, seal))
         else:
@@ -85,42 +91,6 @@ class Mechanism:
             noise_std=plan.noise_std,
             scale=scale,
             event=_event(plan, release_id, round, last_round),
-        )
-
-    def release_bounded(
-        self, values: Unreleased, noise: BoundedNoise, kind: str, round: int, transcript: bytes
-    ) -> Release:
-        """Pass numbers of a public range through a bounded mechanism, each by itself, once.
-
-        *Guarantee.* Replacing one row moves one number, so the release is pure epsilon-DP with the
-        epsilon that is booked, for every input, NaN included. The noise is keyed as in `release`.
-        """
-        release_id = ids.release_id(self._run, self._party, kind, round)
-        places = noise.places(values.expose())
-        points = np.empty(len(places), dtype="<i8")
-        # One stream under two laws would name the labels that one keeps and the other turns.
-        law = repr(noise).encode()
-        key = self._key(release_id, round, transcript, places, law)
-        for part in chunks(len(places)):
-            # The high words of all samples, then the low ones, as the ladder reads them.
-            high, low = (
-                stream_words(key, part.stop - part.start, first=half * len(places) + part.start)
-                for half in (0, 1)
-            )
-            points[part] = noise.draw(places[part], high, low)
-        return Release(
-            release_id=release_id,
-            tensor=Tensor.smallest(points),
-            exponent=0,
-            noise_std=noise.noise_std,
-            event=SpendEvent(
-                release_id=release_id,
-                round=round,
-                mechanism=noise.kind,
-                mu2_units=0,
-                tau_units=0,
-                pure_units=noise.pure_units,
-            ),
         )
 
     def _key(
@@ -142,6 +112,23 @@ class Mechanism:
             hashlib.sha256(quantised.data).digest(),
             *law,
         )
+
+
+def _points(places: NDArray[np.int64], noise: BoundedNoise, key: bytes) -> NDArray[np.int64]:
+    """Pass places through a bounded law, each by itself.
+
+    *Guarantee.* Replacing one row moves one number, so the release is pure epsilon-DP with the
+    epsilon that is booked, for every input.
+    """
+    points = np.empty(len(places), dtype="<i8")
+    for part in chunks(len(places)):
+        # The high words of all samples, then the low ones, as the ladder reads them.
+        high, low = (
+            stream_words(key, part.stop - part.start, first=half * len(places) + part.start)
+            for half in (0, 1)
+        )
+        points[part] = noise.draw(places[part], high, low)
+    return points
 
 
 def _noised(lattice: NDArray[np.int64], plan: NoisePlan, key: bytes) -> NDArray[np.int64]:
@@ -181,11 +168,16 @@ def _event(plan: NoisePlan, release_id: str, round: int, last_round: int) -> Spe
         mechanism=_mechanism(plan),
         mu2_units=mu2,
         tau_units=tau,
+        pure_units=0 if plan.bounded is None else plan.bounded.pure_units,
         disclosed_rows=plan.disclosed_rows,
     )
 
 
-def _mechanism(plan: NoisePlan) -> Literal["exact", "disclosed", "lattice_gaussian"]:
+def _mechanism(
+    plan: NoisePlan,
+) -> Literal["exact", "disclosed", "lattice_gaussian", BoundedKind]:
+    if plan.bounded is not None:
+        return plan.bounded.kind
     if plan.disclosed_rows:
         return "disclosed"
     return "exact" if plan.infinite else "lattice_gaussian"
@@ -211,6 +203,16 @@ def unsealed(release: Release, key: bytes) -> Release:
 def stored_release(stored: bytes) -> Release:
     """A release that was written down as JSON; ValueError if these bytes are none."""
     return Release.model_validate_json(stored)
+
+
+def receive_planned(release: Release, plan: NoisePlan, *, count: int) -> NDArray[np.float64]:
+    """The numbers of a peer's release under its public plan, whatever the noise; else PeerError.
+
+    Points of bounded noise are decoded without bias.
+    """
+    if plan.bounded is not None:
+        return plan.bounded.decode(receive_bounded(release, plan.bounded, count=count))
+    return receive(release, count=count, bound=largest_value(plan))
 
 
 def receive(release: Release, *, count: int, bound: float) -> NDArray[np.float64]:

@@ -16,8 +16,10 @@ from numpy.typing import NDArray
 
 from hdpvfl_mq.errors import RefusedError, SettingsError
 from hdpvfl_mq.privacy.accountant import TAU_SHARE, Spent, affordable, epsilon_shown
+from hdpvfl_mq.privacy.bounded import BoundedNoise
 from hdpvfl_mq.privacy.calibration import mu_of
 from hdpvfl_mq.privacy.noise import NARROWEST_RATIO, ladder, round_ratio
+from hdpvfl_mq.privacy.pure import PureUnits, mu_beside
 from schemas.base import INT64_MAX
 from schemas.privacy import MU2_UNIT_BITS, TAU_UNIT_BITS, Budget
 
@@ -58,6 +60,8 @@ class NoisePlan:
     symmetric: bool = False
     # Exact values of so many agreed rows, from private weights; free for all other rows.
     disclosed_rows: int = 0
+    # The law of bounded noise, where that is the choice; then nothing of it is Gaussian.
+    bounded: BoundedNoise | None = None
 
     @property
     def infinite(self) -> bool:
@@ -79,7 +83,8 @@ class NoisePlan:
         """What the whole run costs: the amount to reserve."""
         if self.infinite:
             return Spent(exact=self.rounds)
-        return Spent(self.mu2_cumulative[-1], self.tau_cumulative[-1])
+        pure = () if self.bounded is None else (self.bounded.pure_units,)
+        return Spent(self.mu2_cumulative[-1], self.tau_cumulative[-1], 0, pure)
 
     @property
     def mu(self) -> float:
@@ -136,6 +141,21 @@ def plan_disclosed(rows: int) -> NoisePlan:
     return replace(plan_silent(), value_bound=math.inf, disclosed_rows=rows)
 
 
+def plan_bounded(noise: BoundedNoise, budget: Budget, *, mean_square: float) -> NoisePlan:
+    """One release through a bounded mechanism; its deviation is that of typical numbers.
+
+    `mean_square` says where they lie, as in `BoundedNoise.variance`.
+    """
+    return replace(
+        plan_silent(),
+        noise_std=math.sqrt(noise.variance(mean_square)),
+        value_bound=max(abs(noise.low), abs(noise.high)),
+        sensitivity=noise.high - noise.low,
+        budget=budget,
+        bounded=noise,
+    )
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Part:
     """One of several releases of a run: its Delta^2 on its grid and its share of mu^2."""
@@ -148,11 +168,12 @@ class Part:
     symmetric: bool = False
 
 
-def fit_together(parts: Mapping[str, Part], budget: Budget) -> dict[str, NoisePlan]:
-    """The noise of one release each, all of them together within the budget."""
-    mu = mu_of(
-        _epsilon_within_tau(budget, sum(part.values for part in parts.values())), budget.delta
-    )
+def fit_together(
+    parts: Mapping[str, Part], budget: Budget, *, pure: PureUnits = ()
+) -> dict[str, NoisePlan]:
+    """The noise of one release each, all of them within the budget beside these pure ones."""
+    epsilon = _epsilon_within_tau(budget, sum(part.values for part in parts.values()))
+    mu = mu_beside(epsilon, budget.delta, pure)
     ratios = {
         name: max(
             math.sqrt(part.square / part.share) / mu / 2.0**part.exponent,
@@ -175,7 +196,7 @@ def fit_together(parts: Mapping[str, Part], budget: Budget) -> dict[str, NoisePl
             for name, part in parts.items()
         }
         spent = total_spent(plans.values())
-        if not spent.exact and affordable(budget, spent.mu2_units, spent.tau_units):
+        if not spent.exact and affordable(budget, spent.mu2_units, spent.tau_units, pure):
             return plans
         ratios = {name: ratio * (1 + 2.0**-16) for name, ratio in ratios.items()}
     raise RefusedError(_TOO_LARGE.format(budget.epsilon))
@@ -188,6 +209,7 @@ def total_spent(plans: Iterable[NoisePlan]) -> Spent:
         sum(one.mu2_units for one in each),
         sum(one.tau_units for one in each),
         sum(one.exact for one in each),
+        tuple(sorted(units for one in each for units in one.pure)),
     )
 
 

@@ -62,7 +62,7 @@ class Commands:
             "federation": settings.federation,
             "broker": settings.broker,
             "connected": service.link.is_connected,
-            "trouble": service.link.trouble,
+            "trouble": service.trouble or service.link.trouble,
             "version": __version__,
             "members": {n: f.role for n, f in sorted(service.belonging.fellows.items())},
             "pairings": {n: _words(n, p) for n, p in service.belonging.pairings.items()},

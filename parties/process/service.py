@@ -24,6 +24,7 @@ from hdpvfl_mq.node.node import Node
 from hdpvfl_mq.node.ports import Contact, Identity
 from hdpvfl_mq.runtime import logs
 from hdpvfl_mq.runtime.control import Control
+from hdpvfl_mq.runtime.diagnosis import sentence
 from hdpvfl_mq.runtime.hub import Hub
 from hdpvfl_mq.runtime.keys import load_keys, read_secret, write_secret
 from hdpvfl_mq.runtime.runner import Runner, Stopped
@@ -46,6 +47,8 @@ from schemas.ids import COORDINATOR, RunId
 from schemas.records import OperatorRequest
 
 PAIRING_SECRET_BYTES = 32
+WATCH_S = 0.5
+UNCONNECTED_S, UNANSWERED_S = 2.0, 8.0  # after which the reason is looked for
 
 
 class PartyService:
@@ -61,6 +64,7 @@ class PartyService:
         self._serving: set[RunId] = set()
         self._judged: set[RunId] = set()
         self._told: set[str] = set()
+        self.trouble = ""  # what keeps this party from its broker, in one sentence
         self._stopped = asyncio.Event()
         self._tasks: set[asyncio.Task[None]] = set()
         self._failed: BaseException | None = None
@@ -131,6 +135,7 @@ class PartyService:
         try:
             self._start(self.hub.pump())
             self._start(self._lead())
+            self._start(self._watch_connection())
             await self._stopped.wait()
             await self._end_tasks()
         finally:
@@ -175,6 +180,27 @@ class PartyService:
 
     async def _lead(self) -> None:
         await self.runner.run()
+
+    async def _watch_connection(self) -> None:
+        """Say why there is no connection, within seconds and whenever the reason changes."""
+        settings, waited_s = self.settings, 0.0
+        while True:
+            await asyncio.sleep(WATCH_S)
+            connected = self.link.is_connected
+            answered = connected and not self.node.mailbox.has_unacknowledged
+            waited_s = 0.0 if answered else waited_s + WATCH_S
+            said = self.trouble
+            if answered:
+                self.trouble = ""
+            elif waited_s >= (UNANSWERED_S if connected else UNCONNECTED_S):
+                trouble = "connected" if connected else self.link.trouble
+                self.trouble = await asyncio.to_thread(
+                    sentence, settings.broker, trouble, settings.federation
+                )
+            if self.trouble and self.trouble != said:
+                logs.say("not_connected", address=settings.broker, reason=self.trouble)
+            elif said and not self.trouble:
+                logs.say("connected", address=settings.broker)
 
     def _new_members(self) -> list[SeatMember]:
         """Peers of the settings that the membership has not pinned like this."""

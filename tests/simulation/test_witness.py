@@ -6,6 +6,7 @@ import sqlite3
 
 import numpy as np
 import pytest
+from nacl.signing import SigningKey
 
 from hdpvfl_mq.errors import IntegrityError
 from hdpvfl_mq.journal.chain import walk
@@ -13,11 +14,11 @@ from hdpvfl_mq.machine import Send
 from hdpvfl_mq.node.node import Node
 from hdpvfl_mq.privacy.ledger_store import Ledger
 from hdpvfl_mq.wire.signing import sign, verify
-from parties.witness import statement
+from parties.witness import statement, witnesses_of
 from schemas.messages import LedgerWitness
 from schemas.privacy import LedgerHead
 from schemas.records import Refused
-from tests.federation import Federation, LyingFederation, manifest
+from tests.federation import Federation, LyingFederation, manifest, tables
 
 
 def copied(ledger: sqlite3.Connection) -> sqlite3.Connection:
@@ -109,3 +110,49 @@ def test_a_notice_is_remembered_with_its_owners_signature():
     federation.simulate()
     head, signature = Ledger(federation.ledgers["bank"], "bank").remembered()["shop"]
     verify(federation.keys["shop"].verify_key, statement("shop", head), signature)
+
+
+def test_an_older_copy_is_noticed_by_peers_though_its_owner_has_new_keys():
+    """Bug: heads that were signed with the replaced key counted no more, and nobody noticed."""
+    first = Federation()
+    old = copied(Ledger(first.ledgers["shop"], "shop")._db)
+    first.simulate()
+    second = second_run({**first.ledgers, "shop": old})
+    second.keys["shop"] = SigningKey(b"k" * 32)
+    simulation = second.simulate()
+    assert set(second.outcomes.values()) == {"mismatch"}
+    reason = simulation.nodes["telco"].state.reason
+    assert reason == (
+        "bank withdrew: the privacy ledger of shop is older than a head that it signed earlier"
+    )
+    assert releases_of(second, "shop", "second-run") == 0
+
+
+def test_a_head_signed_with_a_replaced_key_still_stops_its_owner():
+    first = Federation()
+    old = copied(Ledger(first.ledgers["shop"], "shop")._db)
+    first.simulate()
+
+    class Renewed(Federation):
+        def assets(self, party):
+            own = super().assets(party)
+            former = (first.keys["shop"].verify_key,) if party == "shop" else ()
+            return type(own)(**{**vars(own), "former_keys": former})
+
+    second = Renewed(manifest(run="second-run"))
+    second.ledgers = {**first.ledgers, "shop": old}
+    second.keys["shop"] = SigningKey(b"k" * 32)
+    with pytest.raises(IntegrityError, match="older copy"):
+        second.simulate()
+
+
+def test_witnesses_grow_with_the_number_of_parties_not_with_its_square():
+    """Bug: everybody witnessed everybody; with 128 parties closing took 41 s."""
+    names = tuple(f"p{n}" for n in range(12))
+    run = manifest(passive_parties=names, epochs=1, batch_rows=400)
+    federation = Federation(run, tables(60, parties=("bank", *names)))
+    simulation = federation.simulate()
+    drawn = {p: witnesses_of(simulation.nodes[p].state.trained, p) for p in names}
+    assert all("bank" in w and len(w) == 4 and p not in w for p, w in drawn.items())
+    assert len(witnesses_of(simulation.nodes["bank"].state.trained, "bank")) == 12
+    assert len({frozenset(w) for w in drawn.values()}) > 3

@@ -12,6 +12,7 @@ from pathlib import Path
 from hdpvfl_mq.audit.audit import NOT_VERIFIABLE, Verdict, audit, exit_code
 from hdpvfl_mq.audit.evidence import Evidence
 from hdpvfl_mq.audit.reader import read_evidence
+from hdpvfl_mq.audit.scope import scope
 
 
 @dataclass(frozen=True)
@@ -52,6 +53,7 @@ def as_plain(evidence: Evidence, verdicts: tuple[Verdict, ...]) -> dict[str, obj
         "run": evidence.run,
         "journals": {p: len(t.rows) for p, t in evidence.transcripts.items()},
         "ledgers": sorted(evidence.ledgers),
+        "scope": scope(evidence),
         "checks": [{**asdict(verdict), "passed": verdict.passed} for verdict in verdicts],
         "not_verifiable": list(NOT_VERIFIABLE),
         "exit": exit_code(verdicts),
@@ -60,19 +62,12 @@ def as_plain(evidence: Evidence, verdicts: tuple[Verdict, ...]) -> dict[str, obj
 
 def as_lines(evidence: Evidence, verdicts: tuple[Verdict, ...]) -> list[str]:
     """The result for people."""
-    journals = ", ".join(f"{p} ({len(t.rows)})" for p, t in evidence.transcripts.items())
-    lines = [
-        f"{evidence.run}: journals (records) of {journals}",
-        f"ledgers of {', '.join(sorted(evidence.ledgers)) or 'nobody: sums are checked without'}",
-    ]
+    lines = scope(evidence)
     for verdict in verdicts:
         mark = "ok   " if verdict.passed else "FOUND"
         lines.append(f"{verdict.number:3} {mark} {verdict.title}")
         if not verdict.passed:
             lines.append(f"          {verdict.found}")
-    absent = sorted(set(evidence.keys) - set(evidence.transcripts))
-    if absent:
-        lines.append(f"not shown: the journals of {', '.join(absent)}")
     lines.append("Nobody can verify from outside:")
     lines += [f"  - {text}" for text in NOT_VERIFIABLE]
     return lines

@@ -72,6 +72,8 @@ def _add_running(commands: Any, add: Adder) -> None:
         ("requests", "proposed runs that wait for this operator"),
     ):
         _with_settings(add(commands, name, text, _later("services", name)))
+    look = "check everything a party's service needs, and say what to do"
+    _with_settings(add(commands, "doctor", look, _later("doctor", "doctor")))
     for name, text in (
         ("approve", "take part in a proposed run"),
         ("refuse", "take no part in a proposed run"),

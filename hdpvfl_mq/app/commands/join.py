@@ -140,7 +140,7 @@ def _data(options: argparse.Namespace, invitation: Invitation) -> dict[str, obje
             f"--label: {invitation.party} is invited as {invitation.role}; "
             "the active party, and no other, names its label"
         )
-    columns = _columns(options.data)
+    columns = columns_of(options.data)
     for column in (options.id, *([options.label] if options.label else [])):
         if column not in columns:
             raise DataError(f"{options.data} has no column {column!r}; it has {', '.join(columns)}")
@@ -148,7 +148,8 @@ def _data(options: argparse.Namespace, invitation: Invitation) -> dict[str, obje
     return fields | ({"label_column": options.label} if options.label else {})
 
 
-def _columns(path: Path) -> list[str]:
+def columns_of(path: Path) -> list[str]:
+    """The names of a file's columns."""
     for chunk in TableFile(path).chunks():
         return list(chunk.names)
     raise DataError(f"{path} has no rows")

@@ -13,12 +13,24 @@ from types import MappingProxyType
 import numpy as np
 
 from hdpvfl_mq.errors import RefusedError
-from hdpvfl_mq.glm.families import family
+from hdpvfl_mq.glm.families import Family, family
 from hdpvfl_mq.glm.schedule import Schedule
 from hdpvfl_mq.methods.private_model.bound import gram_move, moments_move, on_grid
 from hdpvfl_mq.methods.run_plan import RunPlan
-from hdpvfl_mq.privacy.plan import NoisePlan, Part, fit_noise, fit_together, plan_disclosed
+from hdpvfl_mq.privacy.bounded import BoundedNoise
+from hdpvfl_mq.privacy.bounded_laws import label_noise, number_noise
+from hdpvfl_mq.privacy.calibration import mu_of
+from hdpvfl_mq.privacy.plan import (
+    NoisePlan,
+    Part,
+    fit_noise,
+    fit_together,
+    plan_bounded,
+    plan_disclosed,
+)
+from hdpvfl_mq.privacy.pure import PureUnits, mu_beside
 from schemas.config import RunManifest
+from schemas.ids import PartyRole
 from schemas.methods import PrivateModel
 from schemas.privacy import Budget
 
@@ -84,14 +96,15 @@ def plan_private_model(manifest: RunManifest, method: PrivateModel, rows: int) -
     learnt = rows - method.held_out_rows
     if manifest.budget is None or learnt < ROWS_MIN:
         raise RefusedError(f"method private_model needs a budget and {ROWS_MIN} rows to learn from")
-    active = _labels(learnt, manifest.budget)
-    clip = _clip(method, active.noise_std)
+    loss = family(manifest.loss)
+    active = _labels(method, loss, learnt, manifest.budget)
+    clip = _clip(method, active)
     inner, share = _passive(method, rows, clip, manifest.budget)
     return PrivateModelPlan(
         manifest=manifest,
         rows=rows,
         schedule=Schedule(rows, rows, 1),
-        family=family(manifest.loss),
+        family=loss,
         active_noise=active,
         passive_noise=share,
         inner_noise=MappingProxyType(inner),
@@ -100,18 +113,58 @@ def plan_private_model(manifest: RunManifest, method: PrivateModel, rows: int) -
     )
 
 
+def cost_of(manifest: RunManifest, role: PartyRole) -> tuple[float, PureUnits]:
+    """What a sound run takes of a party's lifetime, before rows are known: mu, pure epsilons."""
+    budget, method = manifest.budget, manifest.method
+    assert budget is not None
+    if not isinstance(method, PrivateModel) or method.noise == "gaussian":
+        return mu_of(budget.epsilon, budget.delta), ()
+    if role == "active":
+        return 0.0, (label_law(family(manifest.loss), budget.epsilon).pure_units,)
+    if method.disclosed_rows:
+        return mu_of(budget.epsilon, budget.delta), ()
+    pure = (score_law(method, budget.epsilon).pure_units,)
+    return mu_beside(budget.epsilon, budget.delta, pure), pure
+
+
 def score_bound(method: PrivateModel) -> float:
     """B on the grid of scores, rounded up."""
     return math.ceil(method.score_bound * 2.0**-_ROW_EXPONENT) * 2.0**_ROW_EXPONENT
 
 
-def _labels(rows: int, budget: Budget) -> NoisePlan:
+def _labels(method: PrivateModel, loss: Family, rows: int, budget: Budget) -> NoisePlan:
+    if method.noise == "bounded":
+        return plan_bounded(label_law(loss, budget.epsilon), budget, mean_square=1.0)
     values = np.array([rows], dtype=np.int64)
     return fit_noise(np.array([4.0]), values, _ROW_EXPONENT, budget, 1.0)
 
 
-def _clip(method: PrivateModel, noise_std: float) -> float:
-    clip = min(1.0 + method.received_clip * noise_std, _CLIP_MAX)
+def label_law(loss: Family, epsilon: float) -> BoundedNoise:
+    """Randomised response for two classes, else the better law for a number; both of [-1, 1]."""
+    if loss.label_kind == "binary":
+        return label_noise(epsilon, low=-1.0, high=1.0)
+    return number_noise(-1.0, 1.0, epsilon)
+
+
+def score_law(method: PrivateModel, epsilon: float) -> BoundedNoise:
+    """The law of scores, which lie about one deviation from zero."""
+    bound = score_bound(method)
+    epsilon *= method.pure_share
+    return number_noise(-bound, bound, epsilon, mean_square=_score_square(bound))
+
+
+def _score_square(bound: float) -> float:
+    return min(1.0, bound**-2)
+
+
+def _clip(method: PrivateModel, labels: NoisePlan) -> float:
+    if labels.bounded is None:
+        clip = 1.0 + method.received_clip * labels.noise_std
+    else:
+        # What bounded noise makes of a label has a largest size; half the range is for centring.
+        ends = labels.bounded.decode(np.array([0, labels.bounded.points - 1]))
+        clip = float(np.abs(ends).max()) + 0.5
+    clip = min(clip, _CLIP_MAX)
     return math.ceil(clip * 2.0**-Z_EXPONENT) * 2.0**Z_EXPONENT
 
 
@@ -120,8 +173,8 @@ def _passive(
 ) -> tuple[dict[str, NoisePlan], NoisePlan]:
     """Statistics and scores within one budget; scores of disclosed rows take nothing of it."""
     learnt, columns = rows - method.held_out_rows, method.columns_max
-    is_disclosed = method.disclosed_rows > 0
-    scores = 0.0 if is_disclosed else 1.0 - method.moments_share - method.gram_share
+    is_disclosed, is_bounded = method.disclosed_rows > 0, method.noise == "bounded"
+    scores = 0.0 if is_disclosed or is_bounded else 1.0 - method.moments_share - method.gram_share
     split = method.moments_share + method.gram_share + scores
     u_square, u_exponent = on_grid(moments_move(learnt, clip), math.sqrt(columns))
     g_square, g_exponent = on_grid(gram_move(learnt), float(columns))
@@ -146,6 +199,13 @@ def _passive(
         first = min(method.disclosed_rows, learnt)
         return fit_together(parts, budget), plan_disclosed(first + method.held_out_rows)
     bound = score_bound(method)
+    if is_bounded:
+        law = score_law(method, budget.epsilon)
+        square = _score_square(bound)
+        return (
+            fit_together(parts, budget, pure=(law.pure_units,)),
+            plan_bounded(law, budget, mean_square=square),
+        )
     parts["share"] = Part(
         square=(2.0 * bound) ** 2 * (1.0 + 2.0**-50),
         values=rows,

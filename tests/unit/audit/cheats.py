@@ -7,14 +7,25 @@ from contextlib import suppress
 
 from hdpvfl_mq.audit.evidence import Evidence
 from hdpvfl_mq.errors import HdpvflError
-from hdpvfl_mq.machine import Reserve, Send
+from hdpvfl_mq.machine import Finish, Reserve, Send
 from hdpvfl_mq.privacy.ledger import EMPTY_LEDGER, decode, encode, extend
 from hdpvfl_mq.privacy.pure import pure_units_of
 from schemas.messages import RunClosed
+from schemas.methods import OneRound
 from schemas.privacy import CapFixed, ReleaseBooked, RunReserved, SlotShare, SpendEvent
-from tests.evidence import CheatingFederation, evidence_of, hearing, only, replace_model, saying
+from tests.evidence import (
+    CheatingFederation,
+    evidence_of,
+    hearing,
+    only,
+    replace_model,
+    saying,
+    with_rows,
+)
 from tests.federation import manifest, tables
 from tests.unit.audit.honest import ROWS, SMALL, cheating, honest, honest_federation
+
+SHOPS = ("shop", "telco")
 
 # -- 6 to 8: messages, plan, rows -------------------------------------------------------------
 
@@ -238,3 +249,67 @@ def other_seed() -> Evidence:
         return hello if hello.epoch == 1 else replace_model(hello, seed_commitment=bytes(32))
 
     return cheating(shop={"says": saying("hello", change)}, restart="shop")
+
+
+# -- ledgers rewritten as a whole, and ends without rounds -----------------------------------------
+
+
+def earlier_run_dropped() -> Evidence:
+    """A ledger whose entries before this run are gone, chained anew."""
+    return ledger_with(honest(), "shop", lambda e: None if e.kind == "secret" else e)
+
+
+def cap_changed() -> Evidence:
+    def change(entry):
+        if entry.kind != "cap":
+            return entry
+        return replace_model(entry, cap=replace_model(entry.cap, epsilon=entry.cap.epsilon / 2))
+
+    return ledger_with(honest(), "shop", change)
+
+
+def payload_changed() -> Evidence:
+    """One entry says that something else left, and the chain from there on is computed anew."""
+
+    def change(entry):
+        is_first = isinstance(entry, ReleaseBooked) and entry.event.round == 0
+        return replace_model(entry, digest=bytes(32)) if is_first else entry
+
+    return ledger_with(honest(), "telco", change)
+
+
+def cut_alone() -> Evidence:
+    """A journal without its last rounds, shown alone beside the whole ledger."""
+    evidence = only(honest(), "shop", ledgers=True)
+    shown = evidence.transcripts["shop"]
+    last = [e.place.index for e in shown.sent() if e.header.kind == "score_share"][-1]
+    return with_rows(evidence, "shop", shown.rows[:last])
+
+
+def small_noise_in_one_round() -> Evidence:
+    """One round with a thousandth of the noise that the plan asks for."""
+
+    def change(message):
+        return release_with(noise_std=message.release.noise_std / 1000)(message)
+
+    one_round = manifest(method=OneRound())
+    lie = {"says": saying("score_share", change)}
+    federation = CheatingFederation(one_round, tables(ROWS), cheats=dict.fromkeys(SHOPS, lie))
+    federation.simulate()
+    return evidence_of(federation, ledgers=False)
+
+
+def completed_without_rounds() -> Evidence:
+    """A party that ends as completed when it is told so, whatever it has done."""
+
+    def says(effect):
+        is_mismatch = isinstance(effect, Finish) and effect.outcome == "mismatch"
+        return (Finish(outcome="completed"),) if is_mismatch else (effect,)
+
+    def closes(effect):
+        is_plan = isinstance(effect, Send) and effect.message.kind == "round_plan"
+        closing = Send(("bank", "shop", "telco"), RunClosed(outcome="completed", reason=""))
+        return (effect, closing) if is_plan else (effect,)
+
+    evidence = cheating(coordinator={"says": closes}, shop={"says": says})
+    return only(evidence, "shop")

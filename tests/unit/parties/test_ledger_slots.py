@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -14,12 +15,13 @@ from hdpvfl_mq.machine import Reserve
 from hdpvfl_mq.privacy.bounded_laws import label_noise
 from hdpvfl_mq.privacy.ledger_store import Ledger
 from hdpvfl_mq.privacy.mechanism import Mechanism
-from hdpvfl_mq.privacy.plan import plan_silent
+from hdpvfl_mq.privacy.plan import plan_bounded
 from hdpvfl_mq.privacy.pure import pure_units_of
 from parties.process.ledger_book import LedgerBook, open_ledger
 from schemas.config import PartyPolicy
 from schemas.privacy import Budget, Release
 
+BUDGET = Budget(epsilon=1.0, delta=0.01)
 HALF = pure_units_of(0.5)
 
 
@@ -42,8 +44,10 @@ def reservation(*pure: int, mu2: int = 5) -> Reserve:
 
 def released(run: str, number: int) -> Release:
     noise, labels = label_noise(0.5), Unreleased(np.zeros(4))
-    mechanism = Mechanism("bank", run, b"s" * 32, plan_silent())
-    return mechanism.release_bounded(labels, noise, "residual", number, b"")
+    plan = replace(plan_bounded(noise, BUDGET, mean_square=1.0), rounds=4, mu2_cumulative=(0,) * 4)
+    plan = replace(plan, tau_cumulative=(0,) * 4)
+    mechanism = Mechanism("bank", run, b"s" * 32, {"residual": plan})
+    return mechanism.release(labels, "residual", number, b"")
 
 
 @pytest.fixture

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -12,8 +13,8 @@ from hdpvfl_mq.errors import PeerError
 from hdpvfl_mq.privacy.bounded import BoundedNoise
 from hdpvfl_mq.privacy.bounded_laws import class_noise, label_noise, piecewise, two_point
 from hdpvfl_mq.privacy.mechanism import Mechanism, receive, receive_bounded
-from hdpvfl_mq.privacy.plan import plan_silent
-from schemas.privacy import Release, SpendEvent
+from hdpvfl_mq.privacy.plan import plan_bounded
+from schemas.privacy import Budget, Release, SpendEvent
 from schemas.tensor import Tensor
 
 SCORE = piecewise(-1.5, 1.5, 1.0)
@@ -25,10 +26,11 @@ def released(
 ) -> Release:
     where = {"party": "shop", "run": "r1", "seed": b"n" * 32, "kind": "share", "round": 0}
     where |= {"transcript": b"t" * 32, **changes}
-    mechanism = Mechanism(where["party"], where["run"], where["seed"], plan_silent())
-    return mechanism.release_bounded(
-        Unreleased(values), noise, where["kind"], where["round"], where["transcript"]
-    )
+    plan = plan_bounded(noise, Budget(epsilon=1.0, delta=0.01), mean_square=1.0)
+    plan = replace(plan, rounds=2, mu2_cumulative=(0, 0), tau_cumulative=(0, 0))
+    mechanism = Mechanism(where["party"], where["run"], where["seed"], {where["kind"]: plan})
+    values = Unreleased(values)
+    return mechanism.release(values, where["kind"], where["round"], where["transcript"])
 
 
 def test_a_release_is_points_with_a_pure_price() -> None:

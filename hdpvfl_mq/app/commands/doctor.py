@@ -1,0 +1,126 @@
+"""`hdpvfl doctor`: looks at everything a party's service needs, and says what to do.
+
+It owns the list of checks; each says in one line that it holds, or what is wrong and the remedy. It
+changes nothing and sends nothing but a greeting of the transport.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+from hdpvfl_mq import __version__
+from hdpvfl_mq.app.commands.join import columns_of
+from hdpvfl_mq.app.commands.services import settings_file
+from hdpvfl_mq.errors import HdpvflError, NetworkError, OperatorError
+from hdpvfl_mq.runtime.diagnosis import probe, refusal
+from hdpvfl_mq.runtime.keys import load_keys
+from hdpvfl_mq.runtime.settings import load_settings
+from hdpvfl_mq.runtime.transport import DealerLink
+from schemas.config import PartyPolicy, PartyServiceSettings
+
+PATIENCE_S = 8.0
+DISK_MIN_BYTES = 2**30
+Check = Callable[[PartyServiceSettings], str]
+
+
+def doctor(options: argparse.Namespace) -> int:
+    """Every check; the exit code is that of the first that fails."""
+    path = settings_file(options.settings)
+    settings = load_settings(PartyServiceSettings, path)
+    code, found = 0, []
+    for name, check in CHECKS.items():
+        try:
+            said, is_good = check(settings), True
+        except HdpvflError as wrong:
+            said, is_good = str(wrong), False
+            code = code or wrong.exit_code
+        found.append({"check": name, "good": is_good, "said": said})
+        if not options.json:
+            print(f"{'good' if is_good else 'BAD '}  {name:8} {said}")
+    if options.json:
+        print(json.dumps(found))
+    return code
+
+
+def _version(settings: PartyServiceSettings) -> str:
+    return __version__
+
+
+def _keys(settings: PartyServiceSettings) -> str:
+    load_keys(Path(settings.keys))
+    return f"{settings.keys}, readable by their owner only"
+
+
+def _policy(settings: PartyServiceSettings) -> str:
+    policy = load_settings(PartyPolicy, Path(settings.policy))
+    return f"{policy.dataset}: at most epsilon {policy.lifetime.epsilon:g} for ever"
+
+
+def _data(settings: PartyServiceSettings) -> str:
+    if settings.data.file is None:
+        raise OperatorError("data.file: name the file with this party's rows")
+    path = Path(settings.data.file)
+    if not path.exists():
+        raise OperatorError(f"data.file: there is no file {path}")
+    columns = columns_of(path)
+    wanted = [*settings.data.id_columns, *filter(None, [settings.data.label_column])]
+    missing = [column for column in wanted if column not in columns]
+    if missing:
+        raise OperatorError(
+            f"{path} has no column {', '.join(missing)}: see [data] in the settings"
+        )
+    return f"{path}, {len(columns)} columns"
+
+
+def _disk(settings: PartyServiceSettings) -> str:
+    free = shutil.disk_usage(Path(settings.state).absolute().parent).free
+    if free < DISK_MIN_BYTES:
+        raise OperatorError(f"{free >> 20} MiB are free for {settings.state}: make room")
+    return f"{free >> 30} GiB free"
+
+
+def _network(settings: PartyServiceSettings) -> str:
+    if wrong := probe(settings.broker):
+        raise NetworkError(wrong)
+    return f"{settings.broker} can be reached"
+
+
+def _handshake(settings: PartyServiceSettings) -> str:
+    trouble = asyncio.run(_greet(settings))
+    if trouble is not None:
+        raise NetworkError(refusal(trouble, settings.federation))
+    return "the broker has the key of the settings, and knows this party's"
+
+
+async def _greet(settings: PartyServiceSettings) -> str | None:
+    """Nothing if the handshake succeeds, else the trouble."""
+    broker_key = bytes.fromhex(settings.broker_curve_key)
+    link = DealerLink(settings.broker, load_keys(Path(settings.keys)), broker_key)
+    loop = asyncio.get_running_loop()
+    until_s = loop.time() + PATIENCE_S
+    try:
+        while loop.time() < until_s:
+            if link.is_connected:
+                return None
+            if link.trouble == "own key refused":
+                break
+            await asyncio.sleep(0.05)
+        return link.trouble
+    finally:
+        link.close()
+
+
+CHECKS: dict[str, Check] = {
+    "version": _version,
+    "keys": _keys,
+    "policy": _policy,
+    "data": _data,
+    "disk": _disk,
+    "network": _network,
+    "broker": _handshake,
+}

@@ -1,0 +1,72 @@
+"""Why there is no connection to the broker, in one sentence for whoever can mend it.
+
+It owns the sentences and the probe that tells the cases apart: name, port, silence, keys. It sends
+nothing but an opening of a TCP connection.
+"""
+
+from __future__ import annotations
+
+import socket
+import threading
+from contextlib import suppress
+
+PROBE_S = 5.0
+
+
+def probe(endpoint: str) -> str:
+    """What keeps TCP from reaching `tcp://host:port`; nothing if it can be reached."""
+    host, _, port = endpoint.removeprefix("tcp://").rpartition(":")
+    if not _is_found(host):
+        return f"the name {host} is not found: check 'broker' in party.toml, and the name server"
+    try:
+        with socket.create_connection((host, int(port)), timeout=PROBE_S):
+            return ""
+    except ConnectionRefusedError:
+        return (
+            f"{host} refuses port {port}: nobody listens there; start the broker's service, or "
+            "mend the port in 'broker'"
+        )
+    except TimeoutError:
+        return (
+            f"{host} does not answer on port {port} within {PROBE_S:g} s: the host is down, or a "
+            "firewall drops what is sent"
+        )
+    except OSError as broken:
+        return f"{host} port {port} cannot be reached: {broken.strerror}"
+
+
+def _is_found(host: str) -> bool:
+    """Whether the name server knows a name; one that takes long to say so does not count."""
+    found: list[bool] = []
+
+    def look() -> None:
+        with suppress(OSError):
+            found.append(bool(socket.getaddrinfo(host, None)))
+
+    thread = threading.Thread(target=look, daemon=True)
+    thread.start()
+    thread.join(PROBE_S)
+    return bool(found)
+
+
+def refusal(trouble: str, federation: str) -> str:
+    """Why a broker that TCP reaches does not let this party in."""
+    if trouble == "own key refused":
+        return (
+            "the broker does not know this party's key: it was removed, or has never joined; ask "
+            "the broker's operator for an invitation"
+        )
+    if trouble == "connected":
+        return (
+            f"the broker does not answer for federation {federation}: it hosts none of that name, "
+            "or this party is no member of it; compare 'federation' in party.toml"
+        )
+    return (
+        "whoever listens there has not the broker's key that party.toml states: it is another "
+        "broker, or one with new keys; join again with a new invitation"
+    )
+
+
+def sentence(endpoint: str, trouble: str, federation: str) -> str:
+    """The one sentence."""
+    return probe(endpoint) or refusal(trouble, federation)

@@ -1,0 +1,104 @@
+"""Each mistake of a connection has its own sentence, at the side that can mend it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import socket
+from pathlib import Path
+
+import pytest
+
+from hdpvfl_mq.app import cli
+from hdpvfl_mq.app.demo.prepare import free_port
+from hdpvfl_mq.runtime import diagnosis
+from hdpvfl_mq.runtime.keys import make_keys
+from hdpvfl_mq.runtime.settings import dump_settings, fields_of, load_settings
+from parties.process import service as party_service
+from schemas.config import PartyServiceSettings
+from schemas.ids import COORDINATOR
+from tests.integration.standing import Services, standing, until
+
+
+def change(services: Services, **changes) -> Path:
+    path = services.demo.service("passive-1")
+    settings = load_settings(PartyServiceSettings, path)
+    path.write_text(dump_settings(PartyServiceSettings(**{**fields_of(settings), **changes})))
+    return path
+
+
+def other_keys(tmp_path: Path) -> dict:
+    make_keys(tmp_path / "other")
+    return {"keys": str(tmp_path / "other")}
+
+
+def wrong_broker_key(tmp_path: Path) -> dict:
+    return {"broker_curve_key": make_keys(tmp_path / "other").curve_public.hex()}
+
+
+MISTAKES = {
+    "port": (lambda p: {"broker": f"tcp://127.0.0.1:{free_port()}"}, "nobody listens there"),
+    "broker's key": (wrong_broker_key, "has not the broker's key"),
+    "own key": (other_keys, "does not know this party's key"),
+    "federation": (lambda p: {"federation": "autumn"}, "does not answer for federation autumn"),
+}
+
+
+@pytest.mark.parametrize("mistake", MISTAKES)
+async def test_a_service_says_what_keeps_it_from_its_broker(tmp_path, mistake):
+    wrong, words = MISTAKES[mistake]
+    async with standing(tmp_path, start=False) as services:
+        change(services, **wrong(tmp_path))
+        await services.start(COORDINATOR, "passive-1")
+        party = services.live["passive-1"]
+        assert isinstance(party, party_service.PartyService)
+        assert await until(lambda: words in party.trouble, f"{mistake}: {party.trouble}")
+
+
+async def test_the_doctor_finds_the_same(tmp_path, capsys):
+    async with standing(tmp_path) as services:
+        party = services.live["passive-1"]
+        await until(lambda: party.link.is_connected, "the connection")
+        path = services.demo.service("passive-1")
+        code, said = await ask_doctor(path, capsys)
+        assert code == 0, said
+        assert all(check["good"] for check in said.values())
+        for wrong, name, words, expected in (
+            (MISTAKES["port"][0](tmp_path), "network", "nobody listens", 4),
+            (other_keys(tmp_path), "broker", "does not know this party's key", 4),
+            ({"policy": str(tmp_path / "none.toml")}, "policy", "none.toml", 2),
+        ):
+            code, said = await ask_doctor(change(services, **wrong), capsys)
+            assert code == expected
+            assert words in said[name]["said"], said
+            services.demo.service("passive-1").write_text(dump_settings(party.settings))
+
+
+async def ask_doctor(path: Path, capsys) -> tuple[int, dict]:
+    code = await asyncio.to_thread(cli.main, ["doctor", "--settings", str(path), "--json"])
+    checks = json.loads(capsys.readouterr().out.strip().splitlines()[-1])
+    return code, {check["check"]: check for check in checks}
+
+
+def test_a_name_that_is_not_found_has_its_own_sentence(monkeypatch):
+    monkeypatch.setattr(diagnosis, "PROBE_S", 0.5)
+    assert "name no-such-host.invalid is not found" in diagnosis.probe(
+        "tcp://no-such-host.invalid:7700"
+    )
+
+
+def test_silence_has_its_own_sentence(monkeypatch):
+    monkeypatch.setattr(diagnosis, "PROBE_S", 0.2)
+    with socket.socket() as deaf:  # full, so further connections get no answer
+        deaf.bind(("127.0.0.1", 0))
+        deaf.listen(0)
+        endpoint = deaf.getsockname()
+        callers = []
+        for _ in range(4):
+            caller = socket.socket()
+            caller.setblocking(False)
+            caller.connect_ex(endpoint)
+            callers.append(caller)
+        assert "does not answer on port" in diagnosis.probe(f"tcp://127.0.0.1:{endpoint[1]}")
+        for caller in callers:
+            caller.close()
