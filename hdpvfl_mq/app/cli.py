@@ -64,6 +64,7 @@ def _parser() -> argparse.ArgumentParser:
     _add_predict(commands)
     _add_plan(commands)
     _add_ledger(commands)
+    _add_ids(commands)
     add_evidence_commands(commands, _add)
     _add(commands, "datasets", "list the data sets of the demo", _datasets)
     return parser
@@ -162,6 +163,13 @@ def _add_ledger(commands: Any) -> None:
     ledger.add_argument("--run", help="export: open the entries of this run only")
 
 
+def _add_ids(commands: Any) -> None:
+    ids = _add(commands, "ids", "what the id rules make of this party's own ids", _ids)
+    ids.add_argument("what", choices=("check",))
+    ids.add_argument("settings", type=Path, help="settings file, for instance party.toml")
+    ids.add_argument("--rows", type=int, default=20, help="rows to show (default 20)")
+
+
 def _up(options: argparse.Namespace) -> int:
     from rich.console import Console  # noqa: PLC0415 - start-up
 
@@ -245,6 +253,12 @@ def _ledger(options: argparse.Namespace) -> int:
         return ledger.new_secret(options.file)
     command = ledger.show if options.what == "show" else ledger.verify
     return command(options.file, as_json=options.json)
+
+
+def _ids(options: argparse.Namespace) -> int:
+    from hdpvfl_mq.app.commands import ids  # noqa: PLC0415 - start-up
+
+    return ids.check(options.settings, rows=options.rows, as_json=options.json)
 
 
 def _datasets(options: argparse.Namespace) -> int:
