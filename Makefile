@@ -5,10 +5,10 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-DATASET ?= breast
+DATASET ?= visits
 PASSIVES ?= 2
 EPSILON ?= 1
-DELTA ?= 0.01
+DELTA ?= 1e-5
 GUARANTEE ?= sound
 SEED ?= 0
 OUT ?= .

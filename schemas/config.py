@@ -25,14 +25,32 @@ Endpoint = Annotated[str, Field(pattern=r"^tcp://[^\s/]{1,253}:[0-9]{1,5}$")]
 Seconds = Annotated[float, Field(gt=0.0, le=30 * 86400.0)]
 
 
-class IdRules(Closed):
-    """How ids are read; equal at all parties, checked before any work."""
+_FORM = r"(text|email|telephone:[A-Z]{2}|name|date)"
 
-    kind: Literal["text", "integer"] = "text"
+
+class IdRules(Closed):
+    """How ids are read; equal at all parties, checked before any work.
+
+    `kind` is text or integer for all id columns, or says what each of them holds, as in
+    "name+date"; a telephone number without a country code belongs to the named country.
+    """
+
+    kind: Annotated[str, Field(pattern=rf"^({_FORM}(\+{_FORM}){{0,15}}|integer)$")] = "text"
     columns: Annotated[int, Field(ge=1, le=16)] = 1
     casefold: bool = False
     duplicates: Literal["error", "first"] = "error"
     empties: Literal["error", "drop"] = "error"
+
+    @model_validator(mode="after")
+    def _fitting_forms(self) -> Self:
+        if self.forms and len(self.forms) != self.columns:
+            raise ValueError("kind: name what each of the id columns holds, joined by +")
+        return self
+
+    @property
+    def forms(self) -> tuple[str, ...]:
+        """What each id column holds, where it may be spelt in several ways; else nothing."""
+        return () if self.kind in ("text", "integer") else tuple(self.kind.split("+"))
 
 
 class AlignmentSpec(Closed):

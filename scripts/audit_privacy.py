@@ -15,8 +15,8 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "privacy"))
 
 # mypy knows these two as tests.privacy.*, where strictness ends.
-from privacy_audit import Evidence  # type: ignore[import-not-found]
-from privacy_scenarios import SCENARIOS, SOUND  # type: ignore[import-not-found]
+from privacy_audit import Evidence  # type: ignore[import-not-found]  # in tests/privacy
+from privacy_scenarios import SCENARIOS, SOUND  # type: ignore[import-not-found]  # in tests/privacy
 
 
 def audited(name: str, scenario: Callable[[bool, int], Evidence], runs: int, *, bug: bool) -> bool:

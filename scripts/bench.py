@@ -19,7 +19,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from rich.console import Console
 from rich.table import Table
 
-from scripts.benches import releases, resolution, rounds, training
+from scripts.benches import reading, releases, resolution, rounds, training
 from scripts.benches.row import Row
 
 Part = Callable[[argparse.Namespace], list[Row]]
@@ -49,12 +49,17 @@ def _training(options: argparse.Namespace) -> list[Row]:
     return [row for name in ("breast", *further) for row in training.training(name)]
 
 
+def _reading(options: argparse.Namespace) -> list[Row]:
+    return reading.reading(options.cache)
+
+
 PARTS: dict[str, Part] = {
     "resolution": _resolution,
     "sockets": _sockets,
     "rounds": _rounds,
     "release": _release,
     "training": _training,
+    "reading": _reading,
 }
 
 

@@ -92,7 +92,7 @@ def _found(numbered: Numbered, evidence: Evidence) -> str:
     except CheckFailed as failed:
         return str(failed)
     # Evidence may hold anything; whatever breaks a check is a finding, never a pass.
-    except Exception as broken:  # noqa: BLE001
+    except Exception as broken:  # noqa: BLE001 - see above
         return f"cannot be checked: {type(broken).__name__}: {broken}"
     return ""
 

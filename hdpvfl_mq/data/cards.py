@@ -38,6 +38,14 @@ class Card:
 
 
 CARDS: dict[str, Card] = {
+    "visits": Card(
+        task="binary",
+        loss=LossSpec(name="logistic"),
+        rows=20190,
+        columns=(5, 4),
+        origin="RAND Health Insurance Experiment, any doctor's visit in a year; from statsmodels",
+        licence="public domain",
+    ),
     "breast": Card(
         task="binary",
         loss=LossSpec(name="logistic"),

@@ -197,7 +197,8 @@ class _Checked(io.RawIOBase):
         self._last = b"\n"
         self._odd = self._astray = False
         edge = re.escape(dialect.separator.encode()) + rb'"\r\n'
-        self._stray = re.compile(rb'(?<=[^%s])"(?=[^%s])' % (edge, edge))
+        # The quote comes first, so that the search jumps from one to the next.
+        self._stray = re.compile(rb'"(?=[^%s])(?<=[^%s]")' % (edge, edge))
         self._decoder = _decoder(dialect.encoding)
 
     @property

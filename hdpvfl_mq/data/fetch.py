@@ -86,7 +86,7 @@ def download(url: str) -> bytes:
     if not url.startswith(("https://", "http://")):
         raise NetworkError(f"{url} is not a web address")
     try:
-        with urllib.request.urlopen(url, timeout=TIMEOUT_S) as reply:  # noqa: S310  scheme checked
+        with urllib.request.urlopen(url, timeout=TIMEOUT_S) as reply:  # noqa: S310 - scheme checked
             body: bytes = reply.read(LIMIT_BYTES + 1)
     except (urllib.error.URLError, http.client.HTTPException, OSError) as error:
         raise NetworkError(f"{url} cannot be reached ({error}); {REMEDY}") from error

@@ -1,4 +1,4 @@
-"""Data sets that come inside installed Python packages, cut in two.
+"""Data sets that come inside Python packages, this one included, cut in two.
 
 It owns which package column belongs to which side; it knows nothing of losses or folders. Rows are
 shuffled separately on each side, so that nothing works by accident of a common order.
@@ -6,8 +6,9 @@ shuffled separately on each side, so that nothing works by accident of a common 
 
 from __future__ import annotations
 
+import gzip
 from collections.abc import Callable
-from importlib import import_module
+from importlib import import_module, resources
 from typing import Any
 
 import numpy as np
@@ -74,6 +75,16 @@ def randhie() -> Pair:
     return _pair(columns, columns["mdvis"], RANDHIE_ACTIVE, RANDHIE_PASSIVE)
 
 
+def visits() -> Pair:
+    """Whether somebody of the same experiment saw a doctor that year; carried in this package."""
+    with resources.files("hdpvfl_mq.data").joinpath("visits.csv.gz").open("rb") as file:
+        text = gzip.decompress(file.read()).decode()
+    head, cells = text.split("\n", 1)
+    values = np.loadtxt(cells.splitlines(), delimiter=",").T
+    columns = dict(zip(head.split(","), values, strict=True))
+    return _pair(columns, columns["y"].astype(np.int64), RANDHIE_ACTIVE, RANDHIE_PASSIVE)
+
+
 def meps() -> Pair:
     """Medical expenditure panel survey: spending on drugs."""
     frame = _module("linearmodels.datasets.meps").load()
@@ -82,6 +93,7 @@ def meps() -> Pair:
 
 
 PACKAGED: dict[str, Callable[[], Pair]] = {
+    "visits": visits,
     "breast": breast,
     "wine": wine,
     "diabetes": diabetes,

@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hdpvfl_mq.errors import DataError
+from hdpvfl_mq.psi.normal_forms import EDITION, UnusableError, normal_form
 from schemas.config import IdRules
 
 IdColumn = Sequence[object] | NDArray[Any]
@@ -33,11 +34,9 @@ def rules_digest(rules: IdRules) -> bytes:
         f"kind={rules.kind};columns={rules.columns};casefold={rules.casefold};strip=True;"
         f"duplicates={rules.duplicates};empties={rules.empties}"
     )
+    if rules.forms:
+        named += f";edition={EDITION}"
     return blake2b(named.encode(), digest_size=32, person=b"hdpvfl id prof 1").digest()
-
-
-class _UnusableError(Exception):
-    """Why one value cannot be an id; the caller adds column and row."""
 
 
 def canonical_column(
@@ -53,15 +52,19 @@ def canonical_column(
             return [b"%d" % value for value in column.tolist()]  # nothing to check in these
         column = column.tolist()
     canonical: Callable[[object, IdRules], bytes] = (
-        _canonical_text if rules.kind == "text" else _canonical_integer
+        _canonical_integer if rules.kind == "integer" else _canonical_text
     )
+    form = rules.forms[number - 1] if rules.forms else "text"
     result: list[bytes] = []
     for row, value in enumerate(column, start=first_row):
         try:
-            result.append(b"" if _is_missing(value) else canonical(value, rules))
+            cell = b"" if _is_missing(value) else canonical(value, rules)
+            if cell and form != "text":
+                cell = normal_form(cell.decode(), form, rules).encode()
+            result.append(cell)
             if len(result[-1]) > MAX_ID_BYTES:
-                raise _UnusableError(f"is longer than {MAX_ID_BYTES} bytes")
-        except _UnusableError as why:
+                raise UnusableError(f"is longer than {MAX_ID_BYTES} bytes")
+        except UnusableError as why:
             raise DataError(f"id column {number}, row {row}: the value {why}") from None
     return result
 
@@ -79,7 +82,7 @@ def _is_missing(value: object) -> bool:
 
 def _canonical_text(value: object, rules: IdRules) -> bytes:
     if not isinstance(value, str):
-        raise _UnusableError(f"is of type {type(value).__name__}, the rules say text")
+        raise UnusableError(f"is of type {type(value).__name__}, the rules say text")
     if value.isascii():  # normal already; most ids take this path
         text = value.lower() if rules.casefold else value
     elif rules.casefold:  # caseless matching of compatibility forms, Unicode definition D146
@@ -90,24 +93,24 @@ def _canonical_text(value: object, rules: IdRules) -> bytes:
     try:
         return text.strip().encode()
     except UnicodeEncodeError:
-        raise _UnusableError("is not valid Unicode text") from None
+        raise UnusableError("is not valid Unicode text") from None
 
 
 def _canonical_integer(value: object, rules: IdRules) -> bytes:
     if isinstance(value, float | np.floating):
-        raise _UnusableError("is a float; read the column as integer or text")
+        raise UnusableError("is a float; read the column as integer or text")
     if isinstance(value, int | np.integer) and not isinstance(value, bool):
         if int(value).bit_length() > _MAX_INTEGER_BITS:
-            raise _UnusableError(f"is longer than {MAX_ID_BYTES} bytes")
+            raise UnusableError(f"is longer than {MAX_ID_BYTES} bytes")
         return b"%d" % int(value)
     if not isinstance(value, str):
-        raise _UnusableError(f"is of type {type(value).__name__}, the rules say integer")
+        raise UnusableError(f"is of type {type(value).__name__}, the rules say integer")
     text = normalize("NFKC", value)
     text = text.strip()
     if not text:
         return b""
     match = _INTEGER.fullmatch(text)
     if match is None:
-        raise _UnusableError("is not a whole number")
+        raise UnusableError("is not a whole number")
     sign = "-" if match[1] == "-" and match[2] != "0" else ""
     return (sign + match[2]).encode()

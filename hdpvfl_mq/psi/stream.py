@@ -37,5 +37,6 @@ def random_pairs(key: bytes, count: int) -> Words:
 
 def permute_pairs(key: bytes, pairs: Words) -> Words:
     """AES of every 128-bit row: a pseudo-random function of far fewer than 2^64 rows."""
-    blocks = Cipher(algorithms.AES(key), modes.ECB()).encryptor().update(pairs.tobytes())  # noqa: S305
+    cipher = Cipher(algorithms.AES(key), modes.ECB())  # noqa: S305 - a function of single blocks
+    blocks = cipher.encryptor().update(pairs.tobytes())
     return np.frombuffer(blocks, dtype="<u8").reshape(-1, 2)

@@ -44,7 +44,7 @@ def unpack(data: bytes, *, max_bytes: int, max_items: int = MAX_ITEMS) -> Any:
         _check_plain(value)
         canonical = pack(value) == data
     # msgpack raises its own, ValueError, TypeError, UnicodeError, RecursionError, OverflowError...
-    except Exception as broken:  # noqa: BLE001
+    except Exception as broken:  # noqa: BLE001 - see above
         raise PeerError(f"frame is not plain msgpack ({type(broken).__name__})") from None
     if not canonical:
         raise PeerError("frame is not in canonical form")

@@ -43,13 +43,18 @@ _NO_LABEL = ("label_column", "label_classes", "label_positive", "label_centre", 
 
 
 def write_model(path: Path, own: Assets, state: Closed) -> None:
-    """This party's weights; its own business."""
+    """This party's model, for its owner only."""
+    write_private(path, json.dumps(model_of(own, state), indent=1))
+
+
+def model_of(own: Assets, state: Closed) -> dict[str, Any]:
+    """This party's weights and how its rows were prepared; its own business."""
     trained = state.trained
     assert trained is not None  # a completed run has trained
     rounds, plan = trained.rounds, trained.setup.plan
     fitted = rounds if isinstance(rounds, OneRoundActive | PrivateActive) else None
     regressions = fitted.score_regressions if fitted else {}
-    model = {
+    return {
         "format": MODEL_FORMAT,
         "run": own.run,
         "party": own.party,
@@ -67,7 +72,6 @@ def write_model(path: Path, own: Assets, state: Closed) -> None:
         "data": json.loads(own.data.settings.model_dump_json()),
         "manifest": json.loads(trained.manifest.model_dump_json()),
     }
-    write_private(path, json.dumps(model, indent=1))
 
 
 def _private_model(rounds: RoundState, plan: RunPlan) -> dict[str, Any]:

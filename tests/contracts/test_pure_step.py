@@ -57,7 +57,7 @@ class TwiceFederation(Federation):
             assert not mapped, "a state holds files"
             return after, effects
 
-        node.role.step = twice  # type: ignore[method-assign]
+        node.role.step = twice
         return node
 
     @staticmethod

@@ -24,6 +24,9 @@ def slack() -> float:
     return max(0.0, os.getloadavg()[0] / (os.cpu_count() or 1) - 1.0) * 2.0
 
 
+BREAST = ("--dataset", "breast", "--delta", "0.01")
+
+
 class Up:
     """`hdpvfl up` in a process group of its own, as a shell would start it."""
 
@@ -32,7 +35,16 @@ class Up:
         folder.mkdir(parents=True, exist_ok=True)
         self.log = (folder / "up.log").open("ab")
         self.child = subprocess.Popen(
-            [sys.executable, "-m", "hdpvfl_mq.app.cli", "up", "--out", str(folder), *options],
+            [
+                sys.executable,
+                "-m",
+                "hdpvfl_mq.app.cli",
+                "up",
+                *BREAST,
+                "--out",
+                str(folder),
+                *options,
+            ],
             stdin=subprocess.DEVNULL,
             stdout=self.log,
             stderr=self.log,
@@ -95,7 +107,7 @@ def test_ctrl_c_ends_everything_and_the_run_can_go_on(up):
     steps = read(run / "active" / "status.json")["round"]
 
     # A plain start is a new run; one that is not resumed stays as it is.
-    fresh = hdpvfl("up", "--out", demo.folder, "--epochs", "2", "--json", cwd=demo.folder)
+    fresh = hdpvfl("up", *BREAST, "--out", demo.folder, "--epochs", "2", "--json", cwd=demo.folder)
     assert fresh.returncode == 0, fresh.stderr
     assert len(runs_of(demo.folder)) == 2
     assert read(run / "active" / "status.json")["round"] == steps

@@ -23,7 +23,8 @@ def predict(folder: Path, *options: object) -> dict:
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("predict")
-    done = hdpvfl("up", "--out", folder, "--passives", 2, "--json", cwd=folder)
+    options = ("--dataset", "breast", "--passives", 2, "--delta", 0.01)
+    done = hdpvfl("up", "--out", folder, *options, "--json", cwd=folder)
     assert done.returncode == 0, done.stderr
     return folder
 

@@ -188,11 +188,13 @@ def test_gap_6_scaling_by_a_statistic_of_the_data_breaks_the_bound() -> None:
     bound = profile(setting.passive(), schedule, grid=0.0).total
 
     def total(scale: object) -> float:
-        first, second = (passive_releases(scale(X), received, setting) for X in (raw, outlier))  # type: ignore[operator]
+        first, second = (passive_releases(scale(X), received, setting) for X in (raw, outlier))
         return math.sqrt(
             sum(float(((a - b) ** 2).sum()) for a, b in zip(first, second, strict=True))
         )
 
-    by_largest = lambda X: X / np.sqrt((X * X).sum(axis=2)).max()  # noqa: E731
+    def by_largest(X):
+        return X / np.sqrt((X * X).sum(axis=2)).max()
+
     assert total(by_largest) > bound
     assert total(unit_rows) <= bound

@@ -193,7 +193,7 @@ def test_the_built_pairs_are_within_the_whole_bounds() -> None:
 )
 def test_an_active_bound_that_is_a_little_smaller_is_exceeded(change: dict[str, float]) -> None:
     setting, before, after = huber_pair()
-    smaller = replace(setting.bounds(), **change).release()  # type: ignore[arg-type]
+    smaller = replace(setting.bounds(), **change).release()
     assert exceeds(smaller, before, after)
 
 
@@ -214,7 +214,7 @@ def test_active_terms_left_out_are_noticed() -> None:
 )
 def test_a_passive_bound_that_is_smaller_is_exceeded(change: dict[str, float]) -> None:
     setting, before, after = passive_pair()
-    smaller = replace(setting.bounds(), **change).release()  # type: ignore[arg-type]
+    smaller = replace(setting.bounds(), **change).release()
     assert exceeds(smaller, before, after)
 
 

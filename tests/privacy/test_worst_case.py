@@ -138,7 +138,7 @@ def settings(rng: np.random.Generator, penalty: str, beta: float) -> Setting:
     eta = float(rng.uniform(0.05, 1.0) * 2.0 / (beta + lam))
     return Setting(
         schedule=PublicSchedule(rows, int(rng.integers(1, 5)), eta),
-        penalty=penalty,  # type: ignore[arg-type]
+        penalty=penalty,
         lam=lam,
         alpha=float(rng.uniform(0, 1)),
         radius=float(10 ** rng.uniform(-1, 1)),

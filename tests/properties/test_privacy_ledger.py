@@ -164,7 +164,7 @@ class LedgerMachine(RuleBasedStateMachine):
             done += 1
             return insert(head, entry)
 
-        self.ledger._insert = dying  # type: ignore[method-assign, assignment]
+        self.ledger._insert = dying
         try:
             self.ledger.book([*made, *made])  # the copies make room for a crash after the last
         except (Crash, RefusedError):
@@ -250,5 +250,6 @@ TestLedger = LedgerMachine.TestCase
 
 
 @pytest.mark.slow
-class TestLedgerLong(LedgerMachine.TestCase):  # type: ignore[misc, valid-type, name-defined]
+# hypothesis makes the base class while the tests run.
+class TestLedgerLong(LedgerMachine.TestCase):  # type: ignore[misc, valid-type, name-defined]  # see above
     settings = settings(max_examples=1000, stateful_step_count=60, deadline=None)

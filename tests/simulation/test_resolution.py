@@ -14,6 +14,7 @@ from hdpvfl_mq.machine import Received
 from hdpvfl_mq.node.node import Node
 from hdpvfl_mq.runtime.simulation import Faults
 from hdpvfl_mq.wire.codec import decode_header
+from parties.alignment import toss_commitment
 from parties.phases import Accepted
 from schemas.config import AlignmentSpec, IdRules
 from schemas.messages import AlignBlock, AlignStart
@@ -223,7 +224,8 @@ def test_a_coordinator_cannot_make_up_a_kept_alignment():
     simulation = federation.simulate()
     node = simulation.nodes["p1"]
     state = Accepted(standing=node.state.standing, manifest=federation.manifest)
-    start = AlignStart(is_kept=True, commitments=(bytes(32),) * 2)
+    own = toss_commitment(node.role.own)
+    start = AlignStart(is_kept=True, commitments=(own,) * 2)
     with pytest.raises(PeerError, match="named none"):
         node.role.step(state, Received("coordinator", start))
 

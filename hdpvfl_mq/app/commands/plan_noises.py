@@ -82,7 +82,7 @@ def _largest(holds: Callable[[int], bool], most: int) -> int:
 
 def show_choices(console: Any, found: dict[str, Any]) -> None:
     """Print the comparison for people."""
-    from rich.table import Table  # noqa: PLC0415
+    from rich.table import Table  # noqa: PLC0415 - start-up
 
     life = found["lifetime"]
     table = Table(box=None, pad_edge=False, header_style="bold")

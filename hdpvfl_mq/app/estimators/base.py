@@ -16,6 +16,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from hdpvfl_mq.app.demo.evaluate import score
+from hdpvfl_mq.app.estimators.coefficients import coefficients
 from hdpvfl_mq.app.estimators.columns import Matrix, Standardised, as_frames, dealt
 from hdpvfl_mq.app.estimators.fitting import (
     ALIGNMENT,
@@ -29,7 +30,7 @@ from hdpvfl_mq.app.estimators.ledgers import LedgerFolder
 from hdpvfl_mq.glm.families import FAMILIES, Family
 from hdpvfl_mq.methods.recommend import recommend
 from schemas.config import RunManifest
-from schemas.methods import Guarantee
+from schemas.methods import Guarantee, PrivateModel
 from schemas.model import LabelKind, LossName, LossSpec, PenaltyName, PenaltySpec
 from schemas.privacy import Budget
 
@@ -105,8 +106,14 @@ class VFLEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no 
         active, *passives = self.parties_
         budget = Budget(epsilon=float(self.epsilon), delta=float(self.delta))
         base = recommend(run, (active, tuple(passives)), self.guarantee, budget, loss)
+        method = base.method
+        if self.disclosed_rows:
+            if not isinstance(method, PrivateModel):
+                raise ValueError("disclosed_rows needs guarantee='sound' and another loss")
+            method = PrivateModel(**{**dict(method), "disclosed_rows": self.disclosed_rows})
         changes = {
             "alignment": ALIGNMENT,
+            "method": method,
             "penalty": PenaltySpec(name=self.penalty, strength=base.penalty.strength),
             "seed": int.from_bytes(hashlib.sha256(b"seed" + secret).digest()[:7], "big"),
         }
@@ -128,6 +135,10 @@ class VFLEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no 
     def _publish(self, runs: list[FittedRun]) -> None:
         """The attributes a user looks at."""
         self.runs_ = runs
+        described = [coefficients(run.models, self.parts_) for run in runs]
+        self.coef_ = np.vstack([each.coef for each in described])
+        self.coef_std_ = np.vstack([each.std for each in described])
+        self.intercept_ = np.array([each.intercept for each in described])
         self.history_ = [run.history for run in runs]
         self.privacy_ = {
             party: {

@@ -44,6 +44,7 @@ class VFLClassifier(ClassifierMixin, VFLEstimator):  # type: ignore[misc]  # sci
     ----------
     classes_ : the classes; with more than two, each is a run of its own and charged as one
     coef_, intercept_ : the joint model in the units of the columns, for a row within the unit ball
+    coef_std_ : the deviation that the noise adds to each coefficient
     privacy_ : for each party epsilon of a run, epsilon of everything its ledger knows, delta
     history_ : the active party's own loss, by run
 

@@ -7,7 +7,6 @@ memory. The rows are aligned already, so entity resolution is the reuse of a kep
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -24,6 +23,7 @@ from hdpvfl_mq.psi import normalise, rules_digest
 from parties.assets import ids_digest
 from parties.phases import Closed
 from parties.process.ledger_book import LedgerBook
+from parties.process.models import model_of
 from schemas.alignment import KeptAlignment
 from schemas.config import AlignmentSpec, IdRules, PartyPolicy, RunManifest
 from schemas.data import DataSettings, NamedColumn
@@ -116,7 +116,7 @@ def train(
             reasons = {state.reason for state in closed.values() if state.reason}
             raise RefusedError("the federation did not train: " + "; ".join(sorted(reasons)))
         return FittedRun(
-            models={p: _model(manifest, p, closed[p]) for p in manifest.parties},
+            models={p: model_of(federation.assets(p), closed[p]) for p in manifest.parties},
             privacy={p: _spent(federation.books[p], p, closed[p]) for p in manifest.parties},
             history=closed[ACTIVE].trained.rounds.own_losses,
         )
@@ -124,17 +124,6 @@ def train(
         for book in federation.books.values():
             book.close()
             book.close_file()
-
-
-def _model(manifest: RunManifest, party: str, closed: Closed) -> dict[str, Any]:
-    """What a party would write into its model file, as far as scoring reads it."""
-    assert closed.trained is not None
-    return {
-        "role": "active" if party == ACTIVE else "passive",
-        "weights": closed.trained.rounds.final_weights.tolist(),
-        "scale_rows": manifest.scale_rows,
-        "manifest": json.loads(manifest.model_dump_json()),
-    }
 
 
 def _spent(book: LedgerBook, party: str, closed: Closed) -> Spend:
@@ -186,6 +175,7 @@ def _policy(manifest: RunManifest, ledger: LedgerFolder | None) -> PartyPolicy:
         run_epsilon_max=1000.0,
         guarantees=(manifest.guarantee,),
         rows_min=1,
+        disclosed_rows_max=10**9,
         learned_constants=True,
     )
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 import numpy as np
 
@@ -216,6 +216,7 @@ def _bookable(plan: NoisePlan) -> NoisePlan:
     return replace(plan, mu2_cumulative=(), tau_cumulative=())
 
 
+@lru_cache(maxsize=16)  # a process derives the same plan several times, from public values alone
 def plan_sound(
     bounds: Bounds, schedule: PublicSchedule, budget: Budget, *, value_bound: float
 ) -> NoisePlan:

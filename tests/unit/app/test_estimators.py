@@ -36,6 +36,22 @@ def test_the_joint_model_learns_from_both_parties(people, fitted):
     np.testing.assert_array_equal(fitted.decision_function(X) > 0, proba[:, 1] > 0.5)
 
 
+def test_coefficients_are_the_model_for_rows_inside_the_ball(people, fitted):
+    X, _ = people
+    middle = X.mean(axis=0, keepdims=True) + 1e-3 * X.std(axis=0)
+    by_hand = middle @ fitted.coef_.T + fitted.intercept_
+    np.testing.assert_allclose(by_hand.ravel(), fitted.decision_function(middle), atol=1e-9)
+    assert (fitted.coef_std_ > 0.0).all()
+
+
+def test_disclosed_rows_bring_scores_without_noise(people):
+    model = VFLClassifier(epsilon=1.0, delta=1e-3, disclosed_rows=100, random_state=0).fit(*people)
+    assert all(
+        run.models["active"]["manifest"]["method"]["disclosed_rows"] == 100 for run in model.runs_
+    )
+    assert np.isfinite(model.privacy_["passive-1"]["epsilon"])
+
+
 def test_every_party_spends_what_was_asked_and_no_more(fitted):
     for party in fitted.parties_:
         assert 0.0 < fitted.privacy_[party]["epsilon"] <= 8.0

@@ -29,7 +29,7 @@ class Reference:
 
 
 def _coefficients(model: object) -> np.ndarray:
-    return np.append(np.ravel(model.coef_), model.intercept_)  # type: ignore[attr-defined]
+    return np.append(np.ravel(model.coef_), model.intercept_)  # type: ignore[attr-defined]  # fitted
 
 
 def _parts(spec: PenaltySpec) -> tuple[float, float]:
@@ -158,12 +158,12 @@ def _glm(X: np.ndarray, y: np.ndarray, family: object) -> Reference:
     return Reference("statsmodels GLM", np.roll(model.fit(tol=1e-12, maxiter=200).params, -1))
 
 
-def _scipy(X, y, spec, loss, start=0.0):  # type: ignore[no-untyped-def]
+def _scipy(X, y, spec, loss, start=0.0):
     """L-BFGS on the positive and negative parts of w, which makes the l1 penalty smooth."""
     l1, l2 = _parts(spec)
     columns = X.shape[1]
 
-    def value(z):  # type: ignore[no-untyped-def]
+    def value(z):
         w, b = z[:columns] - z[columns:-1], z[-1]
         losses, slopes = loss(X @ w + b, y)
         gradient = X.T @ slopes / len(y) + l2 * w

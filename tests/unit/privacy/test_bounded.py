@@ -169,7 +169,7 @@ def test_a_window_one_point_shorter_for_some_input_is_noticed() -> None:
 def test_a_threshold_rounded_the_wrong_way_is_noticed(rule: object) -> None:
     """One unit of the threshold is enough, at a price with all the bits the check has."""
     for epsilon in (0.01, 1.0, 5.0):
-        noise = rule(epsilon)  # type: ignore[operator]
+        noise = rule(epsilon)
         unit = noise.steps // 2 if noise.kind == "two_point" else 1
         below = noise.weight_out - unit
         with gmpy2.context(precision=300, round=gmpy2.RoundUp):
@@ -245,7 +245,7 @@ def test_the_law_of_less_variance_is_chosen() -> None:
 )
 def test_what_has_no_law_is_refused(make: object) -> None:
     with pytest.raises(SettingsError):
-        make()  # type: ignore[operator]
+        make()
 
 
 def test_every_draw_does_the_same_work(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -259,7 +259,7 @@ def test_every_draw_does_the_same_work(monkeypatch: pytest.MonkeyPatch) -> None:
 
         def draw(self, high: np.ndarray, low: np.ndarray) -> np.ndarray:
             seen.append(len(high))
-            return self.inner.draw(high, low)  # type: ignore[attr-defined]
+            return self.inner.draw(high, low)  # type: ignore[attr-defined]  # object
 
     monkeypatch.setattr(bounded, "_shift", lambda noise: Counting(table(noise)))
     noise = piecewise(-1.0, 1.0, 1.0)

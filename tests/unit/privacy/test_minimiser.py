@@ -128,4 +128,4 @@ def test_no_finite_clip_no_plan() -> None:
 )
 def test_what_makes_no_sense_is_refused(broken: dict[str, float]) -> None:
     with pytest.raises(SettingsError):
-        replace(PASSIVE, **broken)  # type: ignore[arg-type]
+        replace(PASSIVE, **broken)

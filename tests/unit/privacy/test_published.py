@@ -92,7 +92,10 @@ def test_an_infinite_paper_plan_still_has_the_published_noise() -> None:
 
 def test_logistic_own_release_is_reached_and_never_exceeded() -> None:
     k = 1.0
-    sigmoid = lambda x: 1 / (1 + math.exp(-x))  # noqa: E731
+
+    def sigmoid(x):
+        return 1 / (1 + math.exp(-x))
+
     bound = LOGISTIC.release_bound(k)
     assert bound == pytest.approx(2 * sigmoid(k))
     worst = max(

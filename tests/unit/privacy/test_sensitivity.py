@@ -15,12 +15,12 @@ CLOSE = {"rel": 1e-6}
 
 
 def passive(**changes: object) -> PassiveBounds:
-    return PassiveBounds(**{"radius": 2.0, "clip_received": 1.0, "rho": 1.0, **changes})  # type: ignore[arg-type]
+    return PassiveBounds(**{"radius": 2.0, "clip_received": 1.0, "rho": 1.0, **changes})
 
 
 def active(**changes: object) -> ActiveBounds:
     settings = {"radius": 5.0, "residual_bound": 1.0, "smoothness": 0.25, "rho": 1.0}
-    return ActiveBounds(**{**settings, "rounding": 0.0, **changes})  # type: ignore[arg-type]
+    return ActiveBounds(**{**settings, "rounding": 0.0, **changes})
 
 
 def test_passive_by_hand() -> None:
@@ -161,4 +161,4 @@ def test_larger_inputs_never_give_a_smaller_bound() -> None:
 )
 def test_what_makes_no_sense_is_refused(broken: object) -> None:
     with pytest.raises(SettingsError):
-        broken()  # type: ignore[operator]
+        broken()

@@ -78,7 +78,10 @@ def test_a_draw_compares_all_128_bits() -> None:
     high = np.uint64((column << (64 - table.index_bits)) | int(table.threshold_high[column]))
     low = table.threshold_low[column]
     alias, own = table.values[2 * column], table.values[2 * column + 1]
-    draw = lambda word: table.draw(np.array([high]), np.array([word], dtype=np.uint64))[0]  # noqa: E731
+
+    def draw(word):
+        return table.draw(np.array([high]), np.array([word], dtype=np.uint64))[0]
+
     assert draw(low - np.uint64(1)) == own
     assert draw(low) == alias
 

@@ -1,0 +1,64 @@
+"""`hdpvfl ids check`: what a party's id rules make of its own ids. Nothing is sent.
+
+It owns what the command prints. It shows cells, so its output stays with the party.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from hdpvfl_mq.data.columns import ids
+from hdpvfl_mq.data.readers import TableFile
+from hdpvfl_mq.errors import DataError, SettingsError
+from hdpvfl_mq.psi import rules_digest
+from hdpvfl_mq.psi.ids import canonical_column
+from hdpvfl_mq.runtime.settings import load_settings
+from schemas.base import printable
+from schemas.config import PartySettings
+
+ROWS_SHOWN = 20
+
+
+def check(file: Path, *, rows: int = ROWS_SHOWN, as_json: bool = False) -> int:
+    """Print the first rows' ids and their normal forms, and how many rows have none."""
+    settings = load_settings(PartySettings, file)
+    if settings.data.file is None:
+        raise SettingsError("data.file: ids are checked in a file")
+    found = _looked_through(settings, rows)
+    if as_json:
+        print(json.dumps(found))
+        return int(found["unusable"] > 0)
+    print(f"rules {found['rules']}: all parties must see these eight letters")
+    for written, form in found["shown"]:
+        print(f"{printable(' | '.join(written))}  ->  {printable(' | '.join(form))}")
+    print(f"{found['rows']} rows, {found['empty']} without an id, {found['unusable']} refused")
+    return int(found["unusable"] > 0)
+
+
+def _looked_through(settings: PartySettings, rows: int) -> dict[str, Any]:
+    names, rules = settings.data.id_columns, settings.ids
+    found: dict[str, Any] = {
+        "rules": rules_digest(rules).hex()[:8],
+        "rows": 0,
+        "empty": 0,
+        "unusable": 0,
+        "shown": [],
+    }
+    for chunk in TableFile.of(settings.data).chunks(names):
+        cells = zip(*(ids(chunk, name, keep_empty=True).tolist() for name in names), strict=True)
+        for row in cells:
+            try:
+                form = [
+                    canonical_column([cell], rules, number=number, first_row=1)[0].decode()
+                    for number, cell in enumerate(row, start=1)
+                ]
+            except DataError:
+                form = ["refused"]
+                found["unusable"] += 1
+            found["empty"] += int(not all(form))
+            found["rows"] += 1
+            if len(found["shown"]) < rows:
+                found["shown"].append(([str(cell) for cell in row], form))
+    return found
