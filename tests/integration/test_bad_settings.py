@@ -140,7 +140,7 @@ WRONG = {
     ),
     "a column that is not there": (
         "passive-1",
-        lambda d: edit(d, "passive-1", '"id",', '"number",'),
+        lambda d: edit(d, "passive-1", 'id_columns = ["id"]', 'id_columns = ["number"]'),
         ("number",),
     ),
     "NaN in the data": (
@@ -248,7 +248,7 @@ def test_a_second_process_on_a_ledger_is_refused(demo, capsys):
         (("--port", "99999"), ("port", "between 1 and 65535")),
         (("--seed", "-1"), ("seed",)),
         (("--epochs", "0"), ("epochs",)),
-        (("--epochs", "900000", "--batch", "1"), ("epochs, batch_rows", "larger batches")),
+        (("--epochs", "900000", "--batch", "1"), ("method.epochs", "larger batches")),
         (("--dataset", "unheard-of"), ("unheard-of", "breast")),
         (("--resume", "unheard-of"), ("unheard-of", "start without --resume")),
     ],
