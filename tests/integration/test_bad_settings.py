@@ -255,7 +255,7 @@ def test_a_second_process_on_a_ledger_is_refused(demo, capsys):
 )
 def test_a_wrong_option_of_the_demo_writes_nothing(tmp_path, capsys, options, words):
     """Bug: some options ended in a traceback, others left the folder of a run behind."""
-    assert cli.main(["up", "--out", str(tmp_path), *options]) == 2
+    assert cli.main(["up", "--dataset", "breast", "--out", str(tmp_path), *options]) == 2
     said = capsys.readouterr().err
     for word in words:
         assert word in said

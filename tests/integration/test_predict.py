@@ -50,7 +50,7 @@ def test_exact_scores_are_those_of_the_demo_which_holds_all_data(trained):
 
 
 def test_noised_scores_cost_what_was_asked_and_can_be_audited_and_replayed(trained):
-    result = predict(trained, "--epsilon", 5)
+    result = predict(trained, "--epsilon", 5, "--delta", 0.01)
     costs = {party["name"]: party["epsilon_spent"] for party in result["parties"]}
     assert costs["active"] == 0.0
     assert 4.9 < costs["passive-1"] <= 5.0

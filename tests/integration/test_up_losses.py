@@ -50,7 +50,7 @@ def up(tmp_path, monkeypatch, capsys):
     before = signal.getsignal(signal.SIGTERM)
 
     def run(*arguments: object) -> tuple[str, dict]:
-        words = ("up", "--passives", 1, "--out", tmp_path / "out", *arguments)
+        words = ("up", "--passives", 1, "--delta", 0.01, "--out", tmp_path / "out", *arguments)
         assert main([str(word) for word in words]) == 0, capsys.readouterr().err
         shown = capsys.readouterr().out
         return shown, json.loads((tmp_path / "out/runs/latest/summary.json").read_text())

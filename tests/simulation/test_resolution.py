@@ -258,13 +258,11 @@ class OtherProfile(Node):
         return super()._perform(effect, parent)
 
 
-def test_a_peer_that_claims_another_id_profile_is_refused_and_stops_nobody():
+def test_a_peer_that_claims_another_id_profile_ends_the_run_and_is_named():
     federation = LyingFederation(liars={"telco": OtherProfile})
     simulation = federation.simulate()
     assert simulation.nodes["telco"].lied
-    assert set(federation.outcomes.values()) == {"completed"}
+    assert set(federation.outcomes.values()) == {"mismatch"}
     for party in ("bank", "shop"):
-        effects = (e for r, _ in walk(federation.journals[party].records()) for e in r.effects)
-        reasons = [effect.reason for effect in effects if effect.kind == "refused"]
-        assert len(reasons) == 1
-        assert "telco reads ids by another profile" in reasons[0]
+        reason = simulation.nodes[party].state.reason
+        assert "telco reads ids by another profile" in reason

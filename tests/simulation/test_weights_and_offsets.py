@@ -107,9 +107,7 @@ def sensitivity(method: type, **changes: float) -> float:
     """The active party's, over 400 rows of a logistic run."""
     loss = LossSpec(name="logistic", **changes)
     if method is OneRound:
-        return plan_run(
-            recommend("run", ("bank", ("shop",)), "sound", BUDGET, loss), 400
-        ).active_noise.sensitivity
+        return plan_run(manifest(loss=loss, method=OneRound()), 400).active_noise.sensitivity
     return plan_run(manifest(loss=loss), 400).active_noise.sensitivity
 
 

@@ -35,6 +35,7 @@ from schemas.model import LabelKind, LossName, LossSpec, PenaltyName, PenaltySpe
 from schemas.privacy import Budget
 
 SECRET_BYTES = 32
+ROWS_MIN = 10  # fewer rows teach a private model nothing
 
 
 class VFLEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
@@ -73,6 +74,8 @@ class VFLEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no 
         """Check the data and deal the columns."""
         joined, parties = self._joined(X)
         matrix, labels = validate_data(self, joined, y, dtype=np.float64, **checks)
+        if self.guarantee == "sound" and len(matrix) < ROWS_MIN:
+            raise ValueError(f"n_samples = {len(matrix)}: give {ROWS_MIN} rows or more")
         if parties is None:
             names = getattr(self, "feature_names_in_", None)
             parties = dealt(self.columns, matrix.shape[1], names)

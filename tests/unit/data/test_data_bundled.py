@@ -25,7 +25,7 @@ from hdpvfl_mq.glm.families import FAMILIES
 
 FOLDER = Path(os.environ["HDPVFL_DATA"]) if os.environ.get("HDPVFL_DATA") else None
 needs_folder = pytest.mark.skipif(FOLDER is None, reason="needs HDPVFL_DATA")
-LABEL_SUMS = {"breast": 357, "randhie": 57752, "diabetes": 67243, "meps": 13368795}
+LABEL_SUMS = {"visits": 13882, "breast": 357, "randhie": 57752, "diabetes": 67243, "meps": 13368795}
 
 
 @pytest.mark.parametrize("name", PACKAGED)
