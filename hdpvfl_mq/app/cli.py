@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from hdpvfl_mq import __version__
 from hdpvfl_mq.app.commands.federate import add_federation_commands
@@ -281,5 +283,18 @@ def _datasets(options: argparse.Namespace) -> int:
     return 0
 
 
+def run() -> NoReturn:
+    """The program: leave with the exit code at once.
+
+    Arrow's threads may end after the interpreter has begun to go, and then abort the process: a
+    command that had said what is wrong was seen to exit by a signal instead of its code.
+    """
+    code = main()
+    with suppress(OSError):
+        sys.stdout.flush()
+        sys.stderr.flush()
+    os._exit(code)
+
+
 if __name__ == "__main__":
-    sys.exit(main())
+    run()

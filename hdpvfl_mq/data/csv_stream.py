@@ -120,7 +120,7 @@ def _read(
     with open_file() as raw:
         checked = _Checked(raw, dialect)
         try:
-            yield from arrow_csv.open_csv(
+            reader = arrow_csv.open_csv(
                 pa.PythonFile(checked, mode="r"),
                 # Rows are numbered only where one thread reads them: the second time.
                 read_options=arrow_csv.ReadOptions(use_threads=bool(numeric), block_size=size),
@@ -137,6 +137,8 @@ def _read(
                     decimal_point=dialect.decimal,
                 ),
             )
+            with reader:
+                yield from reader
         except pa.ArrowInvalid as error:
             _explain(error, ragged)
             raise

@@ -102,12 +102,17 @@ def test_every_class_is_a_run_and_charged_as_one(up, tmp_path):
     assert summary["classes"] == {f"class_{c}": f"three-class_{c}" for c in range(3)}
     units = 3 * mu_of(4.0, 0.01) ** 2 * 2.0**MU2_UNIT_BITS
     for party in summary["parties"]:
-        assert party["epsilon_classes"] == [pytest.approx(4.0, rel=1e-4)] * 3
+        first, *later = party["epsilon_classes"]
+        assert first == pytest.approx(4.0, rel=1e-4)
+        # A passive party makes X'X once and keeps it, so its later classes are cheaper.
+        cheapest = 3.999 if party["name"] == "active" else 3.5
+        assert all(cheapest < epsilon <= 4.0 for epsilon in later)
         assert 4.0 < party["epsilon_spent"] == party["epsilon_lifetime"] < 12.0
         with opened_copy(Path(party["ledger"])) as ledger:
             (wine,) = standings(ledger)
         assert wine["epsilon_cap"] == DEMO_LIFETIME_EPSILON
-        assert sum(one["mu2_units"] for one in wine["runs"]) == pytest.approx(units, rel=1e-2)
+        spent = sum(one["mu2_units"] for one in wine["runs"])
+        assert 0.9 * units < spent < 1.001 * units
         assert f"{party['epsilon_spent']:.4g}" in shown
     test = summary["test"]
     assert test["central"]["accuracy"] > 0.9
