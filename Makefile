@@ -29,7 +29,7 @@ help:
 	@echo "make reproduce      the paper's evaluation (QUICK=1: a few minutes)"
 	@echo "make audit-privacy  attack the guarantee, 13 planted bugs; a million moves of an adversary (MOVES=)"
 	@echo "make mutants        plant every fault of tests/mutants.toml and see that the tests notice"
-	@echo "make attack         every attack we know, on real processes, as one table (docs/attacks.md)"
+	@echo "make attack         every attack we know, on real processes, as one table (WRITE=1: docs/attacks.md)"
 	@echo "make fuzz           20 million signed frames (FRAMES=)"
 	@echo "make soak           a thousand kills, 5,000 liars, every bit of a journal flipped"
 	@echo "make test-slow      all slow tests"
