@@ -1,5 +1,5 @@
 """What crosses a boundary: messages, envelopes, records, settings.
 
-It owns shapes, bounds and who may send what to whom. Everything is frozen, strict and without
-behaviour, and imports nothing of ours.
+It owns shapes, bounds and who may send what to whom. Every model is frozen, strict and without
+behaviour, and imports no other package of this project.
 """

@@ -1,7 +1,8 @@
 """An alignment a party keeps between runs: which of its rows are common, and the key all share.
 
-It owns the shape on disk; it knows no file. It is as private as the ids themselves and never leaves
-the party: only a hash of the shared key does, by which parties find out that they keep the same.
+It owns the shape on disk; it knows no file. An alignment is as private as the ids themselves and
+never leaves the party. Only a hash of the shared key leaves; by it parties find out that they keep
+the same alignment.
 """
 
 from __future__ import annotations
@@ -19,9 +20,10 @@ _DOMAIN = b"hdpvfl-mq alignment 1\x00"
 
 
 class KeptAlignment(Closed):
-    """What one entity resolution found, for the same ids, parties and id rules only.
+    """The result of one entity resolution, valid only for the same ids, parties and id rules.
 
-    Not for the same rows: a party says whether it keeps one, and no cell may decide that.
+    It does not depend on other cells: a party says whether it keeps one, and no cell may decide
+    that.
     """
 
     format: Literal[2] = 2

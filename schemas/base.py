@@ -1,4 +1,4 @@
-"""The base of everything that crosses a boundary: frozen, strict, closed, finite.
+"""The base of every schema: frozen, strict, closed, finite.
 
 It owns the pydantic settings every schema shares; it knows no field. `frozen` is shallow, so
 schemas hold tuples, strings, bytes and numbers only; `model_copy(update=...)` and
@@ -23,7 +23,7 @@ NonNegative = Annotated[float, Field(ge=0.0, le=1e18)]
 
 
 def printable(text: str) -> str:
-    """Text that no terminal obeys: control and direction characters are replaced."""
+    """Text that cannot control a terminal: control and direction characters are replaced."""
     if text.isascii() and text.isprintable():
         return text
     return "".join(
@@ -42,12 +42,12 @@ def _is_printable(text: str) -> str:
     return text
 
 
-# What a peer may say in words; who writes it uses `in_words`.
+# Text that a peer may send; `in_words` makes it from any text.
 Text = Annotated[str, Field(max_length=TEXT_MAX), AfterValidator(_is_printable)]
 
 
 def in_words(text: str) -> str:
-    """Any text as one a message may carry."""
+    """Any text in the form that a message may carry."""
     return printable(text)[:TEXT_MAX]
 
 

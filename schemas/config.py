@@ -6,14 +6,17 @@ manifest is public and sent to everybody; policy and settings never leave their 
 
 from __future__ import annotations
 
+import re
+from itertools import accumulate, pairwise
 from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
 from schemas.base import Closed, Positive
 from schemas.data import DataSettings
+from schemas.engine import EngineSettings
 from schemas.ids import COORDINATOR, MAX_PASSIVES, DatasetId, PartyId, PartyRole, RoleName, RunId
-from schemas.methods import Absence, Descent, Guarantee, Method, Noise
+from schemas.methods import Absence, Descent, Guarantee, Method, Noise, Scores, Scoring
 from schemas.model import LossSpec, PenaltySpec
 from schemas.privacy import MAX_SLOTS, Budget
 
@@ -22,6 +25,10 @@ AlignmentMethod = Literal["ecdh", "oprf"]
 HexKey = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 Path = Annotated[str, Field(min_length=1, max_length=4096)]
 Endpoint = Annotated[str, Field(pattern=r"^tcp://[^\s/]{1,253}:[0-9]{1,5}$")]
+# Where a service answers /healthz, /readyz and /metrics: on this machine only.
+Loopback = Annotated[str, Field(pattern=r"^(127\.0\.0\.1|localhost|\[::1\]):[0-9]{1,5}$")]
+LogFormat = Literal["text", "json"]
+LogLevel = Literal["info", "warning", "error"]
 Seconds = Annotated[float, Field(gt=0.0, le=30 * 86400.0)]
 
 
@@ -31,26 +38,35 @@ _FORM = r"(text|email|telephone:[A-Z]{2}|name|date)"
 class IdRules(Closed):
     """How ids are read; equal at all parties, checked before any work.
 
-    `kind` is text or integer for all id columns, or says what each of them holds, as in
-    "name+date"; a telephone number without a country code belongs to the named country.
+    `kind` is text or integer for all id columns, or the kind of each column, as in "name+date"; a
+    telephone number without a country code belongs to the country that `kind` names. Bars separate
+    several keys, as in "email|telephone:DE|name+date": people are matched by the first that fits.
     """
 
-    kind: Annotated[str, Field(pattern=rf"^({_FORM}(\+{_FORM}){{0,15}}|integer)$")] = "text"
+    kind: Annotated[str, Field(pattern=rf"^({_FORM}([+|]{_FORM}){{0,15}}|integer)$")] = "text"
     columns: Annotated[int, Field(ge=1, le=16)] = 1
     casefold: bool = False
-    duplicates: Literal["error", "first"] = "error"
+    duplicates: Literal["error", "first", "ignore"] = "error"
     empties: Literal["error", "drop"] = "error"
 
     @model_validator(mode="after")
     def _fitting_forms(self) -> Self:
         if self.forms and len(self.forms) != self.columns:
-            raise ValueError("kind: name what each of the id columns holds, joined by +")
+            raise ValueError("kind: name what each of the id columns holds, joined by + or |")
         return self
 
     @property
     def forms(self) -> tuple[str, ...]:
-        """What each id column holds, where it may be spelt in several ways; else nothing."""
-        return () if self.kind in ("text", "integer") else tuple(self.kind.split("+"))
+        """The kind of each id column, if columns may be spelt in several ways; else nothing."""
+        return () if self.kind in ("text", "integer") else tuple(re.split(r"[+|]", self.kind))
+
+    @property
+    def key_columns(self) -> tuple[slice, ...]:
+        """The id columns of each key, in the order in which keys are tried."""
+        if "|" not in self.kind:
+            return (slice(0, self.columns),)
+        ends = [0, *accumulate(len(key.split("+")) for key in self.kind.split("|"))]
+        return tuple(slice(start, end) for start, end in pairwise(ends))
 
 
 class AlignmentSpec(Closed):
@@ -60,11 +76,11 @@ class AlignmentSpec(Closed):
     ids: IdRules = IdRules()
     rows_min: Annotated[int, Field(ge=1, le=10**9)] = 2
     rows_max: Annotated[int, Field(ge=1, le=10**9)] = 10**9
-    reuse: bool = True  # take the alignment all parties keep of the same rows, if they do
+    reuse: bool = True  # use the alignment that all parties keep of the same ids, if they do
 
 
 class RunManifest(Closed):
-    """One run, complete and public: every party derives the same plan from it alone."""
+    """One run, complete and public: every party derives the same plan from the manifest alone."""
 
     run: RunId
     active_party: PartyId
@@ -80,7 +96,7 @@ class RunManifest(Closed):
     absence: Absence = "wait"
     absent_after_s: Seconds = 30.0
     deadline_s: Seconds = 86400.0
-    scale_rows: bool = True  # only guarantee none may switch it off
+    scale_rows: bool = True  # only guarantee none may turn it off
     rounds_ahead: Annotated[int, Field(ge=1, le=100_000)] = 256
 
     @model_validator(mode="after")
@@ -90,10 +106,10 @@ class RunManifest(Closed):
             raise ValueError(
                 f"party names must differ from each other and from {COORDINATOR!r}: rename one"
             )
-        if (self.budget is None) != (self.guarantee == "none"):
+        if (self.budget is None) == self._has_noise:
             raise ValueError(
                 "a budget (epsilon, delta) is needed with guarantee sound or paper "
-                "and must be left out with guarantee none"
+                "and must be left out with guarantee none and for disclosed scores"
             )
         if self.guarantee != "none" and not self.scale_rows:
             raise ValueError("scale_rows: only guarantee none may leave rows unscaled")
@@ -101,20 +117,26 @@ class RunManifest(Closed):
         return self
 
     @property
+    def _has_noise(self) -> bool:
+        if isinstance(self.method, Scoring):
+            return self.method.scores == "noised"
+        return self.guarantee != "none"
+
+    @property
     def parties(self) -> tuple[PartyId, ...]:
-        """All of them, the active party first."""
+        """All parties, the active party first."""
         return (self.active_party, *self.passive_parties)
 
 
 class PartyPolicy(Closed):
-    """What a party allows, by its own rules; local, never sent."""
+    """What a party allows; local, never sent."""
 
     dataset: DatasetId  # the ledger's key: the same entities keep the same name for ever
-    # Data sets that hold some of the same ids and whose budget is nevertheless another.
+    # Data sets that share some ids with this one but have a budget of their own.
     budget_apart_from: Annotated[tuple[DatasetId, ...], Field(max_length=256)] = ()
     lifetime: Budget
-    # Pure epsilons within the lifetime, for bounded noise; what they leave of it is for Gaussian
-    # noise, whether they are used or not (docs/bounded-noise.md).
+    # Pure epsilons within the lifetime cap, for bounded noise; the rest of the cap is for Gaussian
+    # noise, whether the slots are used or not (docs/bounded-noise.md).
     pure_slots: Annotated[tuple[PureEpsilon, ...], Field(max_length=MAX_SLOTS)] = ()
     noises: Annotated[tuple[Noise, ...], Field(min_length=1, max_length=2)] = ("gaussian",)
     run_epsilon_max: Positive
@@ -126,12 +148,26 @@ class PartyPolicy(Closed):
         "ecdh",
         "oprf",
     )
-    # What is done with a proposed run that breaks no rule: ask the operator, or take part.
+    # What happens to a proposed run that breaks no rule: ask the operator, or accept it.
     proposals: Literal["ask", "accept"] = "ask"
+    # Refused proposals of one active party since its last completed run, after which the policy
+    # gives no more reasons: the operator answers.
+    refusals_max: Annotated[int, Field(ge=0, le=10**6)] = 20
     learned_constants: bool = False  # preprocessing constants fitted on the private data
-    # Rows of a run whose exact scores from private weights may leave: they count as disclosed.
+    # Most rows of a run whose exact scores from private weights may leave; those rows are
+    # disclosed.
     disclosed_rows_max: Annotated[int, Field(ge=0, le=10**9)] = 0
-    exact_scoring: bool = False  # un-noised scores in a prediction: booked as infinitely much
+    exact_scoring: bool = False  # un-noised scores in a prediction: booked as an infinite cost
+    # What a score of private weights may reveal about the scored person (docs/scored-people.md):
+    # nothing, the score itself, or a noised score.
+    scoring: Literal["none", Scores] = "none"
+    # How many queries may ask for one person, over all sessions of this party.
+    queries_max: Annotated[int, Field(ge=1, le=10**9)] = 100
+    # How many models may score one person; every training makes a new model.
+    models_max: Annotated[int, Field(ge=1, le=10**6)] = 1
+    # The smallest step of disclosed scores, in deviations of a score; a manifest may use larger
+    # steps.
+    coarsen: Annotated[float, Field(ge=0.0, le=64.0)] = 0.0
 
 
 class Peer(Closed):
@@ -160,10 +196,14 @@ class PartySettings(Closed):
     policy: Path
     runs: Path = "runs"
     state: Path = "state"
-    patience_s: Seconds = 600.0  # stop when nothing was heard for this long
+    patience_s: Seconds = 600.0  # stop when nothing was received for this long
+    memory_max_gib: Positive | None = None  # of the process; None: the memory of the machine
     ids: IdRules = IdRules()
     data: DataSettings
-    model: Path | None = None  # what an earlier run left: this run predicts with it
+    engine: EngineSettings = EngineSettings()
+    model: Path | None = None  # model of an earlier run, if this run predicts with it
+    scores_out: Path | None = None  # where an active party's scores go; None: predictions.csv
+    session: bool = False  # a scoring session that stays open for 'hdpvfl score'
     peers: Annotated[tuple[Peer, ...], Field(min_length=2, max_length=MAX_PASSIVES + 1)]
 
     @model_validator(mode="after")
@@ -181,12 +221,13 @@ class PartySettings(Closed):
 
 
 class PartyServiceSettings(Closed):
-    """One party's service: it stands, and serves every run its federation agrees on."""
+    """One party's service: it runs until stopped and serves every run its federation agrees on."""
 
     party: PartyId
     role: Literal["active", "passive"]
     federation: RunId
     broker: Endpoint
+    proxy: Annotated[str, Field(pattern=r"^[^\s/]{1,253}:[0-9]{1,5}$")] | None = None  # SOCKS5
     broker_curve_key: HexKey
     broker_verify_key: HexKey
     keys: Path
@@ -195,9 +236,13 @@ class PartyServiceSettings(Closed):
     state: Path = "state"
     ids: IdRules = IdRules()
     data: DataSettings
-    score_file: Path | None = None  # rows to score in a prediction; None takes data.file
-    log: Literal["text", "json"] = "text"
-    # Members whose keys were exchanged by hand; those who join are pinned in the state folder.
+    engine: EngineSettings = EngineSettings()
+    score_file: Path | None = None  # rows to score in a prediction; None: data.file
+    log: LogFormat = "text"
+    log_level: LogLevel = "info"
+    memory_max_gib: Positive | None = None  # of the process; None: the memory of the machine
+    watch: Loopback | None = None  # for instance 127.0.0.1:7780; needs the extra `page`
+    # Members whose keys were exchanged by hand; the keys of those who join are in the state folder.
     peers: Annotated[tuple[Peer, ...], Field(max_length=MAX_PASSIVES + 1)] = ()
 
 
@@ -210,14 +255,16 @@ class FederationSettings(Closed):
 
 
 class BrokerServiceSettings(Closed):
-    """The broker's service: it stands, and hosts every run its federations agree on."""
+    """The broker's service: it runs until stopped and hosts every run its federations agree on."""
 
     bind: Endpoint
-    address: Endpoint | None = None  # where members reach it, as invitations say
+    address: Endpoint | None = None  # where members reach it, as written in invitations
     keys: Path
     runs: Path = "runs"
     state: Path = "state"
-    log: Literal["text", "json"] = "text"
+    log: LogFormat = "text"
+    log_level: LogLevel = "info"
+    watch: Loopback | None = None  # for instance 127.0.0.1:7780; needs the extra `page`
     federations: Annotated[tuple[FederationSettings, ...], Field(min_length=1, max_length=64)]
 
     @model_validator(mode="after")

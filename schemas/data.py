@@ -1,7 +1,7 @@
-"""What a party's settings say about its own file: which columns, and by which constants.
+"""What a party's settings say about its file: which columns, and which constants.
 
 It owns the fields and their limits; it reads no file. Constants written here cost no privacy.
-`"learn"` fits them to the private rows instead, and every figure of a run on such data is then
+`"learn"` fits them to the private rows instead, and then every figure of a run on such data is
 labelled as conditional on preprocessing constants.
 """
 
@@ -28,10 +28,10 @@ _Columns = Annotated[tuple[ColumnName, ...], Field(min_length=1, max_length=MAX_
 class ColumnRule(Closed):
     """How one column becomes numbers.
 
-    `categories` makes it one 0/1 column for each; None leaves it numeric. `missing` is what an
-    empty cell does: stop with an error, become a stated number (a stated category for categorical
-    columns), or become the learned mean. `unknown` is what a category outside the list does.
-    A numeric column becomes (x - centre) / scale.
+    `categories` turns it into one 0/1 column for each category; None leaves it numeric. `missing`
+    says what happens to an empty cell: stop with an error, become a stated number (a stated
+    category in categorical columns), or become the learned mean. `unknown` says what happens to a
+    category outside the list. A numeric column becomes (x - centre) / scale.
     """
 
     categories: _Categories | _Learn | None = None
@@ -63,16 +63,16 @@ class NamedColumn(ColumnRule):
 class DataSettings(Closed):
     """A party's file and what is done with it.
 
-    `file` is a file, a folder or an address such as s3://bucket/folder, and None where the table
-    is handed over in memory; the suffix tells the format. `separator`, `decimal` and `encoding`
-    are those of a CSV file. `query` is put once to the database that `source` names instead.
-    `columns` None takes every column that has no other role. `rules` are exceptions from
-    `default`. `label_kind` is what labels are: a row whose label is of another kind is refused
-    before anything is sent, and a run whose loss takes another kind is refused by the kind, never
-    by the labels. `label_classes` lists the classes of a text label, the first becomes 0;
-    `label_positive` is the class that counts as 1 in this run, all others then count as 0. Classes
-    are declared, never read off the data. `on_disk` keeps the rows in files instead of memory.
-    `learned` marks constants that an earlier preparation fitted to private rows.
+    `file` is a file, a folder or an address such as s3://bucket/folder, and None if the table is
+    passed in memory; the suffix gives the format. `separator`, `decimal` and `encoding` are those
+    of a CSV file. `query` is sent once to the database `source`, instead of reading a file.
+    `columns` None takes every column that has no other role. `rules` are exceptions from `default`.
+    `label_kind` is what labels are: a row whose label is of another kind is refused before anything
+    is sent, and a run whose loss takes another kind is refused by the kind, never by the labels.
+    `label_classes` lists the classes of a text label, the first becomes 0; `label_positive` is the
+    class that counts as 1 in this run, all others then count as 0. Classes are declared, never read
+    off the data. `on_disk` keeps the rows in files instead of memory. `learned` marks constants
+    that an earlier preparation fitted to private rows.
     """
 
     file: Annotated[str, Field(min_length=1, max_length=4096)] | None = None
@@ -123,7 +123,7 @@ class DataSettings(Closed):
 
     @property
     def declared_kind(self) -> LabelKind:
-        """`label_kind`, or what follows from the other fields: two classes unless they say more."""
+        """`label_kind`, or the kind that other fields imply: two classes unless they say more."""
         if self.label_kind is not None:
             return self.label_kind
         if self.label_classes:

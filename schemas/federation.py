@@ -1,7 +1,7 @@
-"""The vocabulary of a federation: what members and the registrar say, and what operators ask for.
+"""The messages of a federation: what members and the registrar send, and what operators ask for.
 
-It owns these shapes and their limits; it knows no behaviour. A federation has a stream of its own
-beside its runs: its name stands where a run's name stands in the header.
+It owns these shapes and their limits; it knows no behaviour. A federation has its own stream beside
+its runs: the header then holds the federation's name instead of a run's.
 """
 
 from __future__ import annotations
@@ -10,30 +10,32 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from schemas.base import Closed, Count, Digest, Text
+from schemas.base import Closed, Count, Digest, Signature, Text
 from schemas.config import Path, RunManifest
 from schemas.ids import MAX_PASSIVES, Epoch, Parties, PartyId, PartyRole, RunId
+from schemas.key_change import KeyChange
+from schemas.tensor import Tensor
 
 Secret = Annotated[bytes, Field(min_length=16, max_length=16)]
 RunPhase = Literal["proposed", "open", "refused", "over"]
 
 
 class MemberHello(Closed):
-    """A member's service has started (again); binds its connection to its name."""
+    """A member's service has started or restarted; binds its connection to its name."""
 
     kind: Literal["member_hello"] = "member_hello"
     epoch: Epoch
 
 
 class RunProposal(Closed):
-    """The active party asks for a run; the registrar passes it on to the other parties."""
+    """The active party proposes a run; the registrar forwards it to the other parties."""
 
     kind: Literal["run_proposal"] = "run_proposal"
     manifest: RunManifest
 
 
 class RunAnswer(Closed):
-    """A party takes part in a proposed run, or says why it does not."""
+    """A party accepts a proposed run, or says why it refuses."""
 
     kind: Literal["run_answer"] = "run_answer"
     run: RunId
@@ -42,7 +44,7 @@ class RunAnswer(Closed):
 
 
 class RunStop(Closed):
-    """A party ends a run that is proposed, or that it cannot take part in after all."""
+    """A party cancels a proposed run, or stops a run that it cannot take part in after all."""
 
     kind: Literal["run_stop"] = "run_stop"
     run: RunId
@@ -50,7 +52,7 @@ class RunStop(Closed):
 
 
 class RunNews(Closed):
-    """Where a run stands before and after its own stream; says who is waited for."""
+    """The phase of a run before and after its own stream, and whom it waits for."""
 
     kind: Literal["run_news"] = "run_news"
     run: RunId
@@ -60,14 +62,14 @@ class RunNews(Closed):
 
 
 class RosterEntry(Closed):
-    """A member's name and role; its keys come from itself, by `pair`."""
+    """A member's name and role; the member sends its keys itself, in `pair`."""
 
     party: PartyId
     role: PartyRole
 
 
 class Roster(Closed):
-    """Who belongs to the federation now, as the registrar says."""
+    """The current members of the federation, according to the registrar."""
 
     kind: Literal["roster"] = "roster"
     members: Annotated[tuple[RosterEntry, ...], Field(max_length=MAX_PASSIVES + 1)]
@@ -76,9 +78,9 @@ class Roster(Closed):
 class Pair(Closed):
     """One of three messages by which two members learn each other's keys.
 
-    The registrar passes it on and puts the sender's name in the place of the receiver's. 1: the
-    hash of a number and of the keys. 2: the other's number. 3: the number that was hashed. Who
-    passes them on cannot choose keys that lead both sides to the same words.
+    The registrar forwards it and replaces the receiver's name by the sender's. 1: the hash of a
+    number and of the keys. 2: the other side's number. 3: the number that was hashed. The registrar
+    cannot choose keys that lead both sides to the same words.
     """
 
     kind: Literal["pair"] = "pair"
@@ -89,14 +91,56 @@ class Pair(Closed):
     curve_key: Digest
 
 
-FederationMessage = MemberHello | RunProposal | RunAnswer | RunStop | RunNews | Roster | Pair
+class PinnedMember(Closed):
+    """A member and the keys that another member has pinned for it."""
+
+    party: PartyId
+    role: PartyRole
+    verify_key: Digest
+    curve_key: Digest  # zeros if the settings state only the signing key
+
+
+class SignedRoster(Closed):
+    """Everybody whose keys a member has pinned, itself included, with its signature.
+
+    The registrar forwards it unchanged: the signature shows who signed, not the delivery.
+    """
+
+    kind: Literal["signed_roster"] = "signed_roster"
+    signer: PartyId
+    edition: Count  # a later edition replaces an earlier one
+    members: Annotated[tuple[PinnedMember, ...], Field(max_length=MAX_PASSIVES + 1)]
+    signature: Signature
+
+
+class KeyChanged(Closed):
+    """A member has new keys, signed by the key that the others have pinned.
+
+    The registrar forwards it unchanged: the signatures show whose change it is, not the delivery.
+    """
+
+    kind: Literal["key_changed"] = "key_changed"
+    change: KeyChange
+
+
+FederationMessage = (
+    MemberHello
+    | RunProposal
+    | RunAnswer
+    | RunStop
+    | RunNews
+    | Roster
+    | SignedRoster
+    | Pair
+    | KeyChanged
+)
 
 
 # -- what operators and their policies ask of the roles -----------------------------------------
 
 
 class SeatMember(Closed):
-    """A member whose keys the settings state: exchanged by hand, trusted as they stand."""
+    """A member whose keys the settings state: exchanged by hand and trusted."""
 
     name: Literal["seat"] = "seat"
     party: PartyId
@@ -106,15 +150,19 @@ class SeatMember(Closed):
 
 
 class ProposeRun(Closed):
-    """Ask the others for a run; `rows` is this party's own file of rows to score."""
+    """Propose a run; `rows` is this party's file of rows to score and `out` where the scores go; a
+    `session` stays open for queries about single people.
+    """
 
     name: Literal["propose"] = "propose"
     manifest: RunManifest
     rows: Path | None = None
+    out: Path | None = None
+    session: bool = False
 
 
 class AnswerRun(Closed):
-    """What the operator or the policy says to a proposal."""
+    """The answer of the operator or the policy to a proposal."""
 
     name: Literal["answer"] = "answer"
     run: RunId
@@ -123,7 +171,7 @@ class AnswerRun(Closed):
 
 
 class StopRun(Closed):
-    """End a run, whatever it waits for."""
+    """Stop a run, whatever phase it is in."""
 
     name: Literal["stop"] = "stop"
     run: RunId
@@ -131,7 +179,7 @@ class StopRun(Closed):
 
 
 class EndRun(Closed):
-    """The run's own node has come to its end in this process, and everybody has heard of it."""
+    """The run's node has ended in this process, and every party has acknowledged the end."""
 
     name: Literal["end"] = "end"
     run: RunId
@@ -140,7 +188,7 @@ class EndRun(Closed):
 
 
 class Invite(Closed):
-    """Let one newcomer knock, once, until then."""
+    """Let one new member knock, once, until the invitation expires."""
 
     name: Literal["invite"] = "invite"
     party: PartyId
@@ -174,6 +222,26 @@ class RemoveMember(Closed):
     party: PartyId
 
 
+class ReplaceKeys(Closed):
+    """Sign with this party's new keys from now on, and tell the others."""
+
+    name: Literal["replace_keys"] = "replace_keys"
+    change: KeyChange
+
+
+class AskScores(Closed):
+    """Ask the partners of a scoring session for the people at these places."""
+
+    name: Literal["ask_scores"] = "ask_scores"
+    places: Tensor
+
+
+class EndScoring(Closed):
+    """End a scoring session once the open query is answered."""
+
+    name: Literal["end_scoring"] = "end_scoring"
+
+
 Command = Annotated[
     SeatMember
     | ProposeRun
@@ -183,22 +251,32 @@ Command = Annotated[
     | Invite
     | Admit
     | ConfirmMember
-    | RemoveMember,
+    | RemoveMember
+    | ReplaceKeys
+    | AskScores
+    | EndScoring,
     Field(discriminator="name"),
 ]
 
 
 class OperatorCommand(Closed):
-    """An input of a federation's role: a person, a policy or this process's own runs speak."""
+    """An input from inside this process: from a person, a policy or one of its runs."""
 
     kind: Literal["command"] = "command"
     command: Command
 
 
 class Meet(Closed):
-    """From now on this peer's envelopes are read, with this key."""
+    """Accept this peer's envelopes from now on, with this key."""
 
     kind: Literal["meet"] = "meet"
     party: PartyId
     role: PartyRole
+    verify_key: Digest
+
+
+class SignWith(Closed):
+    """Sign this node's envelopes with this key from now on."""
+
+    kind: Literal["sign_with"] = "sign_with"
     verify_key: Digest

@@ -11,7 +11,7 @@ PARTY_PATTERN = r"^[a-z][a-z0-9_-]{0,31}$"
 PartyId = Annotated[str, Field(pattern=PARTY_PATTERN)]
 RunId = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$")]
 DatasetId = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$")]
-# A release id names one payload for ever: run/party/kind/round.
+# A release id names one payload, for ever: run/party/kind/round.
 ReleaseId = Annotated[
     str, Field(pattern=r"^[A-Za-z0-9_.-]{1,64}/[a-z0-9_-]{1,32}/[a-z]{1,16}/[0-9]{1,12}$")
 ]

@@ -1,7 +1,7 @@
 """One class per message, one tagged union, and the table of who may send what to whom.
 
-It owns the vocabulary of the protocol; it knows no behaviour. Nothing here can carry a number
-computed from private rows except inside a `Release`, which only the mechanism makes.
+It owns the messages of the protocol; it knows no behaviour. A number computed from private rows can
+only travel inside a `Release`, which only the mechanism makes.
 """
 
 from __future__ import annotations
@@ -12,14 +12,17 @@ from pydantic import Field, TypeAdapter
 
 from schemas.base import Closed, Count, Digest, Signature, Text
 from schemas.config import RunManifest
-from schemas.envelope import MAX_ARRAY_BYTES, MAX_BLOCK_BYTES
+from schemas.envelope import MAX_ARRAY_BYTES, MAX_BLOCK_BYTES, MAX_PART_BYTES, MAX_PARTS
 from schemas.federation import FederationMessage
 from schemas.ids import MAX_PASSIVES, Epoch, Parties, PartyId, RoleName, Round
 from schemas.privacy import LedgerHead, Release
 from schemas.tensor import Tensor
 
 Signatures = Annotated[tuple[Signature, ...], Field(max_length=MAX_PASSIVES + 1)]
-# What each means, in words: hdpvfl_mq/endings.py.
+MAX_QUERY_PLACES = 2**16  # people one query may ask for
+MAX_PARTS_ASKED = 16  # parts of a large array that one request may ask for
+PartNumber = Annotated[int, Field(ge=0, lt=MAX_PARTS)]
+# What each one means, in words: hdpvfl_mq/endings.py.
 WithdrawReason = Literal[
     "operator",
     "budget",
@@ -35,30 +38,50 @@ WithdrawReason = Literal[
     "ledger",
     "orders",
     "residuals",
+    "message",
+    "missing",
+    "deadline",
     "end",
 ]
 
 
 class Ack(Closed):
-    """Nothing to say but the acknowledgements in the header."""
+    """No content: the acknowledgements are in the header."""
 
     kind: Literal["ack"] = "ack"
 
 
+class PartRequest(Closed):
+    """Asks for parts of the large array whose digests the receiver's envelope lists."""
+
+    kind: Literal["part_request"] = "part_request"
+    sequence: Count  # of that envelope, on its way to the sender of this request
+    numbers: Annotated[tuple[PartNumber, ...], Field(min_length=1, max_length=MAX_PARTS_ASKED)]
+
+
+class Part(Closed):
+    """One part of a large array; the envelope with this sequence number lists its digest."""
+
+    kind: Literal["part"] = "part"
+    sequence: Count
+    number: PartNumber
+    tensor: Tensor
+
+
 class Hello(Closed):
-    """A process of this party has started (again); binds its connection to its name."""
+    """A process of this party has started or restarted; binds its connection to its name."""
 
     kind: Literal["hello"] = "hello"
     epoch: Epoch
     seed_commitment: Digest
-    toss_commitment: Digest  # to this party's share in the public seed of entity resolution
-    dataset_fingerprint: Digest  # keyed by the secret seed: comparable by its owner only
+    toss_commitment: Digest  # to this party's share of the public seed of entity resolution
+    dataset_fingerprint: Digest  # keyed by the secret seed: only its owner can compare it
     numeric_profile: Text
     ledger: LedgerHead
 
 
 class Welcome(Closed):
-    """The coordinator has recorded the hello of that epoch."""
+    """The coordinator has recorded the hello with this epoch."""
 
     kind: Literal["welcome"] = "welcome"
     epoch: Epoch
@@ -73,18 +96,18 @@ class RunOffer(Closed):
 
 
 class RunAccept(Closed):
-    """The party takes part; set size and column count are public (docs/threat-model.md)."""
+    """The party accepts; set size and column count are public (docs/threat-model.md)."""
 
     kind: Literal["run_accept"] = "run_accept"
     manifest_digest: Digest
     id_profile_digest: Digest
     set_size: Count
     columns: Count
-    kept_alignment: Digest | None = None  # name of one from an earlier run, if it may be used again
+    kept_alignment: Digest | None = None  # name of one from an earlier run, if it may be reused
 
 
 class RunRefuse(Closed):
-    """The party does not take part, and says which of its rules forbids it."""
+    """The party refuses the offer and names the rule that forbids it."""
 
     kind: Literal["run_refuse"] = "run_refuse"
     rule: Text
@@ -94,13 +117,13 @@ class AlignStart(Closed):
     """All have accepted: find the common entities."""
 
     kind: Literal["align_start"] = "align_start"
-    is_kept: bool  # all have named the same alignment of an earlier run: nothing is exchanged
+    is_kept: bool  # all keep the same alignment of an earlier run: nothing is exchanged
     # The toss commitments of all hellos, the active party's first.
     commitments: Annotated[tuple[Digest, ...], Field(max_length=MAX_PASSIVES + 1)]
 
 
 class AlignBlock(Closed):
-    """One block of entity resolution; its meaning belongs to hdpvfl_mq/psi."""
+    """One block of entity resolution; hdpvfl_mq/psi defines its meaning."""
 
     kind: Literal["align_block"] = "align_block"
     stage: Annotated[str, Field(pattern=r"^[a-z0-9_]{1,32}$")]
@@ -121,7 +144,7 @@ class Aligned(Closed):
 
 
 class RoundPlan(Closed):
-    """Rounds first..last-1 may run without asking again."""
+    """Rounds first..last-1 may run without further permission."""
 
     kind: Literal["round_plan"] = "round_plan"
     first: Round
@@ -130,7 +153,7 @@ class RoundPlan(Closed):
 
 
 class Agreement(Closed):
-    """Passive to active: what this run rests on, signed; nobody releases before all agree.
+    """Passive to active: the terms of this run, signed; nobody releases before all agree.
 
     `signature` is over the five digests together (parties/agreement.py), so that the active party
     can show it to the others.
@@ -159,7 +182,7 @@ class ScoreShare(Closed):
 
     kind: Literal["score_share"] = "score_share"
     round: Round
-    # What the coordinator has ordered so far, as this party heard it: how much, and its hash.
+    # The coordinator's orders as this party heard them: their number and hash.
     orders: Count
     orders_digest: Digest
     release: Release
@@ -173,19 +196,38 @@ class Residual(Closed):
     release: Release
 
 
+class ScoreQuery(Closed):
+    """Active to every passive: asks for scores at these places; `last` ends the session."""
+
+    kind: Literal["score_query"] = "score_query"
+    number: Count
+    last: bool
+    places: Tensor
+
+
+class ScoreReply(Closed):
+    """Passive to active: sealed scores for the places that its account grants."""
+
+    kind: Literal["score_reply"] = "score_reply"
+    number: Count
+    refused: Annotated[bytes, Field(max_length=MAX_QUERY_PLACES // 8)]  # a bit per place, or empty
+    reason: Text  # why places are refused
+    release: Release
+
+
 class RoundReport(Closed):
-    """A party has finished that many rounds; `last` by the schedule or by the public stop rule."""
+    """A party has finished this many rounds; `last` by the schedule or by the public stop rule."""
 
     kind: Literal["round_report"] = "round_report"
     rounds_done: Round
     last: bool
-    # The residuals this party has sent or received: how many, and their keyed hash.
+    # The residuals this party has sent or received: their number and keyed hash.
     residuals: Count
     residuals_digest: Digest
 
 
 class Ending(Closed):
-    """Passive to active: its rounds are over, and which residuals it has learnt from, signed."""
+    """Passive to active: signs the end of its rounds and the residuals it was trained on."""
 
     kind: Literal["ending"] = "ending"
     rounds: Round
@@ -194,7 +236,7 @@ class Ending(Closed):
 
 
 class Ended(Closed):
-    """Active to every passive: who has signed the same end; nobody completes without it."""
+    """Active to every passive: the signatures under the same end; nobody completes without it."""
 
     kind: Literal["ended"] = "ended"
     parties: Parties
@@ -202,14 +244,21 @@ class Ended(Closed):
 
 
 class Pause(Closed):
-    """The coordinator waits for somebody, and says for whom."""
+    """The coordinator waits for these parties."""
 
     kind: Literal["pause"] = "pause"
     waiting_for: Parties
 
 
+class Waiting(Closed):
+    """Party to coordinator, in answer to a pause before the rounds: whom the party waits for."""
+
+    kind: Literal["waiting"] = "waiting"
+    waiting_for: Parties
+
+
 class Resume(Closed):
-    """Go on; `absent` are left out from now on, who was and is not named is back at `round`."""
+    """Continue without `absent`; a party that was absent and is not named is back at `round`."""
 
     kind: Literal["resume"] = "resume"
     round: Round
@@ -219,12 +268,12 @@ class Resume(Closed):
 class Withdraw(Closed):
     """A party leaves the run, which ends it for all; what it has spent stays spent.
 
-    Told to the coordinator and to every peer, so that no coordinator can keep it to itself.
+    It goes to the coordinator and to every peer, so that the coordinator cannot hide it.
     """
 
     kind: Literal["withdraw"] = "withdraw"
     reason: WithdrawReason
-    about: PartyId | None = None  # whom the reason speaks of
+    about: PartyId | None = None  # the party that the reason is about
 
 
 class RunClosed(Closed):
@@ -236,18 +285,18 @@ class RunClosed(Closed):
 
 
 class LedgerNotice(Closed):
-    """Where a party's ledger stands after its last release, for the others to remember."""
+    """The head of a party's ledger after its last release, for the others to remember."""
 
     kind: Literal["ledger_head"] = "ledger_head"
     head: LedgerHead
-    signature: Signature  # the owner's, which it is shown again: nobody can make up a head
+    signature: Signature  # the owner's, sent back to it later: nobody can invent a head
 
 
 class LedgerWitness(Closed):
-    """The newest ledger head a peer has seen of the receiver, in any run, co-signed.
+    """The newest ledger head of the receiver that a peer has seen, in any run, co-signed.
 
-    Sent back for a notice, and before the first release of every later run: a ledger that was
-    restored from an older copy is then noticed by its owner.
+    Sent in answer to a notice, and before the first release of every later run: the owner then
+    notices that its ledger was restored from an older copy.
     """
 
     kind: Literal["ledger_witness"] = "ledger_witness"
@@ -258,6 +307,8 @@ class LedgerWitness(Closed):
 
 Message = (
     Ack
+    | PartRequest
+    | Part
     | Hello
     | Welcome
     | RunOffer
@@ -271,10 +322,13 @@ Message = (
     | RoundPlan
     | ScoreShare
     | Residual
+    | ScoreQuery
+    | ScoreReply
     | RoundReport
     | Ending
     | Ended
     | Pause
+    | Waiting
     | Resume
     | Withdraw
     | RunClosed
@@ -285,7 +339,10 @@ Message = (
 Releasing = ScoreShare | Residual  # the only messages that carry numbers about rows
 MESSAGE: TypeAdapter[Message] = TypeAdapter(Annotated[Message, Field(discriminator="kind")])
 
-GREETINGS = frozenset({"hello", "member_hello"})  # bind a connection; first on every new one
+# They have no place in a stream and no record: the envelope they belong to has.
+UNNUMBERED = frozenset({"ack", "part_request", "part"})
+IN_PARTS = frozenset({"score_share", "residual"})  # their array may travel in parts
+GREETINGS = frozenset({"hello", "member_hello"})  # they bind a connection; first on every new one
 
 _PARTY: frozenset[RoleName] = frozenset({"active", "passive"})
 _ALL: frozenset[RoleName] = frozenset({"active", "passive", "coordinator"})
@@ -293,16 +350,21 @@ _COORDINATOR: frozenset[RoleName] = frozenset({"coordinator"})
 _ACTIVE: frozenset[RoleName] = frozenset({"active"})
 _PASSIVE: frozenset[RoleName] = frozenset({"passive"})
 
-# kind -> bytes of its array frame; every other kind has none.
+# kind -> bytes of its array frame; other kinds have no array frame.
 ARRAY_BYTES: dict[str, int] = {
+    "part": MAX_PART_BYTES,
     "align_block": MAX_BLOCK_BYTES,
     "score_share": MAX_ARRAY_BYTES,
     "residual": MAX_ARRAY_BYTES,
+    "score_query": MAX_QUERY_PLACES * 8,
+    "score_reply": MAX_QUERY_PLACES * 8,
 }
 
-# kind -> (who may send it, who may receive it); everything else is refused at the door.
+# kind -> (who may send it, who may receive it); any other combination is refused.
 ROUTES: dict[str, tuple[frozenset[RoleName], frozenset[RoleName]]] = {
     "ack": (_ALL, _ALL),
+    "part_request": (_PARTY, _PARTY),
+    "part": (_PARTY, _PARTY),
     "hello": (_PARTY, _COORDINATOR),
     "welcome": (_COORDINATOR, _PARTY),
     "run_offer": (_COORDINATOR, _PARTY),
@@ -316,10 +378,13 @@ ROUTES: dict[str, tuple[frozenset[RoleName], frozenset[RoleName]]] = {
     "round_plan": (_COORDINATOR, _PARTY),
     "score_share": (_PASSIVE, _ACTIVE),
     "residual": (_ACTIVE, _PASSIVE),
+    "score_query": (_ACTIVE, _PASSIVE),
+    "score_reply": (_PASSIVE, _ACTIVE),
     "round_report": (_PARTY, _COORDINATOR),
     "ending": (_PASSIVE, _ACTIVE),
     "ended": (_ACTIVE, _PASSIVE),
     "pause": (_COORDINATOR, _PARTY),
+    "waiting": (_PARTY, _COORDINATOR),
     "resume": (_COORDINATOR, _PARTY),
     "withdraw": (_PARTY, _ALL),
     "run_closed": (_COORDINATOR, _PARTY),
@@ -332,5 +397,31 @@ ROUTES: dict[str, tuple[frozenset[RoleName], frozenset[RoleName]]] = {
     "run_stop": (_PARTY, _COORDINATOR),
     "run_news": (_COORDINATOR, _PARTY),
     "roster": (_COORDINATOR, _PARTY),
+    "signed_roster": (_ALL, _ALL),
     "pair": (_ALL, _ALL),
+    "key_changed": (_ALL, _ALL),
 }
+
+# Messages a run cannot continue without. Each stream is in order and each number is used once, so
+# no honest message can replace one that was refused.
+NEEDED = frozenset(
+    {
+        "run_offer",
+        "run_accept",
+        "run_refuse",
+        "align_start",
+        "align_block",
+        "aligned",
+        "agreement",
+        "agreed",
+        "round_plan",
+        "resume",
+        "score_share",
+        "residual",
+        "round_report",
+        "ending",
+        "ended",
+        "withdraw",
+        "run_closed",
+    }
+)

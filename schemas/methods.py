@@ -1,8 +1,8 @@
 """What a round computes, as a value: one variant for each method, each with its own fields.
 
-It owns the public constants of every method and their limits; it knows no formula. A manifest
-carries exactly one variant, told apart by `kind`; plan, bound and fit of a method are in
-hdpvfl_mq/methods, both sides of its round in parties/rounds.
+It owns the public constants of every method and their limits; it knows no formula. A manifest has
+exactly one variant, identified by `kind`. Plan, bound and fit of a method are in hdpvfl_mq/methods,
+both sides of its round in parties/rounds.
 """
 
 from __future__ import annotations
@@ -18,13 +18,14 @@ Share = Annotated[float, Field(gt=0.0, lt=1.0)]
 Guarantee = Literal["sound", "paper", "none"]
 Noise = Literal["gaussian", "bounded"]
 Absence = Literal["wait", "last", "nothing"]
+Scores = Literal["disclosed", "noised"]
 
 
 class ActiveSide(Closed):
     """The active party's optimiser."""
 
     step_size: Positive = 0.1
-    weight_norm: Positive = 1.0  # k, the ball its weights stay in
+    weight_norm: Positive = 1.0  # k, radius of the ball that holds its weights
     local_steps: Annotated[int, Field(ge=1, le=100)] = 1
 
 
@@ -37,7 +38,7 @@ class PassiveSide(Closed):
 
 
 class EarlyStop(Closed):
-    """Stop when the released residuals of `patience` epochs bring no fall in their energy."""
+    """Stop when the released residuals of `patience` epochs show no fall in their energy."""
 
     patience: Annotated[int, Field(ge=1, le=1000)] = 2
     tolerance: Annotated[float, Field(ge=0.0, lt=1.0)] = 1e-3
@@ -56,30 +57,9 @@ class Descent(Closed):
     passive: PassiveSide = PassiveSide()
 
     def check(self, *, guarantee: Guarantee, intercept: bool, absence: Absence) -> None:
-        """ValueError if a manifest with these settings cannot have this method."""
+        """ValueError if a manifest with these settings cannot use this method."""
         if guarantee == "sound" and self.passive.received_clip is None:
             raise ValueError("guarantee sound needs method.passive.received_clip (C, in noise_std)")
-
-
-class OneRound(Closed):
-    """One round of exact minimisers (docs/one-round.md); n is the number of rows."""
-
-    kind: Literal["one_round"] = "one_round"
-    active_strength_rows: Positive = 10.0  # lambda_A n
-    feature_reach: Positive = 0.5  # K, the most the active party's columns add to theta
-    curvature: Positive = 0.125  # kappa, the slope a passive party takes the loss to have
-    curvature_damping: NonNegative = 0.5  # kappa grows by this share for every further party
-    weight_norm: Positive = 8.0  # k of a passive party
-    score_bound: Positive = 2.0  # B, scores are clipped to it before noise
-    received_clip: Positive = 2.0  # C = L + this many noise_std of the active party
-    shrink: NonNegative = 3.0
-    prior_share: Fraction = 0.1
-    weight_variance: Positive = 1.0  # what passive weights are expected to be
-
-    def check(self, *, guarantee: Guarantee, intercept: bool, absence: Absence) -> None:
-        """ValueError if a manifest with these settings cannot have this method."""
-        if guarantee != "sound" or not intercept:
-            raise ValueError("method one_round needs guarantee sound and an intercept")
 
 
 class PrivateModel(Closed):
@@ -89,25 +69,29 @@ class PrivateModel(Closed):
     """
 
     kind: Literal["private_model"] = "private_model"
-    received_clip: NonNegative = 1.0  # C = 1 + this many noise_std, in units of half the range
+    # C = 1 + this many noise_std, in units of half the range of labels.
+    received_clip: Annotated[float, Field(ge=0.0, le=1e6)] = 1.0
     moments_share: Share = 0.14  # of a passive party's mu^2, for X'z / n
-    gram_share: Share = 0.06  # and for X'X / n; the rest is for the scores
+    gram_share: Share = 0.06  # of a passive party's mu^2, for X'X / n; the rest is for the scores
     score_bound: Annotated[float, Field(ge=0.25, le=64.0)] = 2.0  # B, in deviations of a score
-    signal_share: Positive = 0.09  # prior variance of weights, as a share of the labels'
-    weight_variance_max: Positive = 0.5  # and at most this
-    weight_norm: Positive = 16.0  # what weights are brought back to
-    columns_max: Annotated[int, Field(ge=1, le=8192)] = 1024  # of a passive party
+    # Prior variance of weights as a share of the labels', its maximum, and the largest norm of
+    # weights.
+    signal_share: Annotated[float, Field(gt=0.0, le=1e3)] = 0.09
+    weight_variance_max: Annotated[float, Field(gt=0.0, le=1e18)] = 0.5
+    weight_norm: Annotated[float, Field(gt=0.0, le=1e9)] = 16.0
+    columns_max: Annotated[int, Field(ge=1, le=8192)] = 1024  # most columns of a passive party
     # Bounded noise for labels and scores costs pure epsilons (docs/bounded-noise.md); policies must
     # allow it by name. Scores then take this share of epsilon, and the shares above split the rest.
     noise: Noise = "gaussian"
     pure_share: Share = 0.8
-    # Exact scores of so many agreed rows instead of noised scores of all; those rows are disclosed.
+    # Release exact scores of this many agreed rows, which are disclosed, instead of noised scores
+    # of all.
     disclosed_rows: Annotated[int, Field(ge=0, le=10**9)] = 0
-    # Common rows that nothing is learnt from, to measure the joint model on.
+    # Common rows that no party trains on, to measure the joint model.
     held_out_rows: Annotated[int, Field(ge=0, le=10**9)] = 0
 
     def check(self, *, guarantee: Guarantee, intercept: bool, absence: Absence) -> None:
-        """ValueError if a manifest with these settings cannot have this method."""
+        """ValueError if a manifest with these settings cannot use this method."""
         if guarantee != "sound" or not intercept:
             raise ValueError("method private_model needs guarantee sound and an intercept")
         if self.moments_share + self.gram_share > 0.99:
@@ -115,19 +99,47 @@ class PrivateModel(Closed):
 
 
 class Prediction(Closed):
-    """Score rows with the models an earlier run left; nothing is learnt."""
+    """Score rows with the models of an earlier run; nothing is trained."""
 
     kind: Literal["prediction"] = "prediction"
     model_run: RunId
-    weight_norm: Positive  # k: the ball that every passive party's weights lie in
-    distance: NonNegative  # d_model: how far one training row can move them
+    weight_norm: Positive  # k, radius of the ball that holds every passive party's weights
+    distance: NonNegative  # d_model: how far one training row can move the weights
 
     def check(self, *, guarantee: Guarantee, intercept: bool, absence: Absence) -> None:
-        """ValueError if a manifest with these settings cannot have this method."""
+        """ValueError if a manifest with these settings cannot use this method."""
         if guarantee == "paper":
             raise ValueError("method prediction: guarantee sound, or none for exact scores")
         if absence != "wait":
             raise ValueError("absence: a prediction needs every party; it can only wait")
 
 
-Method = Annotated[Descent | OneRound | PrivateModel | Prediction, Field(discriminator="kind")]
+class Scoring(Closed):
+    """A session of scores with private weights of an earlier run (docs/scored-people.md).
+
+    People are asked for by their place in one alignment. `score_bound` and `coarsen` are in
+    deviations of a score. A score is made without a partner that does not answer in time, or it is
+    refused.
+    """
+
+    kind: Literal["scoring"] = "scoring"
+    model_run: RunId  # the run that trained the weights
+    scores: Scores = "disclosed"  # exact, or with noise that is charged to each person's budget
+    score_bound: Annotated[float, Field(ge=0.25, le=64.0)] = 2.0  # B, where noised scores are cut
+    coarsen: Annotated[float, Field(ge=0.0, le=64.0)] = 0.0  # step of disclosed scores; 0: exact
+    # How long a query waits for a partner.
+    answer_within_s: Annotated[float, Field(gt=0.0, le=86400.0)] = 10.0
+    # A score that lacks a partner: refused, or given with the names of missing partners.
+    partner_away: Literal["refuse", "without"] = "refuse"
+
+    def check(self, *, guarantee: Guarantee, intercept: bool, absence: Absence) -> None:
+        """ValueError if a manifest with these settings cannot use this method."""
+        if guarantee != "sound" or not intercept:
+            raise ValueError("method scoring needs guarantee sound and an intercept")
+        if absence != "wait":
+            raise ValueError("absence: in a session method.partner_away says what happens")
+        if self.scores == "noised" and self.coarsen:
+            raise ValueError("method.coarsen belongs to disclosed scores")
+
+
+Method = Annotated[Descent | PrivateModel | Prediction | Scoring, Field(discriminator="kind")]

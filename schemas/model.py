@@ -1,8 +1,8 @@
 """Which loss and which penalty a run minimises: names, declared ranges and bounds.
 
-It owns the fields a manifest states about the model and what they may be; it knows no formula.
-Ranges are declared here and never read off the data, because a range that was read off the data
-would tell something about a row.
+It owns the fields a manifest states about the model and their limits; it knows no formula. Ranges
+are declared here and never read off the data, because a range that was read off the data would
+reveal something about a row.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ LossName = Literal[
 LabelKind = Literal["binary", "real", "count", "positive"]
 PenaltyName = Literal["none", "l2", "l1", "elastic_net"]
 
-# Roundings are relative to labels, and one row may not hide behind those of another.
+# Rounding errors are relative to labels, and those of one row must not hide another row.
 LABEL_MAX = 1e9
 
 
@@ -50,10 +50,10 @@ _OffsetMax = Annotated[float, Field(ge=0.0, le=100.0)]
 class LossSpec(Closed):
     """A loss with everything its sensitivity depends on.
 
-    `residual_clip` is L; None takes the loss's own bound, or the published default where it has
-    none. `label_low` and `label_high` are the range labels are clipped to; None takes the
-    loss's default. `huber_c` belongs to huber, `theta_min` and `theta_max` (both positive,
-    theta lies in [-theta_max, -theta_min]) to gamma_canonical.
+    `residual_clip` is L; None takes the loss's own bound, or the published default if it has none.
+    `label_low` and `label_high` are the range labels are clipped to; None takes the loss's default.
+    `huber_c` belongs to huber. `theta_min` and `theta_max` belong to gamma_canonical: both are
+    positive, and theta lies in [-theta_max, -theta_min].
     """
 
     name: LossName = "logistic"
@@ -80,7 +80,7 @@ class LossSpec(Closed):
 class PenaltySpec(Closed):
     """A penalty: strength is lambda, mixing the elastic net's alpha, the weight of its l2 part.
 
-    `none` uses neither, only the elastic net uses `mixing`.
+    `none` uses neither; only the elastic net uses `mixing`.
     """
 
     name: PenaltyName = "l2"

@@ -24,12 +24,14 @@ MU2_UNIT = 2.0**-40
 MU2_UNIT_BITS = 40
 TAU_UNIT_BITS = 140
 PURE_UNIT_BITS = 40
+# The range of a number that a receiver multiplies by.
+SCALE_MIN, SCALE_MAX = 2.0**-20, 2.0**40
 MAX_SLOTS = 64
 MAX_PURE_RELEASES = 64  # of one party in one run
 
 # Mechanisms for one bounded number, each with a pure epsilon.
 BoundedKind = Literal["randomised_response", "piecewise", "two_point"]
-# A grid is 2**exponent; beyond these no plan of ours goes.
+# A grid is 2**exponent; no plan uses an exponent beyond these.
 Exponent = Annotated[int, Field(ge=-64, le=64)]
 
 
@@ -74,7 +76,7 @@ class Release(Closed):
     tensor: Tensor
     exponent: Exponent
     noise_std: Annotated[float, Field(ge=0.0, le=1e18)]
-    scale: Annotated[float, Field(gt=0.0, le=1e18)] = 1.0
+    scale: Annotated[float, Field(ge=SCALE_MIN, le=SCALE_MAX)] = 1.0
     event: SpendEvent
 
 
@@ -86,16 +88,16 @@ class LedgerHead(Closed):
 
 
 class SecretFixed(Closed):
-    """From this entry on, entries are commitments under the secret that `check` recognises."""
+    """From this entry on, entries are commitments under the secret that matches `check`."""
 
     kind: Literal["secret"] = "secret"
     check: Digest
 
 
 class CapFixed(Closed):
-    """The lifetime cap of one data set: a budget and the pure slots that are within it.
+    """The lifetime cap of one data set: a budget and the pure slots within it.
 
-    What the slots leave of the budget is the cap on mu^2, whether they are used or not.
+    The part of the budget outside the slots is the cap on mu^2, whether slots are used or not.
     """
 
     kind: Literal["cap"] = "cap"
@@ -105,7 +107,7 @@ class CapFixed(Closed):
 
 
 class BudgetsApart(Closed):
-    """The operator's word that two data sets have a budget each although they share ids."""
+    """The operator states that two data sets have a budget each although they share ids."""
 
     kind: Literal["apart"] = "apart"
     dataset: DatasetId
@@ -121,11 +123,11 @@ class SlotShare(Closed):
 
 
 class RunReserved(Closed):
-    """What one run may spend at most on one data set; `exact` if the policy names exact values.
+    """The most that one run may spend on one data set; `exact` if the policy allows exact values.
 
-    `fingerprint` is "keyed:" and a hash of the rows under the ledger's secret: it shows to whoever
-    reads the ledger that the same rows came back, and nothing else. Without the prefix it is of
-    format 1, an unkeyed hash, by which a guess about one row can be tested.
+    `fingerprint` is "keyed:" and a hash of the rows under the ledger's secret: it shows a reader of
+    the ledger that the same rows came back, and nothing else. Without the prefix it is of format 1:
+    an unkeyed hash, with which a guess about one row can be tested.
     """
 
     kind: Literal["reserve"] = "reserve"
@@ -141,8 +143,8 @@ class RunReserved(Closed):
 class ReleaseBooked(Closed):
     """One release charged to one data set, with the digest of its only payload.
 
-    `keyed` if the digest is under the ledger's secret: that of an exact payload, which no noise
-    hides. `slot` is the pure slot a bounded release lies in.
+    `keyed` if the digest is under the ledger's secret, as for an exact payload, which no noise
+    hides. `slot` is the pure slot that pays for a bounded release.
     """
 
     kind: Literal["spend"] = "spend"
@@ -168,8 +170,24 @@ LedgerEntry = Annotated[
 ]
 
 
+class PeopleScored(Closed):
+    """One query charged to the people whose scores leave; people and model are keyed hashes.
+
+    `refused` has a bit for each place that was asked for; it is empty if all were granted.
+    """
+
+    run: RunId
+    query: Count
+    model: Annotated[bytes, Field(min_length=8, max_length=8)]
+    asked: Digest  # of the places in the query
+    people: Annotated[bytes, Field(max_length=2**19, repr=False)]  # eight bytes each
+    refused: Annotated[bytes, Field(max_length=2**13)] = b""
+    reason: Annotated[str, Field(max_length=500)] = ""
+    mu2_units: Count = 0  # cost of a noised score for each person
+
+
 class Cosignature(Closed):
-    """A peer's signature under a head of this ledger."""
+    """A peer's signature of a head of this ledger."""
 
     peer: PartyId
     head: LedgerHead

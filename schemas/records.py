@@ -1,9 +1,9 @@
 """A journal record is one step: what came in, what went out, and the hash that links it.
 
-It owns the inputs and effects of every role in the form they are stored in, which is the form roles
-work with; only envelopes are stored as their bytes (machine.Received and machine.Send are their
-decoded forms). Nothing private is in a record: inputs are what others sent, effects are what left.
-Weights and losses are recomputed by folding the inputs, never stored here.
+It owns the inputs and effects of every role as they are stored. Roles work with the same form; only
+envelopes are stored as their bytes (machine.Received and machine.Send are their decoded forms).
+Nothing private is in a record: inputs are what others sent, effects are what left. Weights and
+losses are recomputed by folding the inputs, never stored here.
 """
 
 from __future__ import annotations
@@ -14,9 +14,10 @@ from pydantic import AfterValidator, Field
 
 from schemas.base import TEXT_MAX, Closed, Count, Digest, Signature, printable
 from schemas.envelope import MAX_ARRAY_BYTES, MAX_FRAMES
-from schemas.federation import Meet, OperatorCommand
+from schemas.federation import Meet, OperatorCommand, SignWith
 from schemas.ids import MAX_PASSIVES, Epoch, PartyId
 from schemas.privacy import MAX_PURE_RELEASES, MAX_SLOTS, LedgerHead, Release
+from schemas.tensor import Tensor
 
 Frame = Annotated[bytes, Field(max_length=MAX_ARRAY_BYTES)]
 Frames = Annotated[tuple[Frame, ...], Field(min_length=1, max_length=MAX_FRAMES)]
@@ -27,7 +28,7 @@ GENESIS = bytes(32)
 
 
 class Remembered(Closed):
-    """The newest ledger head this party has seen of a peer."""
+    """The newest ledger head of a peer that this party has seen."""
 
     party: PartyId
     head: LedgerHead
@@ -45,7 +46,7 @@ class LedgerStanding(Closed):
 
 
 class Started(Closed):
-    """The process started; epochs rise by one each time."""
+    """The process has started; epochs rise by one each time."""
 
     kind: Literal["started"] = "started"
     epoch: Epoch
@@ -53,21 +54,31 @@ class Started(Closed):
 
 
 class LedgerRead(Closed):
-    """The ledger's standing, as the step before had asked for."""
+    """The ledger's standing, which the step before asked for."""
 
     kind: Literal["ledger"] = "ledger"
     standing: LedgerStanding
 
 
+class Charged(Closed):
+    """What the account of scored people grants of one query, which the step before asked for."""
+
+    kind: Literal["charged"] = "charged"
+    query: Count
+    refused: Annotated[bytes, Field(max_length=2**13)]  # a bit per place; empty: all granted
+    reason: Annotated[str, Field(max_length=TEXT_MAX), AfterValidator(printable)]
+    head: LedgerHead  # of the account
+
+
 class EnvelopeReceived(Closed):
-    """A peer's envelope, the frames as they came."""
+    """A peer's envelope, the frames as received."""
 
     kind: Literal["envelope"] = "envelope"
     frames: Frames
 
 
 class TimerFired(Closed):
-    """A timer that this role had armed has run out."""
+    """A timer that this role armed has run out."""
 
     kind: Literal["timer"] = "timer"
     timer: TimerName
@@ -81,43 +92,54 @@ class OperatorRequest(Closed):
 
 
 class Acknowledged(Closed):
-    """A peer's bare acknowledgement, the frames as they came: it co-signs what was sent to it."""
+    """A peer's bare acknowledgement, the frames as received: it co-signs what the peer got."""
 
     kind: Literal["acknowledged"] = "acknowledged"
     frames: Frames
 
 
 class TurnedAway(Closed):
-    """Frames that were refused at the door: nobody's move, kept as evidence."""
+    """Frames that were refused on arrival, kept as evidence."""
 
     kind: Literal["turned_away"] = "turned_away"
     reason: Annotated[str, Field(max_length=500)]
     digest: Digest
+    party: PartyId | None = None  # who signed them, if that makes it this party's offence
 
 
-Noted = Acknowledged | TurnedAway  # no move of the role
+class Withheld(Closed):
+    """A peer's envelopes or acknowledgements are missing; the peer or the broker withholds them."""
+
+    kind: Literal["withheld"] = "withheld"
+    party: PartyId
+    reason: Annotated[str, Field(max_length=500)]
+
+
+Noted = Acknowledged | TurnedAway | Withheld  # recorded, but no message for the role
 RecordedInput = Annotated[
     Started
     | LedgerRead
+    | Charged
     | EnvelopeReceived
     | TimerFired
     | OperatorRequest
     | OperatorCommand
     | Acknowledged
-    | TurnedAway,
+    | TurnedAway
+    | Withheld,
     Field(discriminator="kind"),
 ]
 
 
 class EnvelopeSent(Closed):
-    """An envelope this step sent, the frames as signed."""
+    """An envelope that this step sent, the frames as signed."""
 
     kind: Literal["sent"] = "sent"
     frames: Frames
 
 
 class Arm(Closed):
-    """Ask for `TimerFired(timer)` after a delay; arming again moves it."""
+    """Ask for `TimerFired(timer)` after a delay; arming it again restarts it."""
 
     kind: Literal["arm"] = "arm"
     timer: TimerName
@@ -144,14 +166,22 @@ class Book(Closed):
     release: Release
 
 
+class Charge(Closed):
+    """Charge the people at these places to the account of scored people; `Charged` answers."""
+
+    kind: Literal["charge"] = "charge"
+    query: Count
+    places: Tensor
+
+
 class ReadLedger(Closed):
-    """Ask for `LedgerRead` once everything of this step is booked."""
+    """Ask for `LedgerRead` once all releases of this step are booked."""
 
     kind: Literal["read_ledger"] = "read_ledger"
 
 
 class RememberHead(Closed):
-    """Keep the newest ledger head of a peer and its signature, beyond this run."""
+    """Store the newest ledger head of a peer and its signature, beyond this run."""
 
     kind: Literal["remember_head"] = "remember_head"
     party: PartyId
@@ -160,7 +190,7 @@ class RememberHead(Closed):
 
 
 class CheckLedger(Closed):
-    """Stop with IntegrityError if the own ledger is older than a head a peer co-signed."""
+    """Stop with IntegrityError if this ledger is older than a head a peer co-signed."""
 
     kind: Literal["check_ledger"] = "check_ledger"
     party: PartyId
@@ -176,7 +206,7 @@ class Finish(Closed):
 
 
 class Refused(Closed):
-    """The input was not a legal move; the state is untouched."""
+    """The input was not a legal move; the state is unchanged."""
 
     kind: Literal["refused"] = "refused"
     reason: Annotated[str, Field(max_length=TEXT_MAX), AfterValidator(printable)]
@@ -187,10 +217,12 @@ RecordedEffect = Annotated[
     | Arm
     | Reserve
     | Book
+    | Charge
     | ReadLedger
     | RememberHead
     | CheckLedger
     | Meet
+    | SignWith
     | Finish
     | Refused,
     Field(discriminator="kind"),
@@ -198,7 +230,7 @@ RecordedEffect = Annotated[
 
 
 class StepRecord(Closed):
-    """One step as it is hashed and stored."""
+    """One step in the form in which it is hashed and stored."""
 
     index: Count
     previous: Digest

@@ -1,8 +1,9 @@
-"""A process's memory at one record of its journal, so that a restart need not fold from the first.
+"""A process's state at one record of its journal, so that a restart need not replay from the first.
 
-It owns the shape of that memory; it knows no file and no role's moves. A snapshot is a short cut,
-never truth: whatever does not fit the journal, the data or the program is passed over. A party's
-own holds its weights, so it stays with the party's secrets and is not part of a run's evidence.
+It owns the shape of that state; it knows no file and no role's moves. A snapshot is a shortcut,
+never evidence: one that does not fit the journal, the data or the program is ignored. A party's
+snapshot holds its weights, so it is stored with the party's secrets and is not part of a run's
+evidence.
 """
 
 from __future__ import annotations
@@ -21,15 +22,15 @@ DIGESTS_MAX = 4096
 
 
 class StreamMark(Closed):
-    """How far one peer's two streams have come."""
+    """Positions of the two streams with one peer."""
 
     party: PartyId
     received: Count
     seen: Digest
     sent: Count
     acknowledged: Count
-    confirmed: Count  # the last envelope to this peer that a recorded answer of it names,
-    # and the digests of that one and all later ones.
+    confirmed: Count  # the last envelope to this peer that its recorded envelopes acknowledge
+    # Digests of the envelope `confirmed` and of all later ones.
     digests: Annotated[tuple[Digest, ...], Field(max_length=DIGESTS_MAX)]
 
 
@@ -46,8 +47,8 @@ class NodeSnapshot(Closed):
     peaks: Annotated[tuple[Digest, ...], Field(max_length=64)]
     epoch: Epoch
     streams: Annotated[tuple[StreamMark, ...], Field(max_length=_PEERS)]
-    unacknowledged: Tensor  # indices of the records that hold what peers have not acknowledged
-    greeting: Annotated[int, Field(ge=-1)]  # the index of the record that holds it
+    unacknowledged: Tensor  # indices of the records with envelopes that peers have not acknowledged
+    greeting: Annotated[int, Field(ge=-1)]  # index of the record with the hello; -1: none
     timers: Annotated[tuple[Arm, ...], Field(max_length=64)]
     is_ledger_due: bool
-    state: Annotated[bytes, Field(repr=False)]  # the role's own, packed
+    state: Annotated[bytes, Field(repr=False)]  # the role's state, packed

@@ -1,6 +1,6 @@
 """Arrays as (dtype, shape, bytes): the only conversion between numpy and the wire.
 
-It owns the dtype whitelist and the exact size checks; it knows nothing of what the numbers mean.
+It owns the dtype whitelist and the exact size checks; it does not know what the numbers mean.
 """
 
 from __future__ import annotations
@@ -10,22 +10,37 @@ from typing import Annotated, Any, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import Field, model_validator
+from pydantic import AfterValidator, Field, InstanceOf, field_serializer, model_validator
 
 from schemas.base import Closed
 
 # Little-endian by name, so that the same bytes mean the same numbers on every host.
 Dtype = Literal["|i1", "<i2", "<i4", "<i8", "|u1", "<f8"]
 MAX_TENSOR_BYTES = 256 * 2**20
+MAX_BUFFER_BYTES = 2**40
+BUFFER_ABOVE = 16 * 2**20  # a larger array is not copied: its tensor is a view of it
+CHUNK = 2**20
 _Extent = Annotated[int, Field(ge=0, le=2**40)]
 
 
+def _is_bounded(data: memoryview) -> memoryview:
+    if data.nbytes > MAX_BUFFER_BYTES or data.format != "B" or not data.readonly:
+        raise ValueError("a buffer is read-only, of bytes, and at most 2^40 of them")
+    return data
+
+
 class Tensor(Closed):
-    """One array with a declared type and shape and exactly the bytes they need."""
+    """One array with a declared type and shape and exactly the bytes they need.
+
+    A large array is a read-only buffer, which may be mapped from a file.
+    """
 
     dtype: Dtype
     shape: Annotated[tuple[_Extent, ...], Field(min_length=1, max_length=2)]
-    data: Annotated[bytes, Field(max_length=MAX_TENSOR_BYTES, repr=False)]
+    data: (
+        Annotated[bytes, Field(max_length=MAX_TENSOR_BYTES)]
+        | Annotated[InstanceOf[memoryview], AfterValidator(_is_bounded)]
+    ) = Field(repr=False)
 
     @model_validator(mode="after")
     def _exact(self) -> Self:
@@ -36,24 +51,34 @@ class Tensor(Closed):
             raise ValueError("tensor holds a non-finite number")
         return self
 
+    @field_serializer("data", when_used="json")
+    def _as_bytes(self, data: bytes | memoryview) -> bytes:
+        return bytes(data)
+
     def array(self) -> NDArray[Any]:
-        """Read-only view of the numbers."""
+        """A read-only view of the numbers."""
         return np.frombuffer(self.data, dtype=self.dtype).reshape(self.shape)
 
     @classmethod
     def of(cls, values: NDArray[Any]) -> Tensor:
-        """Carry an array as it is; its dtype must be on the whitelist."""
+        """A tensor with the array's own dtype, which must be on the whitelist."""
         little = np.ascontiguousarray(values, dtype=values.dtype.newbyteorder("<"))
-        return cls.model_validate(
-            {"dtype": little.dtype.str, "shape": little.shape, "data": little.tobytes()}
-        )
+        is_large = little.nbytes > BUFFER_ABOVE
+        data = little.data.cast("B").toreadonly() if is_large else little.tobytes()
+        return cls.model_validate({"dtype": little.dtype.str, "shape": little.shape, "data": data})
 
     @classmethod
-    def smallest(cls, integers: NDArray[np.int64]) -> Tensor:
-        """Carry integers in the smallest signed type that holds them."""
+    def smallest(cls, integers: NDArray[np.int64], allocate: Any = np.empty) -> Tensor:
+        """A tensor of integers in the smallest signed type that holds them.
+
+        `allocate` makes the array of that type; it is filled a chunk at a time.
+        """
         low, high = (int(integers.min()), int(integers.max())) if integers.size else (0, 0)
         for dtype in (np.int8, np.int16, np.int32):
             bounds = np.iinfo(dtype)
             if bounds.min <= low and high <= bounds.max:
-                return cls.of(integers.astype(dtype))
+                narrow = allocate(integers.shape, dtype)
+                for start in range(0, len(integers), CHUNK):
+                    narrow[start : start + CHUNK] = integers[start : start + CHUNK]
+                return cls.of(narrow)
         return cls.of(integers)
