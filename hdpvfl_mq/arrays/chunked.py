@@ -1,8 +1,8 @@
 """Arrays with an entry for every row: how they are allocated, and how they are read in chunks.
 
 It owns chunks, gathering and grouping; it knows no file and no meaning of an entry. Arrays are
-allocated in memory by numpy, or in files that a party maps. Everything here holds only a few chunks
-of its own, so with mapped arrays memory does not grow with the number of rows.
+allocated in memory by numpy, or in files that a party maps. Every function holds only a few chunks
+itself, so with mapped arrays memory does not grow with the number of rows.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-# Shape and dtype to an array whose contents do not matter yet.
+# Allocates an array of this shape and dtype with arbitrary contents.
 Allocate = Callable[[tuple[int, ...], Any], NDArray[Any]]
 Positions = NDArray[np.int64]
 
@@ -24,7 +24,7 @@ _GROWS_FROM = 1 << 12
 
 
 def chunks(rows: int, size: int = CHUNK_ROWS) -> Iterator[slice]:
-    """Consecutive slices of so many rows, none of them empty."""
+    """Consecutive slices of `size` rows; none is empty."""
     for start in range(0, rows, size):
         yield slice(start, min(start + size, rows))
 
@@ -58,7 +58,7 @@ def marked(mask: NDArray[np.bool_], allocate: Allocate) -> Positions:
 
 
 class Growing:
-    """A vector that is filled without knowing its length; its capacity doubles as needed."""
+    """A vector of unknown final length; its capacity doubles as needed."""
 
     def __init__(self, dtype: Any, allocate: Allocate) -> None:
         self._allocate = allocate
@@ -67,11 +67,11 @@ class Growing:
 
     @property
     def filled(self) -> NDArray[Any]:
-        """What has been added so far."""
+        """The values added so far."""
         return self._held[: self._length]
 
     def add(self, values: NDArray[Any]) -> None:
-        """Put these at the end."""
+        """Append these values."""
         needed = self._length + len(values)
         if needed > len(self._held):
             larger = self._allocate((max(needed, 2 * len(self._held)),), self._held.dtype)
@@ -86,7 +86,7 @@ class Growing:
 
 @dataclass(frozen=True)
 class Groups:
-    """Positions by the number of their group, ascending in each."""
+    """Positions by group number, ascending within each group."""
 
     positions: Positions = field(repr=False)
     bounds: Positions = field(repr=False)
@@ -106,7 +106,7 @@ def group(
 ) -> Groups:
     """Group rows by the number that `number_of` gives for each row of a slice; called twice.
 
-    A counting sort, chunk by chunk: no sort of all rows has to be held.
+    It is a counting sort, chunk by chunk, so it never sorts all rows in memory.
     """
     counts = np.zeros(groups, dtype=np.int64)
     for part in chunks(rows):
@@ -122,7 +122,7 @@ def group(
 
 
 def take_places(free: Positions, counts: NDArray[np.integer[Any]]) -> Positions:
-    """The next `counts` free places of each group, group after group; `free` moves on."""
+    """The next `counts` free places of each group, group after group; advances `free`."""
     first = np.cumsum(counts) - counts
     places: Positions = np.arange(counts.sum()) + np.repeat(free - first, counts)
     free += counts

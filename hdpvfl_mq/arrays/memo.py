@@ -1,7 +1,7 @@
-"""Values that are made once and can be made again: no part of any state.
+"""A cache of values that can be computed again; it is not part of any state.
 
-It owns the memory of what was made; it knows no meaning of it. A role may keep large arrays here:
-emptied at any time, the same is made again from what the state holds.
+It owns the cached values; it does not know what they mean. A role may keep large arrays here: the
+cache may be emptied at any time, and the same values are computed again from the state.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ _T = TypeVar("_T")
 
 
 class Memo:
-    """One value for each name, for as long as it is asked for with the same key."""
+    """One value for each name, kept as long as callers ask with the same key."""
 
     def __init__(self) -> None:
         self._made: dict[Hashable, tuple[Hashable, Any]] = {}
 
     def once(self, name: Hashable, key: Hashable, make: Callable[[], _T]) -> _T:
-        """What `make` gives; it is called again when another key was asked for in between."""
+        """The result of `make`; called again if another key was requested in between."""
         held = self._made.get(name)
         if held is None or held[0] != key:
             held = self._made[name] = (key, make())
@@ -27,5 +27,5 @@ class Memo:
         return made
 
     def forget(self) -> None:
-        """Let go of everything."""
+        """Drop all values."""
         self._made.clear()

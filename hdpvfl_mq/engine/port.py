@@ -1,0 +1,133 @@
+"""The port to whatever computes a party's products, and the engine that computes in this process.
+
+It owns the contract: a kernel is called once for each block of rows, and its results come back in
+the order of the blocks. Blocks are chosen by the caller from public shapes alone, never from the
+number of workers. Roles see an engine as a value; it has no clock, file or socket here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hdpvfl_mq.arrays.chunked import Allocate
+
+Matrix = NDArray[np.float64] | NDArray[np.float32]
+Result = NDArray[Any]
+# A function at the top of a module, so that workers find it by its name. Its first argument is a
+# block of rows, or the block's slice if the job has no matrix.
+Kernel = Callable[..., Result]
+
+
+class Rows(Protocol):
+    """A matrix stored where an engine's workers can read it."""
+
+    @property
+    def X(self) -> Matrix:  # noqa: N802 - the paper's letter
+        """The matrix; whoever asked for it fills it before the first kernel."""
+
+    def each(
+        self,
+        kernel: Kernel,
+        parts: Sequence[slice],
+        *,
+        along: tuple[NDArray[Any], ...] = (),
+        given: tuple[Any, ...] = (),
+    ) -> Iterator[Result]:
+        """Yield kernel(X[part], *along[part], *given) for each part, in order.
+
+        Parts are consecutive. `along` are vectors with an entry for each row from the first part's
+        start on; `given` is passed as it is.
+        """
+
+
+class Engine(Protocol):
+    """Where kernels are computed."""
+
+    def room(self, shape: tuple[int, int], dtype: Any) -> Rows:
+        """A new matrix, not yet filled."""
+
+    def each(
+        self, kernel: Kernel, parts: Sequence[slice], *, given: tuple[Any, ...] = ()
+    ) -> Iterator[Result]:
+        """Yield kernel(part, *given) for each part, in order."""
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """One kernel on consecutive blocks; its text shows no value."""
+
+    kernel: Kernel
+    parts: tuple[slice, ...]
+    along: tuple[NDArray[Any], ...] = field(default=(), repr=False)
+    given: tuple[Any, ...] = field(default=(), repr=False)
+
+    def results(self, X: Matrix | None, first: int = 0) -> Iterator[Result]:
+        """The result of each block; `first` is the row with which X begins."""
+        base = self.parts[0].start if self.parts else 0
+        for part in self.parts:
+            block = part if X is None else X[part.start - first : part.stop - first]
+            here = slice(part.start - base, part.stop - base)
+            yield self.kernel(block, *(vector[here] for vector in self.along), *self.given)
+
+    def of(self, parts: Sequence[slice]) -> Job:
+        """The same kernel on some consecutive blocks."""
+        base = self.parts[0].start
+        here = slice(parts[0].start - base, parts[-1].stop - base)
+        return Job(self.kernel, tuple(parts), tuple(v[here] for v in self.along), self.given)
+
+    def runs(self, count: int) -> list[Job]:
+        """At most `count` jobs of consecutive blocks that together are this job."""
+        size = max(1, -(-len(self.parts) // count))
+        starts = range(0, len(self.parts), size)
+        return [self.of(self.parts[start : start + size]) for start in starts]
+
+    def __repr__(self) -> str:
+        return f"<Job: {name_of(self.kernel)} on {len(self.parts)} blocks>"
+
+
+def name_of(kernel: Kernel) -> str:
+    """A kernel's name for people."""
+    return str(getattr(kernel, "__name__", "kernel")).strip("_")
+
+
+@dataclass(frozen=True)
+class LocalRows:
+    """A matrix that this process computes with."""
+
+    X: Matrix = field(repr=False)
+
+    def each(
+        self,
+        kernel: Kernel,
+        parts: Sequence[slice],
+        *,
+        along: tuple[NDArray[Any], ...] = (),
+        given: tuple[Any, ...] = (),
+    ) -> Iterator[Result]:
+        """Compute block after block."""
+        return Job(kernel, tuple(parts), along, given).results(self.X)
+
+
+class LocalEngine:
+    """Computes in this process, block after block."""
+
+    def __init__(self, allocate: Allocate = np.empty) -> None:
+        self._allocate = allocate
+
+    def room(self, shape: tuple[int, int], dtype: Any) -> LocalRows:
+        """A matrix in memory, or wherever `allocate` puts it."""
+        return LocalRows(self._allocate(shape, dtype))
+
+    def each(
+        self, kernel: Kernel, parts: Sequence[slice], *, given: tuple[Any, ...] = ()
+    ) -> Iterator[Result]:
+        """Compute block after block."""
+        return Job(kernel, tuple(parts), (), given).results(None)
+
+    def __repr__(self) -> str:
+        return "<LocalEngine>"

@@ -1,0 +1,121 @@
+"""Workers of one host: order, replacement, what they hold, and what they never say."""
+
+from __future__ import annotations
+
+import gc
+import operator
+import os
+import pickle
+import signal
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from hdpvfl_mq.engine.port import Job, LocalEngine
+from hdpvfl_mq.engine.processes import ProcessEngine
+from hdpvfl_mq.engine.shared_rows import SharedFile
+from hdpvfl_mq.engine.worker import Failure
+from hdpvfl_mq.errors import OperatorError
+from hdpvfl_mq.glm import block
+from hdpvfl_mq.glm.block import ColumnBlock
+
+SECRET = 0.123456789
+PARTS = [slice(start, start + 5) for start in range(0, 100, 5)]
+
+
+@pytest.fixture(scope="module")
+def engine() -> Iterator[ProcessEngine]:
+    engine = ProcessEngine(2)
+    yield engine
+    engine.close()
+
+
+def filled(engine: ProcessEngine):
+    rows = engine.room((100, 3), np.float64)
+    rows.X[:] = np.arange(300.0).reshape(100, 3) + SECRET
+    return rows
+
+
+def test_results_come_in_the_order_of_the_blocks(engine: ProcessEngine) -> None:
+    rows, h = filled(engine), np.arange(100.0)
+    found = list(rows.each(np.dot, PARTS, given=(np.ones(3),)))
+    assert np.array_equal(np.concatenate(found), rows.X @ np.ones(3))
+    sums = list(rows.each(block._gradient, PARTS, along=(h,)))
+    assert np.array_equal(sums, [h[part] @ rows.X[part] for part in PARTS])
+    assert list(engine.each(operator.attrgetter("stop"), PARTS)) == [part.stop for part in PARTS]
+
+
+def test_a_worker_killed_between_jobs_is_replaced(engine: ProcessEngine) -> None:
+    rows = filled(engine)
+    expected = [part.tolist() for part in rows.each(np.sum, PARTS)]
+    killed = engine.pids
+    for pid in killed:
+        os.kill(pid, signal.SIGKILL)
+    assert [part.tolist() for part in rows.each(np.sum, PARTS)] == expected
+    assert not set(killed) & set(engine.pids)
+
+
+def test_blocks_that_always_kill_their_worker_stop_the_party(engine: ProcessEngine) -> None:
+    deadly = partial(max, 9, key=os._exit)
+    with pytest.raises(OperatorError, match="died 3 times while computing"):
+        list(engine.each(deadly, [slice(0, 1), slice(1, 2)]))
+    assert list(engine.each(np.size, [slice(0, 1), slice(1, 2)])) == [1, 1]
+
+
+def test_an_iteration_that_is_left_leaves_no_answer_behind(engine: ProcessEngine) -> None:
+    rows = filled(engine)
+    for _ in rows.each(np.sum, PARTS):
+        break
+    gc.collect()
+    assert len(list(rows.each(np.sum, PARTS))) == len(PARTS)
+
+
+def test_a_failure_shows_no_value(engine: ProcessEngine, capfd: pytest.CaptureFixture) -> None:
+    rows = filled(engine)
+    with pytest.raises(OperatorError) as told:
+        list(rows.each(np.linalg.inv, PARTS, given=(np.array([SECRET]),)))
+    shown = [str(told.value), repr(told.value), *capfd.readouterr()]
+    assert "could not compute inv: TypeError" in shown[0]
+    job = Job(np.sum, tuple(PARTS), (rows.X[:, 0],), (rows.X,))
+    columns = ColumnBlock(rows)
+    shown += [repr(each) for each in (job, rows, engine, columns, Failure("TypeError"))]
+    shown += [repr(LocalEngine().room((2, 2), np.float64)), repr(rows.file)]
+    assert not [text for text in shown if "1234" in text]
+
+
+def test_rows_are_not_pickled(engine: ProcessEngine) -> None:
+    with pytest.raises(TypeError, match="cannot leave"):
+        pickle.dumps(filled(engine))
+
+
+def test_workers_let_go_of_rows_that_are_gone(engine: ProcessEngine) -> None:
+    rows = filled(engine)
+    list(rows.each(np.sum, PARTS))
+    held = [worker.held for worker in engine._workers]
+    number = rows.number
+    assert all(number in numbers for numbers in held)
+    del rows
+    gc.collect()
+    list(filled(engine).each(np.sum, PARTS))
+    assert not any(number in numbers for numbers in held)
+
+
+def test_rows_on_disk_have_no_name(tmp_path: Path) -> None:
+    rows = ProcessEngine(2, tmp_path / "rows").room((10, 2), np.float32)
+    rows.X[:] = 1.0
+    assert isinstance(rows.file, SharedFile)
+    assert list((tmp_path / "rows").iterdir()) == []
+
+
+def test_a_full_disk_is_told_before_anything_is_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "posix_fallocate", full)
+    with pytest.raises(OperatorError, match="has no room for"):
+        ProcessEngine(2, tmp_path).room((10, 2), np.float32)
