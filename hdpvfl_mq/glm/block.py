@@ -2,13 +2,14 @@
 
 It owns row scaling, the intercept column and the products with the columns; it knows no ids,
 labels or files. A block is float64 in memory, or float32 in a mapped file, which is widened chunk
-by chunk: the arithmetic is float64 on the numbers as stored.
+by chunk: the arithmetic is float64 on the numbers as stored. An engine computes the products of the
+chunks; they are folded here, in order.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -16,24 +17,25 @@ from numpy.typing import NDArray
 
 from hdpvfl_mq.arrays.chunked import Allocate
 from hdpvfl_mq.arrays.unreleased import FloatVector, Unreleased
+from hdpvfl_mq.engine.port import Engine, Kernel, LocalEngine, LocalRows, Rows
 from hdpvfl_mq.errors import DataError
 from hdpvfl_mq.glm.reorder import Matrix, ordered_rows
 
 # Numbers multiplied at a time: 8 MiB of float64.
 CHUNK_NUMBERS = 2**20
-# Columns summed in one product: a score is then off by 4096 + columns / 4096 roundings at most.
+# Columns summed in one product: a score then has at most 4096 + columns / 4096 rounding errors.
 _PART_COLUMNS = 4096
-# How far roundings can part the scores of one row in two runs, by the norm of the weights.
+# How far rounding can separate the scores of one row in two runs, per unit norm of the weights.
 # *Bound*: twice 2^-53 for each of the roundings above, with up to 10^6 columns.
 SCORE_ROUNDING = 2.0**-39
-# Rounding to float32 may lengthen a row by 2**-24 of itself; this keeps it within the unit ball.
+# Rounding to float32 may lengthen a row by 2**-24 of its norm; this keeps it in the unit ball.
 _FLOAT32_SHRINK = 1.0 - 2.0**-23
 
 
 def scale_rows(X: NDArray[np.float64]) -> NDArray[np.float64]:
     """x / max(1, |x|), row by row.
 
-    *Bound*: every row has norm at most 1, also where the square of an entry overflows.
+    *Bound*: every row has norm at most 1, even if the square of an entry overflows.
     """
     peak = np.maximum(1.0, np.abs(X).max(axis=1, initial=0.0))[:, None]
     reduced = X / peak
@@ -43,14 +45,16 @@ def scale_rows(X: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 class ColumnBlock:
-    """Aligned rows of one party, with an intercept as last column if it is the active one."""
+    """Aligned rows of one party; the active party has an intercept as its last column."""
 
-    def __init__(self, X: Matrix, *, intercept: bool = False) -> None:
-        if X.ndim != 2 or X.dtype not in (np.float64, np.float32):
+    def __init__(self, X: Matrix | Rows, *, intercept: bool = False) -> None:
+        rows = LocalRows(np.require(X, requirements="C")) if isinstance(X, np.ndarray) else X
+        self._X = rows.X
+        if self._X.ndim != 2 or self._X.dtype not in (np.float64, np.float32):
             raise DataError("a block is a two-dimensional array of float64 or float32")
-        if X.shape[1] == 0:
+        if self._X.shape[1] == 0:
             raise DataError("a block has no column")
-        self._X = X if X.flags.c_contiguous else np.ascontiguousarray(X)
+        self._rows = rows
         self.intercept = intercept
 
     @classmethod
@@ -62,14 +66,16 @@ class ColumnBlock:
         intercept: bool = False,
         scaled: bool = True,
         allocate: Allocate = np.empty,
+        engine: Engine | None = None,
     ) -> ColumnBlock:
         """Take rows of X in the given order, scale them, append the intercept.
 
-        With an intercept a scaled row is (x, 1) / sqrt(2). The block has the type of X.
+        With an intercept a scaled row is (x, 1) / sqrt(2). The block has the dtype of X and is
+        stored where the engine's workers can read it.
         """
         columns = X.shape[1] + int(intercept)
-        block: Matrix = allocate((len(order), columns), X.dtype)
-        mapped = isinstance(X, np.memmap)
+        held = (engine or LocalEngine(allocate)).room((len(order), columns), X.dtype)
+        block, mapped = held.X, isinstance(X, np.memmap)
         for run, taken in ordered_rows(X, order, block, allocate) if mapped else _taken(X, order):
             for rows in _chunks(slice(0, len(taken)), columns):
                 block[run][rows] = _block_rows(
@@ -78,7 +84,7 @@ class ColumnBlock:
                     scaled=scaled,
                     narrow=X.dtype == np.float32,
                 )
-        return cls(block, intercept=intercept)
+        return cls(held, intercept=intercept)
 
     @property
     def rows(self) -> int:
@@ -96,7 +102,7 @@ class ColumnBlock:
         return (self.columns - 1,) if self.intercept else ()
 
     def start_weights(self, start_theta: float = 0.0) -> FloatVector:
-        """Public starting weights: zero, but for an intercept that gives every row start_theta."""
+        """Public starting weights: zero, except an intercept that gives every row start_theta."""
         w = np.zeros(self.columns)
         if self.intercept:
             w[-1] = start_theta / float(self._X[0, -1])
@@ -105,32 +111,46 @@ class ColumnBlock:
     def scores(self, rows: slice, w: FloatVector) -> Unreleased:
         """X w on the rows of a batch."""
         scores = np.empty(rows.stop - rows.start)
-        for part in _chunks(rows, self.columns):
-            scores[part.start - rows.start : part.stop - rows.start] = _product(self.dense(part), w)
+        parts = list(_chunks(rows, self.columns))
+        for part, here in zip(parts, self.each(_scores, parts, given=(w,)), strict=True):
+            scores[part.start - rows.start : part.stop - rows.start] = here
         return Unreleased(scores)
 
     def gradient(self, rows: slice, residual: Unreleased | FloatVector) -> FloatVector:
-        """X' residual / rows of the batch: this party's part of the mean loss's gradient."""
+        """X' residual / rows of the batch: this party's part of the gradient of the mean loss."""
         h = residual.expose() if isinstance(residual, Unreleased) else residual
         total = np.zeros(self.columns)
-        for part in _chunks(rows, self.columns):
-            total += h[part.start - rows.start : part.stop - rows.start] @ self.dense(part)
+        for here in self.each(_gradient, list(_chunks(rows, self.columns)), along=(h,)):
+            total += here
         return total / len(h)
 
     def gram(self, rows: slice, weights: Unreleased | None = None) -> NDArray[np.float64]:
         """X' diag(weights) X / rows of the batch; without weights, X' X / rows."""
-        v = None if weights is None else weights.expose()
+        v = () if weights is None else (weights.expose(),)
         total = np.zeros((self.columns, self.columns))
-        for part in _chunks(rows, self.columns):
-            X = self.dense(part)
-            left = X if v is None else X * v[part.start - rows.start : part.stop - rows.start, None]
-            total += left.T @ X
+        for here in self.each(_gram, list(_chunks(rows, self.columns)), along=v):
+            total += here
         total /= rows.stop - rows.start
         return total
 
+    def each(
+        self,
+        kernel: Kernel,
+        parts: Sequence[slice],
+        *,
+        along: tuple[FloatVector, ...] = (),
+        given: tuple[Any, ...] = (),
+    ) -> Iterator[NDArray[Any]]:
+        """A kernel of consecutive parts of the rows, in order, by the engine of this block."""
+        return self._rows.each(kernel, parts, along=along, given=given)
+
     def dense(self, rows: slice) -> NDArray[np.float64]:
-        """The columns of some rows as float64; for arithmetic of this party alone."""
-        return np.asarray(self._X[rows], dtype=np.float64)
+        """The columns of some rows as float64; only for this party's own arithmetic."""
+        return dense(self._X[rows])
+
+    def taken(self, places: NDArray[np.int64]) -> NDArray[np.float64]:
+        """The columns of the rows at these positions; only for this party's own arithmetic."""
+        return dense(self._X[places])
 
     def __repr__(self) -> str:
         return f"<ColumnBlock of {self.rows} rows and {self.columns} columns>"
@@ -139,8 +159,26 @@ class ColumnBlock:
         raise TypeError("a party's columns cannot leave it")
 
 
-def _product(X: NDArray[np.float64], w: FloatVector) -> FloatVector:
-    """X w, part by part, so that a score has few roundings however many columns there are."""
+def dense(X: Matrix) -> NDArray[np.float64]:
+    """A part of a block as float64."""
+    return np.asarray(X, dtype=np.float64)
+
+
+def _gradient(X: Matrix, h: FloatVector) -> FloatVector:
+    product: FloatVector = h @ dense(X)
+    return product
+
+
+def _gram(X: Matrix, *weights: FloatVector) -> NDArray[np.float64]:
+    right = dense(X)
+    left = right * weights[0][:, None] if weights else right
+    product: NDArray[np.float64] = left.T @ right
+    return product
+
+
+def _scores(X: Matrix, w: FloatVector) -> FloatVector:
+    """X w, part by part, so that a score has few rounding errors with any number of columns."""
+    X = dense(X)
     total: FloatVector = X[:, :_PART_COLUMNS] @ w[:_PART_COLUMNS]
     for start in range(_PART_COLUMNS, len(w), _PART_COLUMNS):
         total += X[:, start : start + _PART_COLUMNS] @ w[start : start + _PART_COLUMNS]

@@ -1,7 +1,7 @@
-"""Penalties as one step each, how far a step parts weights, and the ball the weights stay in.
+"""The step of each penalty, its contraction of distances, and the ball that holds the weights.
 
 It owns the four proximal steps, their values, their contraction factors (rho) and the refusal of
-step sizes where the argument fails; it knows nothing of losses, rows or parties.
+step sizes that break the argument; it knows nothing of losses, rows or parties.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from hdpvfl_mq.arrays.unreleased import FloatVector
 from hdpvfl_mq.errors import RefusedError, SettingsError
 from schemas.model import PenaltyName, PenaltySpec
 
-# Covers the roundings of eta * (lambda + beta) and of the difference to one.
+# Covers the rounding errors of eta * (lambda + beta) and of its difference to one.
 _ROUNDING = 2.0**-50
 
 
@@ -39,18 +39,18 @@ class Penalty(ABC):
 
     @abstractmethod
     def _factor(self, eta: float, beta: float | None) -> float:
-        """Rho of one step in exact arithmetic; `beta` is None where g does not depend on w."""
+        """Rho of one step in exact arithmetic; `beta` is None if g does not depend on w."""
 
     def contraction(
         self, etas: Iterable[float], *, beta: float | None = None, has_free: bool = False
     ) -> float:
         """The largest rho of executed steps of these sizes, rounded up; at most 1.
 
-        *Bound.* Two weight vectors part by at most rho times their distance. `beta` is None for a
-        passive party, whose gradient does not depend on w. The active party's is the gradient of a
-        convex, beta-smooth function. A coordinate that is not penalised is shrunk by nothing:
+        *Bound.* After a step, two weight vectors are at most rho times as far apart. `beta` is None
+        for a passive party, whose gradient does not depend on w. The active party's gradient is
+        that of a convex, beta-smooth function. A coordinate without penalty does not shrink:
         rho = 1.
-        *Guarantee.* Refused where eta (beta + lambda) > 2: the step may then expand.
+        *Guarantee.* Refused if eta (beta + lambda) > 2: the step may then expand.
         """
         largest = 0.0
         for eta in set(etas):
@@ -146,7 +146,7 @@ class ElasticNet(Penalty):
 
 
 _BY_NAME = {member.name: member for member in Penalty.__subclasses__()}
-# A name without a class, or a class without a name, stops here.
+# Fails on import if a name has no class or a class has no name.
 assert set(_BY_NAME) == set(get_args(PenaltyName)), "PenaltyName and the classes differ"
 PENALTIES: Mapping[PenaltyName, type[Penalty]] = MappingProxyType(
     {name: _BY_NAME[name] for name in get_args(PenaltyName)}
@@ -169,13 +169,13 @@ def _refuse_long_step(eta: float, curvature: float) -> None:
 
 
 def soft_threshold(w: FloatVector, threshold: float) -> FloatVector:
-    """Move every coordinate towards zero by the threshold, stopping there."""
+    """Move every coordinate towards zero by the threshold, stopping at zero."""
     return np.sign(w) * np.maximum(np.abs(w) - threshold, 0.0)
 
 
 def project(w: FloatVector, k: float) -> FloatVector:
     """w / max(1, |w| / k): the nearest point of the ball of radius k.
 
-    *Bound*: it enlarges no distance. hypot neither overflows nor depends on how BLAS sums.
+    *Bound*: projection enlarges no distance. hypot neither overflows nor depends on how BLAS sums.
     """
     return w / max(1.0, math.hypot(*w.tolist()) / k)

@@ -1,8 +1,8 @@
 """Rows of a mapped matrix in another order, read and written in long runs.
 
-It owns the two passes and knows nothing of what the rows are for. Rows taken one by one in a random
-order cost a seek each once the file is larger than the memory that is free to cache it: hours for
-ten million of them.
+It owns the two passes and does not know what the rows are for. If the file is larger than the free
+cache memory, reading rows one by one in random order costs a seek per row: hours for ten million
+rows.
 """
 
 from __future__ import annotations
@@ -16,18 +16,18 @@ from hdpvfl_mq.arrays.chunked import Allocate, chunks, group, take_places
 
 Matrix = NDArray[np.float64] | NDArray[np.float32]
 
-# Of a matrix at a time, thrice: 16 MiB of float32.
+# Numbers of a run: 16 MiB of float32. Three runs are in memory at a time.
 RUN_NUMBERS = 2**22
 
 
 def ordered_rows(
     X: Matrix, order: NDArray[np.int64], out: Matrix, allocate: Allocate
 ) -> Iterator[tuple[slice, Matrix]]:
-    """X[order], run by run with its place in the order.
+    """Yield X[order] in runs, each with its slice of the order.
 
-    `out` has as many rows as the order, and columns for X at least. First every row of X, read as
-    it lies, is put anywhere into the run of `out` it belongs to; then every run is sorted in
-    memory. The caller may overwrite a run of `out` that it has been given.
+    `out` has as many rows as the order, and at least as many columns as X. The first pass reads X
+    in file order and puts every row somewhere into its run of `out`; the second pass sorts each run
+    in memory. The caller may overwrite a run of `out` after receiving it.
     """
     columns = X.shape[1]
     length = max(1, RUN_NUMBERS // columns)
@@ -43,7 +43,7 @@ def ordered_rows(
         rows = np.array(X[source])[order[wanted] - source.start]
         out[take_places(free, np.bincount(wanted // length, minlength=len(runs))), :columns] = rows
     for run in runs:
-        # The rows of a run came by source and, within it, in the order wanted.
+        # The rows of a run arrived by source chunk and, within a chunk, in the wanted order.
         sorted_rows = np.empty((run.stop - run.start, columns), dtype=X.dtype)
         sorted_rows[np.argsort(order[run] // length, kind="stable")] = out[run, :columns]
         yield run, sorted_rows

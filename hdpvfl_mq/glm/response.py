@@ -1,6 +1,6 @@
 """The active party's labels, sample weights and offsets, and the residual they give.
 
-It owns what a row brings besides its columns; it knows no columns, no files and no noise.
+It owns the values of a row besides its columns; it knows no columns, no files and no noise.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Response:
         order: NDArray[np.int64] | None = None,
         allocate: Allocate = np.empty,
     ) -> None:
-        """`order` names the rows to take; None takes all as they are."""
+        """`order` lists the rows to take; None takes all rows in their order."""
         if any(part is not None and len(part) != len(y) for part in (weights, offset)):
             raise DataError("labels, sample weights and offsets differ in number")
         if offset is not None and family.spec.offset_max == 0.0:
@@ -57,24 +57,28 @@ class Response:
         """Common rows."""
         return len(self._y)
 
-    def centred_labels(self, rows: slice) -> Unreleased:
+    def centred_labels(self, rows: slice, allocate: Allocate = np.empty) -> Unreleased:
         """v (c - y) over v_max times half the declared range, c in its middle.
 
-        *Bound*: between -1 and 1 whatever the label and the weight are; no column enters.
+        *Bound*: between -1 and 1 for every label and weight; it depends on no column.
         """
         low, high = self.family.mean_range
-        y = self.family.as_mean(self._y[rows])
-        centred = ((low + high) / 2.0 - y) / ((high - low) / 2.0)
-        if self._weights is not None:
-            centred = centred * (self._weights[rows] / self.family.spec.weight_max)
-        return Unreleased(np.clip(centred, -1.0, 1.0))
+        labels, weights = self._y[rows], self._weights
+        found = allocate((len(labels),), np.float64)
+        for part in chunks(len(labels)):
+            y = self.family.as_mean(labels[part])
+            centred = ((low + high) / 2.0 - y) / ((high - low) / 2.0)
+            if weights is not None:
+                centred = centred * (weights[rows][part] / self.family.spec.weight_max)
+            found[part] = np.clip(centred, -1.0, 1.0)
+        return Unreleased(found)
 
     def residual(self, rows: slice, own: Unreleased, received: FloatVector | float) -> Unreleased:
-        """h of the batch: theta is the party's own scores, what it received, and the offset."""
+        """h of the batch; theta is the sum of own scores, received scores and the offset."""
         return self._each(self.family.residual, rows, own, received)
 
     def curvature(self, rows: slice, own: Unreleased, received: FloatVector | float) -> Unreleased:
-        """The derivative of `residual` by theta, row by row; at most the smoothness."""
+        """The derivative of `residual` with respect to theta, per row; at most the smoothness."""
         return self._each(self.family.curvature, rows, own, received)
 
     def loss(self, rows: slice, own: Unreleased, received: FloatVector | float) -> Unreleased:
@@ -88,7 +92,7 @@ class Response:
         own: Unreleased,
         received: FloatVector | float,
     ) -> Unreleased:
-        """A formula of theta and label, weighted; a chunk at a time, since a batch may be all."""
+        """A weighted formula of theta and label, chunk by chunk: a batch may hold all rows."""
         scores = own.expose()
         found = np.empty(len(scores))
         for part in chunks(len(scores)):
@@ -104,7 +108,7 @@ class Response:
         return f"<Response of {self.rows} rows, {self.family.name}>"
 
 
-# Losses that take labels of a kind, by the kind of label that they are for.
+# By kind of labels: the loss kinds that accept them.
 _TAKEN_BY: Mapping[LabelKind, tuple[LabelKind, ...]] = {
     "binary": ("binary", "count", "real"),
     "count": ("count", "real"),
@@ -114,10 +118,10 @@ _TAKEN_BY: Mapping[LabelKind, tuple[LabelKind, ...]] = {
 
 
 def check_declared(family: Family, *, label_kind: LabelKind, has_offset: bool) -> None:
-    """Refuse a loss that labels of the declared kind, or offsets, do not go with.
+    """Refuse a loss that does not fit labels of the declared kind, or offsets.
 
-    *Guarantee.* It sees no row: what it says depends on settings alone, so an offer of one loss
-    after the other tells nothing about the labels.
+    *Guarantee.* It sees no row: the result depends on settings alone, so offering one loss after
+    the other reveals nothing about the labels.
     """
     if family.label_kind not in _TAKEN_BY[label_kind]:
         raise SettingsError(

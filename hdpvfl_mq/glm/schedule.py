@@ -1,8 +1,7 @@
 """Which rows a round uses, how large its step is, and when to stop: all from public numbers.
 
-It owns the fixed partition of rows into batches; it knows no data. The order of the rows is the
-party's business (every party sorts its common rows by a keyed hash of the id), so a batch is a
-contiguous slice of every party's block.
+It owns the fixed partition of rows into batches; it knows no data. Every party sorts its common
+rows by a keyed hash of the id, so a batch is a contiguous slice of every party's block.
 """
 
 from __future__ import annotations
@@ -80,8 +79,8 @@ class StepSize:
 def stops(energies: Sequence[float], *, patience: int, tolerance: float) -> bool:
     """Whether `patience` epochs brought no fall in the energy of the released residuals.
 
-    *Guarantee*: it sees released values only, so stopping is post-processing and every party
-    reaches the same decision by itself.
+    *Guarantee*: it sees released values only, so stopping is post-processing, and every party
+    reaches the same decision alone.
     """
     if len(energies) <= patience:
         return False

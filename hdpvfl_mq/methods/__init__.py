@@ -1,30 +1,48 @@
 """Methods: one package each, with its plan (noise of both sides), its bound and its fit.
 
-It owns which plan belongs to which variant of `schemas.methods.Method`. To add a method: a variant
-there, a package here, a module in parties/rounds, and a line in each of the two tables.
+It owns which package implements which variant of `schemas.methods.Method`. To add a method, add a
+variant there, a package and a line here, and a module and a line in parties/rounds.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
-from hdpvfl_mq.methods.descent.plan import plan_descent
-from hdpvfl_mq.methods.one_round.plan import plan_one_round
-from hdpvfl_mq.methods.prediction.plan import plan_prediction
-from hdpvfl_mq.methods.private_model.plan import plan_private_model
+from hdpvfl_mq.methods.descent.plan import plan_descent, prediction_after_descent
+from hdpvfl_mq.methods.prediction.plan import plan_prediction, prediction_again
+from hdpvfl_mq.methods.private_model.plan import (
+    plan_private_model,
+    prediction_after_private_model,
+)
 from hdpvfl_mq.methods.run_plan import RunPlan
+from hdpvfl_mq.methods.scoring.plan import plan_scoring, prediction_after_scoring
 from schemas.config import RunManifest
-from schemas.methods import Descent, OneRound, Prediction, PrivateModel
+from schemas.methods import Descent, Prediction, PrivateModel, Scoring
 
-PLANS: Mapping[type, Callable[[RunManifest, Any, int], RunPlan]] = {
-    Descent: plan_descent,
-    OneRound: plan_one_round,
-    PrivateModel: plan_private_model,
-    Prediction: plan_prediction,
+
+@dataclass(frozen=True)
+class Planned:
+    """Functions of a method's package: the plan of a run, and the prediction after it."""
+
+    plan: Callable[[RunManifest, Any, int], RunPlan]
+    prediction: Callable[[RunManifest, Any], Prediction]
+
+
+PLANS: Mapping[type, Planned] = {
+    Descent: Planned(plan_descent, prediction_after_descent),
+    PrivateModel: Planned(plan_private_model, prediction_after_private_model),
+    Prediction: Planned(plan_prediction, prediction_again),
+    Scoring: Planned(plan_scoring, prediction_after_scoring),
 }
 
 
 def plan_run(manifest: RunManifest, rows: int) -> RunPlan:
-    """Derive the plan; RefusedError where the privacy argument does not hold for these settings."""
-    return PLANS[type(manifest.method)](manifest, manifest.method, rows)
+    """Derive the plan; RefusedError if the privacy argument does not hold for these settings."""
+    return PLANS[type(manifest.method)].plan(manifest, manifest.method, rows)
+
+
+def prediction_of(trained: RunManifest) -> Prediction:
+    """The method that scores rows with the passive parties' weights after a run."""
+    return PLANS[type(trained.method)].prediction(trained, trained.method)

@@ -1,7 +1,7 @@
-"""Settings that learn, from public quantities only.
+"""Recommended settings, from public quantities only.
 
-It owns the recommended optimiser settings; it sees rows, parties, budget and loss, never data. The
-rule is one for all data sets; docs/results says what it reaches.
+It owns the recommended optimiser settings; it sees rows, parties, budget and loss, never data. One
+rule serves all data sets; docs/results shows its results.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from schemas.model import LossSpec, PenaltySpec
 from schemas.privacy import Budget
 
 NORM_UNBOUNDED = 1e6
-# Epochs without privacy: at most so many, and at most so many times what a known slope needs.
+# Limits on epochs without privacy: a number, and a multiple of what a known slope needs.
 EPOCHS_MAX, STRETCH_MAX = 2000, 4.0
 Parties = tuple[str, tuple[str, ...]]  # the active party and the passive ones
 
 
 def delta_warning(delta: float, rows: int) -> str | None:
-    """Say so if delta is above 1 / rows: showing one row in that many at random is then legal."""
+    """Warn if delta is above 1 / rows: delta then permits publishing a random row in the clear."""
     if rows < 1 or delta * rows <= 1.0:
         return None
     return (
@@ -43,7 +43,7 @@ def recommend(
 
 
 def sound_descent(run: str, parties: Parties, budget: Budget, loss: LossSpec) -> RunManifest:
-    """Few epochs over all rows, steps as long as the argument allows."""
+    """Few epochs over all rows, with steps as long as the privacy argument allows."""
     strength = 1e-4
     beta = family(loss).smoothness
     method = Descent(
@@ -73,7 +73,7 @@ def _manifest(
 
 
 def _private_model(loss: LossSpec, budget: Budget) -> dict[str, object]:
-    """Weights of a loss with a logarithmic link are of the order of 1, others of their labels'."""
+    """Weights are of order 1 for a loss with a log link, else of the order of the labels."""
     fam = family(loss)
     unit = 1.0 if fam.is_logit or fam.is_log else (fam.mean_range[1] - fam.mean_range[0]) / 6.0
     method = PrivateModel(weight_variance_max=0.5 * unit**2, weight_norm=16.0 * unit)
@@ -98,7 +98,7 @@ def _paper(budget: Budget) -> dict[str, object]:
 def _none(loss: LossSpec, passives: int) -> dict[str, object]:
     """Full-batch gradient descent; joint rows have a squared norm of at most 1 + passives.
 
-    Where a step must be short, because there are many parties or a slope may be steep, there are
+    If steps must be short, because there are many parties or a slope may be steep, the run has
     more of them.
     """
     usual, steepest = family(loss).path_slopes()

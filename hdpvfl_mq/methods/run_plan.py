@@ -1,8 +1,8 @@
-"""The public plan of a run: what every party derives alone from the manifest and the row count.
+"""The public plan of a run: every party derives it alone from the manifest and the row count.
 
 It owns what the plans of all methods have in common; it knows no data, no secret and no message.
 Every party computes the same plan, compares its digest with the others' and refuses rounds that
-depart from it.
+deviate from it.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from schemas.ids import PartyRole
 class RunPlan:
     """Schedule, loss and both sides' noise of one run over `rows` common rows.
 
-    Each method has a plan of its own; what is here holds for all of them. `inner_noise` is of the
-    releases that a passive party makes for itself, such as the statistics its weights follow from.
+    Each method has its own subclass; these fields are common to all. `inner_noise` is the noise of
+    releases that a passive party makes for itself, such as the statistics behind its weights.
     """
 
     manifest: RunManifest
@@ -45,7 +45,7 @@ class RunPlan:
 
     @property
     def received_clip(self) -> float:
-        """C, at which a passive party clips what it receives."""
+        """C: a passive party clips received values to +- C."""
         raise NotImplementedError
 
     @property
@@ -54,7 +54,7 @@ class RunPlan:
         return self.schedule.rounds
 
     def noise_of(self, role: PartyRole) -> NoisePlan:
-        """The noise of what a party with this role sends: a number for every row."""
+        """The noise of the per-row values that a party with this role sends."""
         return self.active_noise if role == "active" else self.passive_noise
 
     def releases_of(self, role: PartyRole) -> Mapping[str, NoisePlan]:
@@ -64,7 +64,7 @@ class RunPlan:
         return {**self.inner_noise, "share": self.passive_noise}
 
     def spent_by(self, role: PartyRole) -> Spent:
-        """What all releases of such a party cost together: the amount to reserve."""
+        """The total cost of all releases of a party with this role: the amount to reserve."""
         return total_spent(self.releases_of(role).values())
 
     def residual_count(self, round_: int) -> int:
@@ -77,7 +77,7 @@ class RunPlan:
 
     @cached_property
     def digest(self) -> bytes:
-        """Equal at all parties exactly when they derived the same plan."""
+        """A digest that is equal at all parties exactly when they derived the same plan."""
         state = hashlib.sha256(b"hdpvfl-mq plan 2\x00" + model_digest(self.manifest))
         for side in (self.active_noise, self.passive_noise, *self.inner_noise.values()):
             state.update(repr((side.noise_std, side.exponent, side.rounds)).encode())

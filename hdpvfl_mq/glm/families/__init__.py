@@ -1,7 +1,7 @@
-"""The registry of losses: whatever class states a name, and one way to get one.
+"""The registry of losses: every class with a name, and one function to look it up.
 
 It owns which losses exist and the widest ranges of labels; `docs/adding-a-loss.md` shows how to add
-one.
+a loss.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ def _named(*kinds: type[Family]) -> Iterator[type[Family]]:
 
 
 _BY_NAME = {member.name: member for member in _named(*Family.__subclasses__())}
-# A name without a class, or a class without a name, stops here.
+# Fails on import if a name has no class or a class has no name.
 assert set(_BY_NAME) == set(get_args(LossName)), "LossName and the classes differ"
 FAMILIES: Mapping[LossName, type[Family]] = MappingProxyType(
     {name: _BY_NAME[name] for name in get_args(LossName)}
@@ -38,10 +38,10 @@ def family(spec: LossSpec) -> Family:
 
 
 def unclipped(spec: LossSpec) -> LossSpec:
-    """The same loss with labels and residuals as they are: for runs and figures without noise.
+    """The same loss without clipping labels or residuals, for runs and figures without noise.
 
     The range of positive labels is widened so that its middle, where descent starts, is the calm
-    label, or below it where that would cut off declared ones.
+    label, or below the calm label if the range would otherwise cut off declared labels.
     """
     loss, widest = family(spec), dict[str, float]()
     match loss.label_kind:

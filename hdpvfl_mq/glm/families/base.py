@@ -1,14 +1,14 @@
-"""What every loss must answer: domain, link, residual, and the two constants noise depends on.
+"""The interface of every loss: domain, link, residual, and the two constants that set the noise.
 
-It owns the clamp before and the clip after the residual and the range labels are clipped to; it
-knows no formula of a particular loss and nothing of noise.
+It owns the clamp before the residual, the clip after it and the range that labels are clipped to;
+it knows no formula of a particular loss and nothing of noise.
 """
 
 from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
@@ -34,7 +34,7 @@ class Family(ABC):
     label_kind: ClassVar[LabelKind]
     default_range: ClassVar[tuple[float, float]]
     theta_range: tuple[float, float] = (-SCORE_LIMIT, SCORE_LIMIT)
-    # Where descent starts: for positive labels at the middle of their declared range, else at 0.
+    # Descent starts at the middle of the declared range of positive labels, else at 0.
     start_theta: float = 0.0
     # Whether mean(theta) is the logistic sigmoid of theta.
     is_logit: ClassVar[bool] = False
@@ -57,7 +57,6 @@ class Family(ABC):
         self.residual_bound = self.clip * spec.weight_max
         self.smoothness = self._curvature_bound() * spec.weight_max
         self.magnitude = self._largest_number() * spec.weight_max
-        self.swing = self._largest_swing() * spec.weight_max
 
     @abstractmethod
     def _clip_bound(self) -> float:
@@ -69,15 +68,11 @@ class Family(ABC):
 
     @abstractmethod
     def _largest_number(self) -> float:
-        """How large numbers get where the clipped residual still moves, for one row of weight 1.
+        """The largest number in the formula where the clipped residual varies, at row weight 1.
 
-        *Bound*: on abs(theta) times the slope of the residual, and on every number its formula
-        passes through. Roundings are relative to them.
+        *Bound*: on abs(theta) times the slope of the residual, and on every intermediate number of
+        its formula. Rounding errors are relative to these numbers.
         """
-
-    def _largest_swing(self) -> float:
-        """A smaller bound on abs(theta) times the slope, where the family knows one."""
-        return self._largest_number()
 
     @abstractmethod
     def _loss(self, theta: FloatVector, y: FloatVector) -> FloatVector: ...
@@ -87,46 +82,35 @@ class Family(ABC):
 
     @abstractmethod
     def _slope(self, theta: FloatVector, y: FloatVector) -> FloatVector:
-        """The derivative of `_residual` by theta, one-sided at a kink."""
+        """The derivative of `_residual` with respect to theta, one-sided at a kink."""
 
     @abstractmethod
     def _mean(self, theta: FloatVector) -> FloatVector: ...
 
     @abstractmethod
     def link(self, mean: FloatVector) -> FloatVector:
-        """The score whose `mean` this is, inside the range of scores."""
-
-    @abstractmethod
-    def typical_slope(self) -> float:
-        """A public guess at the slope of the residual around a fit, for one row of weight 1.
-
-        It decides how well the one-round method learns, never how private it is.
-        """
+        """The score with this `mean`, clamped to the range of scores."""
 
     @abstractmethod
     def path_slopes(self) -> tuple[float, float]:
         """The slopes of the residual from start to optimum, over all rows: (usual, steepest).
 
-        Public guesses for descent without privacy, sample weights included. The steepest decides
-        how long a step may be, and the usual how many steps it then takes.
+        Public guesses for descent without privacy, sample weights included. The steepest slope
+        limits the step size, and the usual slope determines how many steps are needed.
         """
 
     @abstractmethod
     def published_terms(self) -> tuple[float, float]:
-        """beta_y and k_y: what Lemma 3 of the paper takes for the labels (docs/privacy.md)."""
-
-    @abstractmethod
-    def reference(self) -> Any:
-        """scikit-learn's model of this loss, not yet fitted: what a run is compared with."""
+        """beta_y and k_y: the label terms of Lemma 3 of the paper (docs/privacy.md)."""
 
     def rounding(self, score_norm: float) -> float:
-        """How far roundings can part the residuals of one row in two runs of equal scores.
+        """How far rounding can separate the residuals of one row in two runs of equal scores.
 
-        *Bound*: the own score, of weights of this norm, is off by half of SCORE_ROUNDING times the
-        norm. Adding what was received and the offset rounds twice, each time by 2^-53 of a number
-        of at most abs(theta) + offset_max; what was received is the same in both runs. The residual
-        moves by its slope times that, and the slope times abs(theta) is at most the swing. Its
-        formula has at most 12 roundings of numbers of at most the magnitude.
+        *Bound*: the party's own score, for weights of this norm, is off by half of SCORE_ROUNDING
+        times the norm. Adding the received scores and the offset rounds twice, each time by 2^-53
+        of a number of at most abs(theta) + offset_max; received scores are the same in both runs.
+        The residual moves by its slope times that error, and the slope times abs(theta) is at most
+        the magnitude. Its formula has at most 12 roundings of such numbers.
         """
         reach = self.magnitude + self.smoothness * self.spec.offset_max
         return SCORE_ROUNDING * self.smoothness * score_norm + 2.0**-48 * reach
@@ -143,33 +127,33 @@ class Family(ABC):
 
     @property
     def calm_label(self) -> float:
-        """The positive label to start from when residuals are not clipped and steps are long."""
+        """The positive label where unclipped descent with long steps starts."""
         return self.label_middle
 
     @property
     def is_zero_legal(self) -> bool:
-        """Whether a score of zero lies in the range of scores, so that weights may be zero."""
+        """Whether the range of scores contains zero, so that weights may be zero."""
         return self.theta_range[0] <= 0.0 <= self.theta_range[1]
 
     def clamp(self, theta: FloatVector) -> FloatVector:
-        """Bring every score into the range where the formulas are finite, NaN included.
+        """Clamp every score, NaN included, to the range where the formulas are finite.
 
-        A score is never NaN, since what is received is range-checked; were it, a run must not
-        stop because of a value.
+        A score is never NaN, since received values are range-checked. If one were, the run must
+        still not stop because of a value.
         """
         low, high = self.theta_range
         return np.fmin(np.fmax(theta, low), high)
 
     def loss(self, theta: FloatVector, y: FloatVector) -> FloatVector:
-        """The loss of every row, before clipping; y as `encode` gives it."""
+        """The loss of every row, before clipping; y comes from `encode`."""
         return self._loss(self.clamp(theta), y)
 
     def residual(self, theta: FloatVector, y: FloatVector) -> FloatVector:
-        """The derivative of the loss by theta, in [-clip, clip] for every theta."""
+        """The derivative of the loss with respect to theta, in [-clip, clip] for every theta."""
         return np.clip(self._residual(self.clamp(theta), y), -self.clip, self.clip)
 
     def curvature(self, theta: FloatVector, y: FloatVector) -> FloatVector:
-        """The derivative of the clipped residual by theta, one-sided at a kink.
+        """The derivative of the clipped residual with respect to theta, one-sided at a kink.
 
         *Bound*: between 0 and the smoothness; 0 where the residual is clipped.
         """
@@ -191,28 +175,28 @@ class Family(ABC):
         return np.where(y > 0.0, 1.0, 0.0) if self.label_kind == "binary" else y
 
     def mean_slope(self, mean: float) -> float:
-        """How fast `mean` rises with theta where it has this value; a difference quotient."""
+        """The slope of `mean` in theta where it has this value, by a difference quotient."""
         theta = float(self.link(np.array([mean]))[0])
         step = 1e-4 * max(1.0, abs(theta))
         below, above = self.mean(np.array([theta - step, theta + step]))
         return float(above - below) / (2.0 * step)
 
     def release_bound(self, k: float) -> float:
-        """How far one replaced row moves its own residual, when the active weights have norm k.
+        """How far one replaced row moves its own residual if the active weights have norm k.
 
-        *Bound*: twice the residual's bound, unless the family knows better.
+        *Bound*: twice the residual's bound, unless the family has a smaller one.
         """
         del k
         return 2.0 * self.residual_bound
 
     def encode(self, y: FloatVector) -> FloatVector:
-        """Labels as the formulas take them."""
+        """Labels in the form that the formulas need."""
         return self.coded(np.asarray(y, dtype=np.float64))
 
     def coded(self, y: FloatVector) -> FloatVector:
-        """Every number brought to the declared range, NaN included: no label is ever refused here.
+        """Clip every number, NaN included, to the declared range; no label is refused here.
 
-        A refusal at this point would tell whoever chose the loss something about a row. Labels
-        are checked against the kind their own party declares, when its data are prepared.
+        A refusal here would reveal something about a row to the party that chose the loss. Data
+        preparation checks labels against the kind that their own party declares.
         """
         return np.fmin(np.fmax(y, self.label_low), self.label_high)

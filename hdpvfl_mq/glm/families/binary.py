@@ -6,7 +6,6 @@ It owns their formulas and the encoding of two classes; it knows nothing of nois
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 
@@ -20,7 +19,7 @@ def sigmoid(theta: FloatVector) -> FloatVector:
 
 
 class Logit(Family):
-    """What losses with the logit link have in common, whatever they call the two classes.
+    """Common part of losses with the logit link, for any encoding of the two classes.
 
     *Link*: logit. *Bound*: abs(h) at most 1, smoothness 1/4.
     """
@@ -38,9 +37,6 @@ class Logit(Family):
     def _largest_number(self) -> float:
         return 1.0
 
-    def _largest_swing(self) -> float:
-        return 0.25  # theta / (2 + exp(theta) + exp(-theta)) is at most 0.224
-
     def _slope(self, theta: FloatVector, y: FloatVector) -> FloatVector:
         del y
         return sigmoid(theta) * sigmoid(-theta)
@@ -49,7 +45,7 @@ class Logit(Family):
         return sigmoid(theta)
 
     def link(self, mean: FloatVector) -> FloatVector:
-        """log(p / (1 - p)); certainty is the end of the range of scores."""
+        """log(p / (1 - p)); p = 0 and p = 1 give the ends of the range of scores."""
         with np.errstate(divide="ignore"):
             return self.clamp(np.log(mean) - np.log1p(-mean))
 
@@ -64,10 +60,6 @@ class Logit(Family):
         swing = self.spec.weight_max * (1.0 + math.tanh(reach)) * (1.0 + 2.0**-50)
         return min(2.0 * self.residual_bound, swing)
 
-    def typical_slope(self) -> float:
-        """Half of the steepest: most rows are not undecided."""
-        return 0.125
-
     def path_slopes(self) -> tuple[float, float]:
         """The bound, which is reached."""
         return self.smoothness, self.smoothness
@@ -75,12 +67,6 @@ class Logit(Family):
     def published_terms(self) -> tuple[float, float]:
         """As in the paper."""
         return 1.1, 1.0
-
-    def reference(self) -> Any:
-        """Logistic regression."""
-        from sklearn.linear_model import LogisticRegression  # noqa: PLC0415 - a second of start-up
-
-        return LogisticRegression(C=1.0, max_iter=2000)
 
 
 class Logistic(Logit):
@@ -111,7 +97,7 @@ def margin_sign(y: FloatVector) -> FloatVector:
 class SquaredHinge(Family):
     """loss = max(0, 1 - y theta)^2, h = -2 y max(0, 1 - y theta): the l2 support vector machine.
 
-    *Domain*: y in {-1, +1}. *Link*: theta = 2 p - 1, the minimiser of the expected loss.
+    *Domain*: y in {-1, +1}. *Link*: theta = 2 p - 1, which minimises the expected loss.
     *Bound*: clipped at 2 unless stated, smoothness 2.
     """
 
@@ -148,10 +134,6 @@ class SquaredHinge(Family):
         """2 p - 1."""
         return 2.0 * mean - 1.0
 
-    def typical_slope(self) -> float:
-        """About half of the rows lie within their margin."""
-        return 1.0
-
     def path_slopes(self) -> tuple[float, float]:
         """The bound, which is reached."""
         return self.smoothness, self.smoothness
@@ -159,9 +141,3 @@ class SquaredHinge(Family):
     def published_terms(self) -> tuple[float, float]:
         """As in the paper."""
         return 2.0, 1.0
-
-    def reference(self) -> Any:
-        """The l2 support vector machine."""
-        from sklearn.svm import LinearSVC  # noqa: PLC0415 - a second of start-up
-
-        return LinearSVC(C=1.0, loss="squared_hinge", max_iter=20000)

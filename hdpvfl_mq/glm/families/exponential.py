@@ -1,15 +1,14 @@
 """The exponential dispersion family with its canonical link: Normal, Bernoulli, Poisson, Gamma.
 
 It owns loss = (b(theta) - y theta) / a(phi) and what follows from b; it knows nothing of clipping
-or of noise. The published residual has the sign of the log-likelihood; here it is the derivative
-of the loss that is minimised, h = (b'(theta) - y) / a(phi), and b' is the inverse link.
+or of noise. The published residual has the sign of the log-likelihood; here the residual is the
+derivative of the minimised loss, h = (b'(theta) - y) / a(phi), and b' is the inverse link.
 """
 
 from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from typing import Any
 
 import numpy as np
 
@@ -23,7 +22,7 @@ _SMALLEST = float(np.finfo(np.float64).tiny)
 
 
 class ExponentialDispersion(Family):
-    """A member is its b(theta) and b'(theta); a(phi) is the dispersion, 1 where it is fixed."""
+    """A subclass gives b(theta) and b'(theta); a(phi) is the dispersion, 1 if it is fixed."""
 
     @property
     def scale(self) -> float:
@@ -36,7 +35,7 @@ class ExponentialDispersion(Family):
 
     @abstractmethod
     def variance(self, theta: FloatVector) -> FloatVector:
-        """b''(theta): the variance of a label is this times a(phi)."""
+        """b''(theta): the variance of a label is b''(theta) a(phi)."""
 
     def _loss(self, theta: FloatVector, y: FloatVector) -> FloatVector:
         return (self.cumulant(theta) - y * theta) / self.scale
@@ -73,10 +72,6 @@ class Normal(ExponentialDispersion, Difference):
 
     def variance(self, theta: FloatVector) -> FloatVector:
         return np.ones_like(theta)
-
-    def typical_slope(self) -> float:
-        """The same everywhere."""
-        return 1.0 / self.scale
 
     def published_terms(self) -> tuple[float, float]:
         """As in the paper."""
@@ -136,27 +131,17 @@ class Poisson(ExponentialDispersion):
         """log(mean); a mean of zero is the lower end of the range of scores."""
         return self.clamp(np.log(np.maximum(mean, _SMALLEST)))
 
-    def typical_slope(self) -> float:
-        """The mean label, which nobody may read off: a third of the clip. Too small overshoots."""
-        return self.clip / 3.0
-
     def path_slopes(self) -> tuple[float, float]:
         """Over all rows the mean label, and 1 at the start; a third of the largest label is rare.
 
-        A step that is too long makes exp(theta) overflow, one that is too short only takes longer.
+        A step that is too long makes exp(theta) overflow; a shorter one only takes more rounds.
         """
         steepest = max(1.0, self.label_high / 3.0)
         return self.spec.weight_max, steepest * self.spec.weight_max
 
     def published_terms(self) -> tuple[float, float]:
-        """Not in the paper: the derivative by y, and the declared range."""
+        """Not in the paper: the derivative with respect to y, and the declared range."""
         return 1.0, self.label_bound
-
-    def reference(self) -> Any:
-        """Poisson regression."""
-        from sklearn.linear_model import PoissonRegressor  # noqa: PLC0415 - a second of start-up
-
-        return PoissonRegressor(alpha=1e-4, max_iter=1000)
 
 
 class GammaCanonical(ExponentialDispersion):
@@ -200,21 +185,11 @@ class GammaCanonical(ExponentialDispersion):
         """-1 / mean, inside the range of scores."""
         return self.clamp(-1.0 / np.maximum(mean, _SMALLEST))
 
-    def typical_slope(self) -> float:
-        """The square of a mean label of 1; the one-round method does not take this loss."""
-        return 1.0
-
     def path_slopes(self) -> tuple[float, float]:
-        """Over all rows the mean square of the labels, of means up to a third of the largest."""
+        """Over all rows the mean square of the labels, for means up to a third of the largest."""
         usual = self.spec.weight_max / self.scale
         return usual, (self.label_high / 3.0) ** 2 * usual
 
     def published_terms(self) -> tuple[float, float]:
         """Not in the paper: a slope of one, and the declared range."""
         return 1.0, self.label_bound
-
-    def reference(self) -> Any:
-        """scikit-learn has the log link only."""
-        from sklearn.linear_model import GammaRegressor  # noqa: PLC0415 - a second of start-up
-
-        return GammaRegressor(alpha=1e-4, max_iter=1000)

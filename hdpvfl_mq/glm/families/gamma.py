@@ -7,7 +7,6 @@ labels, since every score is legal under a log link.
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 
@@ -64,26 +63,16 @@ class Gamma(Family):
         """log(mean), inside the range of scores."""
         return self.clamp(np.log(np.maximum(mean, np.finfo(np.float64).tiny)))
 
-    def typical_slope(self) -> float:
-        """y exp(-theta) is 1 on average at a fit."""
-        return 1.0 / self.spec.dispersion
-
     def path_slopes(self) -> tuple[float, float]:
-        """Over all rows 1 / phi at a fit, and more only below it; the bound is far too careful."""
+        """Over all rows 1 / phi at the fit, and more only below it; the bound is far too large."""
         slope = self.spec.weight_max / self.spec.dispersion
         return slope, slope
 
     @property
     def calm_label(self) -> float:
-        """The largest: from there the slope y / mean is at most 1, from below it is steep."""
+        """The largest label: at this mean the slope y / mean is at most 1, at smaller ones more."""
         return self.label_high
 
     def published_terms(self) -> tuple[float, float]:
         """Not in the paper: a slope of one, and the declared range."""
         return 1.0, self.label_bound
-
-    def reference(self) -> Any:
-        """Gamma regression with a log link."""
-        from sklearn.linear_model import GammaRegressor  # noqa: PLC0415 - a second of start-up
-
-        return GammaRegressor(alpha=1e-4, max_iter=1000)

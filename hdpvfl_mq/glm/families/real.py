@@ -6,8 +6,6 @@ standardised by constants from the party's settings.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from hdpvfl_mq.arrays.unreleased import FloatVector
@@ -17,7 +15,7 @@ STANDARDISED = (-3.0, 3.0)
 
 
 class Difference(Family):
-    """What losses of theta - y have in common. *Domain*: real y. *Link*: identity."""
+    """Common part of losses of theta - y. *Domain*: real y. *Link*: identity."""
 
     label_kind = "real"
     default_range = STANDARDISED
@@ -32,12 +30,6 @@ class Difference(Family):
     def path_slopes(self) -> tuple[float, float]:
         """The bound, which is reached."""
         return self.smoothness, self.smoothness
-
-    def reference(self) -> Any:
-        """Ridge regression."""
-        from sklearn.linear_model import Ridge  # noqa: PLC0415 - a second of start-up
-
-        return Ridge(alpha=1.0)
 
 
 class LeastSquares(Difference):
@@ -66,10 +58,6 @@ class LeastSquares(Difference):
     def _slope(self, theta: FloatVector, y: FloatVector) -> FloatVector:
         del y
         return np.full_like(theta, 2.0)
-
-    def typical_slope(self) -> float:
-        """The same everywhere."""
-        return 2.0
 
     def published_terms(self) -> tuple[float, float]:
         """As in the paper."""
@@ -105,10 +93,6 @@ class Huber(Difference):
     def _slope(self, theta: FloatVector, y: FloatVector) -> FloatVector:
         return np.where(np.abs(theta - y) <= self.spec.huber_c, 1.0, 0.0)
 
-    def typical_slope(self) -> float:
-        """Most rows lie within c."""
-        return 1.0
-
     def published_terms(self) -> tuple[float, float]:
-        """Not in the paper: the derivative by y, and the declared range."""
+        """Not in the paper: the derivative with respect to y, and the declared range."""
         return 1.0, self.label_bound

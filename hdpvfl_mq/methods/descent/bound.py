@@ -1,7 +1,7 @@
 """The public schedule and the public constants that bound one party's run.
 
-It owns what a row can do to weights and to one release, per side, in one common form; it knows no
-data and sums nothing up. Factors and bounds come in as numbers, so that it knows no penalty either.
+It owns how far one row can move the weights and one release, per side, in one common form; it knows
+no data and computes no sums. Factors and bounds come in as numbers, so it knows no penalty either.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def _factors(
     factors = per_round(rho, schedule.rounds)
     if not ((factors >= 0.0) & (factors <= 1.0)).all():
         raise SettingsError("rho must be between 0 and 1")
-    # A round that may pass without an update contracts nothing.
+    # A round that may be skipped does not contract distances.
     return np.ones(schedule.rounds) if may_skip else factors
 
 
@@ -92,7 +92,7 @@ class PassiveBounds:
             radius=self.radius,
             own_move=2.0 * reach,
             release_rounding=SCORE_ROUNDING * self.radius,
-            step_rounding=0.0,  # a step follows what was received, which is the same in both runs
+            step_rounding=0.0,  # a step depends on received values, which are the same in both runs
             start_distance=self.start_distance,
             may_skip=self.may_skip,
         )
@@ -102,7 +102,7 @@ class PassiveBounds:
 class ActiveBounds:
     """Public constants of the active party: k, L, beta, rho, local steps, where weights start.
 
-    `rounding` is how far roundings can part the residuals of one row in two runs.
+    `rounding` is how far rounding can separate the residuals of one row in two runs.
     """
 
     radius: float
@@ -157,7 +157,7 @@ class Recursion:
             raise SettingsError("at least one local step, and a start distance within 2k")
 
     def drift(self, schedule: PublicSchedule) -> float:
-        """Bound what roundings of residuals add to the distance of two runs' weights.
+        """Bound how much rounding of residuals adds to the distance of two runs' weights.
 
         *Bound.* A step moves by eta times a mean of rows times residuals, and contracts.
         """
@@ -165,5 +165,5 @@ class Recursion:
         return min(steps * self.step_rounding, 2.0 * self.radius)
 
     def slack(self, schedule: PublicSchedule) -> float:
-        """What floating-point arithmetic costs per coordinate of a release, besides the grid."""
+        """The cost of floating-point arithmetic per coordinate of a release, besides the grid."""
         return float_slack(self.release_rounding + self.gain * self.drift(schedule))

@@ -1,6 +1,6 @@
 """The plan of descent: schedule, step sizes and both sides' noise, for every guarantee.
 
-It owns how the constants of losses, penalties and step sizes enter the bounds; it knows no data.
+It owns how constants of losses, penalties and step sizes enter the bounds; it knows no data.
 """
 
 from __future__ import annotations
@@ -30,37 +30,37 @@ from hdpvfl_mq.privacy.noise import NARROWEST_RATIO, round_ratio
 from hdpvfl_mq.privacy.plan import NoisePlan, fit_noise, plan_at, plan_none
 from schemas.config import RunManifest
 from schemas.ids import PartyRole
-from schemas.methods import Descent
+from schemas.methods import Descent, Prediction
 from schemas.privacy import Budget
 
-# A plan takes a third of a millisecond a round; nobody's manifest may keep a party busy for hours.
+# A plan takes a third of a millisecond per round; no manifest may keep a party busy for hours.
 ROUNDS_MAX = 200_000
-# A run that really costs more than this is booked as costing infinitely much.
+# A run whose real epsilon is above this is booked with infinite cost.
 _EPSILON_BOOKABLE = 900.0
 
 
 @dataclass(frozen=True, kw_only=True)
 class DescentPlan(RunPlan):
-    """What descent adds: penalty, step sizes, the clip, averaging and the stop rule."""
+    """Adds penalty, step sizes, the clip, averaging and the stop rule to the plan."""
 
     method: Descent
     penalty: Penalty
-    clip: float  # C, infinite where nothing is clipped
+    clip: float  # C, infinite if nothing is clipped
 
     @property
     def received_clip(self) -> float:
-        """C, at which a passive party clips what it receives."""
+        """C: a passive party clips received values to +- C."""
         return self.clip
 
     @cached_property
     def first_averaged(self) -> int:
-        """Iterates after this many rounds enter the final weights."""
+        """The final weights average the iterates after this many rounds."""
         return min(self.rounds - 1, math.floor(self.method.average_from * self.rounds))
 
     def energies_after(
         self, round_: int, energies: tuple[float, ...], residual: FloatVector
     ) -> tuple[float, ...]:
-        """Mean square of the released residuals of each epoch, the running one summed up."""
+        """Mean square of the released residuals per epoch; for the current epoch, so far."""
         if self.method.early_stop is None:
             return energies
         added = float(np.square(residual).sum()) / self.rows
@@ -69,7 +69,7 @@ class DescentPlan(RunPlan):
         return (*energies[:-1], energies[-1] + added)
 
     def is_over(self, done: int, energies: tuple[float, ...]) -> bool:
-        """Whether `done` rounds are all: by the schedule, or by the stop rule after an epoch."""
+        """Whether the run ends after `done` rounds, by the schedule or by the stop rule."""
         rule = self.method.early_stop
         if done >= self.rounds or rule is None or done % self.schedule.batches:
             return done >= self.rounds
@@ -81,7 +81,7 @@ class DescentPlan(RunPlan):
 
 
 def plan_descent(manifest: RunManifest, method: Descent, rows: int) -> DescentPlan:
-    """Derive the plan; RefusedError where the privacy argument does not hold."""
+    """Derive the plan; RefusedError if the privacy argument does not hold."""
     schedule = Schedule(rows, method.batch_rows, method.epochs)
     if schedule.rounds > ROUNDS_MAX:
         raise SettingsError(
@@ -101,6 +101,15 @@ def plan_descent(manifest: RunManifest, method: Descent, rows: int) -> DescentPl
         penalty=penalty(manifest.penalty),
         clip=clip,
     )
+
+
+def prediction_after_descent(manifest: RunManifest, method: Descent) -> Prediction:
+    """Scores with the weights of a run of descent.
+
+    *Bound*: the weights stay in a ball, so one row moves them by at most its diameter.
+    """
+    norm = method.passive.weight_norm
+    return Prediction(model_run=manifest.run, weight_norm=norm, distance=2.0 * norm)
 
 
 def _noise(
@@ -168,7 +177,7 @@ def _sound(
 def _paper(
     manifest: RunManifest, method: Descent, schedule: Schedule, loss: Family, budget: Budget
 ) -> tuple[NoisePlan, NoisePlan]:
-    """The published noise, as published; what it really costs is booked under sound bounds."""
+    """The noise as published; the ledger books its real cost under sound bounds."""
     side = method.active
     beta_y, label_bound = loss.published_terms()
     public = _public(method, schedule, "active")
@@ -210,20 +219,20 @@ def _paper(
 
 
 def _bookable(plan: NoisePlan) -> NoisePlan:
-    """The plan of a published run, infinite where its real epsilon is beyond every budget."""
+    """The plan of a paper-mode run, with infinite cost if its real epsilon is not bookable."""
     if plan.budget is None or plan.epsilon(plan.budget.delta) <= _EPSILON_BOOKABLE:
         return plan
     return replace(plan, mu2_cumulative=(), tau_cumulative=())
 
 
-@lru_cache(maxsize=16)  # a process derives the same plan several times, from public values alone
+@lru_cache(maxsize=16)  # a process derives the same plan several times, all from public values
 def plan_sound(
     bounds: Bounds, schedule: PublicSchedule, budget: Budget, *, value_bound: float
 ) -> NoisePlan:
     """Choose grid and noise so that the whole run is within the budget.
 
-    *Guarantee.* Every epsilon read off this plan is a theorem about what the mechanism releases,
-    for every row, all data of the others and every message they may send.
+    *Guarantee.* Every epsilon of this plan is a theorem about what the mechanism releases, for
+    every row, all data of the other parties and every message they may send.
     """
     if math.isinf(bounds.recursion(schedule).pull):
         raise RefusedError("the sound guarantee needs a finite clip and a finite residual bound")
@@ -241,7 +250,7 @@ def plan_paper(
     value_bound: float,
     published: float,
 ) -> NoisePlan:
-    """Take the noise of the paper for its Delta, and book what it really costs under `bounds`."""
+    """Use the paper's noise for the paper's Delta, and book its real cost under `bounds`."""
     noise_std = noise_std_classical(published, budget.epsilon, budget.delta)
     if math.isfinite(bounds.recursion(schedule).own_move[-1]):
         exponent = coarsest_grid(bounds, schedule)

@@ -1,4 +1,4 @@
-"""The paper's sensitivities, and what a run with them really costs.
+"""The paper's sensitivities, and the real cost of a run that uses them.
 
 It owns Lemmas 2 and 3 as published (which are not a proof) and the bounds under which the ledger
 books a paper-mode run; it knows no noise.
@@ -12,7 +12,7 @@ from hdpvfl_mq.methods.descent.bound import ActiveBounds, PassiveBounds, PublicS
 
 
 def _constants(schedule: PublicSchedule) -> tuple[float, float, float, float]:
-    """Give (e, T, eta, b); the lemmas know one step size and one batch size, the largest."""
+    """(e, T, eta, b); the lemmas have one step size and one batch size: the largest."""
     eta = schedule.eta if isinstance(schedule.eta, float | int) else max(schedule.eta)
     return schedule.epochs, schedule.rounds, eta, max(schedule.batch_rows)
 
@@ -35,7 +35,7 @@ def published_active(
     beta_y: float,
     label_bound: float,
 ) -> float:
-    """Lemma 3: as Lemma 2 with beta_theta L for L and beta_theta k + beta_y k_y for k."""
+    """Lemma 3: Lemma 2 with beta_theta L for L and beta_theta k + beta_y k_y for k."""
     reach = beta_theta * radius + beta_y * label_bound
     return published_passive(schedule, radius=reach, residual_bound=beta_theta * residual_bound)
 
@@ -54,10 +54,10 @@ def paper_active_bounds(
     rounding: float,
     local_steps: int = 1,
 ) -> ActiveBounds:
-    """Bounds of a paper-mode active party: the recursion where it holds, else infinite cost.
+    """Bounds of a paper-mode active party: the recursion if it holds, else infinite cost.
 
-    `rho` is None where a step may expand. `residual_bound` is what |h| really obeys for every label
-    and every received value; None where nothing bounds it.
+    `rho` is None if a step may expand. `residual_bound` is the real bound of |h| for every label
+    and every received value; None if nothing bounds it.
     """
     bound = math.inf if rho is None or residual_bound is None else residual_bound
     return ActiveBounds(

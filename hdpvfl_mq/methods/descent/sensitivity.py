@@ -16,7 +16,7 @@ import numpy as np
 from hdpvfl_mq.methods.descent.bound import Bounds, FloatArray, PublicSchedule, Recursion, per_round
 from hdpvfl_mq.privacy.plan import COARSEST_EXPONENT, FINEST_EXPONENT, FLOAT_SLACK
 
-# A grid may add this much to the sensitivity.
+# The grid may add this share to the sensitivity.
 _GRID_SHARE = 1e-3
 
 
@@ -24,8 +24,9 @@ _GRID_SHARE = 1e-3
 class SensitivityProfile:
     """*Bound.* Upper bounds over all rows, all data and all received values.
 
-    `cumulative[t]` is what the releases of rounds 0..t cost at noise_std = 1 (a square), whichever
-    of them happened; `total` = Delta; `distance` bounds the final weights of neighbours.
+    `cumulative[t]` is the cost of the releases of rounds 0..t at noise_std = 1 (a square),
+    whichever of them happened. `total` = Delta. `distance` bounds the distance of the final weights
+    of neighbours.
     """
 
     cumulative: FloatArray
@@ -37,7 +38,7 @@ def distances(recursion: Recursion, schedule: PublicSchedule) -> Iterator[FloatA
     """Yield d_0, ..., d_T for every class of rows; each is overwritten by the next.
 
     *Bound.* d <- rho d + [row in the step's rows] 2 eta pull / b, at most 2k, plus the rounding
-    errors of one step in float64 once the two runs have parted.
+    errors of one step in float64 once the two runs differ.
     """
     d = np.full(len(schedule.batch_rows), recursion.start_distance)
     etas = per_round(schedule.eta, schedule.rounds)
@@ -75,14 +76,14 @@ def _squares(
 
 
 def profile(bounds: Bounds, schedule: PublicSchedule, *, grid: float) -> SensitivityProfile:
-    """Sum s_t^2 over the rounds for every row of the public schedule and keep the largest.
+    """The largest sum of s_t^2 over the rounds, among all rows of the public schedule.
 
     *Bound.* With g' = grid + the slack of the recursion: s_t^2 = b (gain d_t + g')^2 for a row
     outside the batch, 0 while d_t = 0; (b - 1)(gain d_t + g')^2 + (own move + g')^2 for one in it.
     """
     recursion = bounds.recursion(schedule)
     cumulative, _, distance = _squares(recursion, schedule, grid + recursion.slack(schedule))
-    # Sums of non-negative terms: the relative error grows by a few ulp a step at most.
+    # In sums of non-negative terms the relative error grows by at most a few ulp per step.
     up = 1.0 + (16 * schedule.rounds * recursion.local_steps + 64) * 2.0**-53
     cumulative *= up
     total = math.sqrt(cumulative[-1]) * (1.0 + 2.0**-52)
@@ -90,7 +91,7 @@ def profile(bounds: Bounds, schedule: PublicSchedule, *, grid: float) -> Sensiti
 
 
 def coarsest_grid(bounds: Bounds, schedule: PublicSchedule) -> int:
-    """Give the exponent of the largest power of two that adds less than 0.1 % to Delta."""
+    """The exponent of the largest power of two that adds less than 0.1 % to Delta."""
     recursion = bounds.recursion(schedule)
     _, sums, _ = _squares(recursion, schedule, 0.0)
     slack = recursion.slack(schedule)

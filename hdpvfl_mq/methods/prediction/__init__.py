@@ -1,5 +1,5 @@
-"""Scoring rows with weights that an earlier run left: plan and bound.
+"""Scoring rows with the weights of an earlier run: plan and bound.
 
-It owns what a score costs the rows that weights were learnt from. Both sides of the round are in
-parties/rounds/prediction.py.
+It owns the cost of a score for the rows that the weights were learnt from. Both sides of the round
+are in parties/rounds/prediction.py.
 """

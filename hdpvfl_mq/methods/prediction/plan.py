@@ -1,7 +1,7 @@
 """The plan of a prediction: the passive parties release scores once, the active party nothing.
 
-It owns grid and noise of the scores and what an earlier run proved about its weights; it knows no
-model.
+It owns grid and noise of the scores; it knows no model. The bound on an earlier run's weights is
+next to the plan of that run's method.
 """
 
 from __future__ import annotations
@@ -13,12 +13,11 @@ import numpy as np
 
 from hdpvfl_mq.glm.families import family
 from hdpvfl_mq.glm.schedule import Schedule
-from hdpvfl_mq.methods.one_round.plan import one_round_terms, passive_bound
 from hdpvfl_mq.methods.prediction.bound import prediction_square
 from hdpvfl_mq.methods.run_plan import RunPlan
 from hdpvfl_mq.privacy.plan import FINEST_EXPONENT, NoisePlan, fit_noise, plan_none, plan_silent
 from schemas.config import RunManifest
-from schemas.methods import Descent, OneRound, Prediction, PrivateModel
+from schemas.methods import Prediction
 from schemas.privacy import Budget
 
 
@@ -33,12 +32,12 @@ class PredictionPlan(RunPlan):
 
     @property
     def received_clip(self) -> float:
-        """Nothing is received, so nothing is clipped."""
+        """Infinite: a passive party receives nothing, so it clips nothing."""
         return math.inf
 
 
 def plan_prediction(manifest: RunManifest, method: Prediction, rows: int) -> PredictionPlan:
-    """Derive the plan; exact scores where the manifest has no budget."""
+    """Derive the plan; scores are exact if the manifest has no budget."""
     if manifest.budget is None:
         passive = plan_none(1)
     else:
@@ -55,32 +54,15 @@ def plan_prediction(manifest: RunManifest, method: Prediction, rows: int) -> Pre
     )
 
 
-def prediction_of(trained: RunManifest, rows: int) -> Prediction:
-    """What bounds the passive parties' weights after a run over so many rows.
-
-    *Bound.* Of the distance: what the fit of the one-round method proves; 0 for weights that are
-    private themselves; elsewhere the ball's 2k.
-    """
-    match trained.method:
-        case OneRound() as method:
-            terms = one_round_terms(trained, method, rows)[1]
-            distance = passive_bound(rows, terms).d_model()
-            return Prediction(
-                model_run=trained.run, weight_norm=terms.weight_norm, distance=distance
-            )
-        case PrivateModel(weight_norm=norm):
-            return Prediction(model_run=trained.run, weight_norm=norm, distance=0.0)
-        case Descent(passive=side):
-            norm = side.weight_norm
-            return Prediction(model_run=trained.run, weight_norm=norm, distance=2.0 * norm)
-        case Prediction() as method:
-            return method
+def prediction_again(manifest: RunManifest, method: Prediction) -> Prediction:
+    """A prediction learns nothing, so the weights are those of the run before it."""
+    return method
 
 
 def plan_scores(rows: int, *, distance: float, radius: float, budget: Budget) -> NoisePlan:
-    """Plan one release of the scores of `rows` distinct rows, with weights learnt before.
+    """Plan one release of the scores of `rows` distinct rows, with weights of an earlier run.
 
-    *Guarantee.* Within the budget for every row the weights were learnt from and every row scored.
+    *Guarantee.* It is within the budget for every training row and every scored row.
     """
     plain = prediction_square(rows, distance=distance, radius=radius, grid=0.0)
     exponent = math.ceil(math.log2(2.0 * radius))

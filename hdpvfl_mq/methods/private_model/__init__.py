@@ -1,5 +1,5 @@
-"""The private model: weights that follow from noised statistics and may be used for ever.
+"""The private model: weights computed from noised statistics, reusable without further cost.
 
-It owns plan, bounds, statistics and fits of the method; docs/private-model.md has the argument.
+It owns plan, bounds, statistics and fits of the method; docs/private-model.md gives the proof.
 Both sides of the round are in parties/rounds/private_model.py.
 """

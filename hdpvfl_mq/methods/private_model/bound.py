@@ -1,11 +1,11 @@
-"""What one replaced row can do to each release of the private model.
+"""How far one replaced row moves each release of the private model.
 
-It owns the four moves and their grids; it knows no noise and no data. Rows have norm at most 1, n
-rows are learnt from, z is what was received, centred and then clipped to +- C.
+It owns the four moves and their grids; it knows no noise and no data. Rows have norm at most 1, the
+model learns from n rows, and z is the received vector, centred and then clipped to +- C.
 
-- labels: one number of [-1, 1] moves, by at most 2. Both ends lie on the grid, so rounding keeps
+- labels: one number in [-1, 1] moves by at most 2. Both ends lie on the grid, so rounding keeps
   every number within them.
-- scores: given the weights, the replaced row's own number of [-B, B] moves, by at most 2 B; B lies
+- scores: given the weights, the replaced row's own number in [-B, B] moves by at most 2 B; B lies
   on the grid.
 - X'z / n: the sum loses x z and gains x~ z, |x z - x~ z| <= 2 C. Rounding d numbers to a grid moves
   each by at most half a step in either run: together sqrt(d) steps.
@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import math
 
-# What a grid may add to the move of a statistic.
+# The grid may add this share to the move of a statistic.
 _GRID_SHARE = 0.01
 _UP = 1.0 + 2.0**-48
 
@@ -33,7 +33,7 @@ def gram_move(rows: int) -> float:
 
 
 def on_grid(move: float, steps: float) -> tuple[float, int]:
-    """Square of the move with its rounding of so many grid steps, and the grid's exponent.
+    """Square of the move plus `steps` grid steps of rounding, and the grid's exponent.
 
     The grid is the coarsest that adds at most 1 % to the move.
     """

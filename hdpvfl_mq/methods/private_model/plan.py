@@ -1,7 +1,7 @@
-"""The plan of the private model: one release of labels, and a passive party's three.
+"""The plan of the private model: one release of labels, and three of each passive party.
 
-It owns how the budget is split and which rows are learnt from; it knows no data. Everything in it
-follows from the manifest and the number of common rows.
+It owns how the budget is split and which rows are training rows; it knows no data. The plan follows
+from the manifest and the number of common rows.
 """
 
 from __future__ import annotations
@@ -31,68 +31,68 @@ from hdpvfl_mq.privacy.plan import (
 from hdpvfl_mq.privacy.pure import PureUnits, mu_beside
 from schemas.config import RunManifest
 from schemas.ids import PartyRole
-from schemas.methods import PrivateModel
+from schemas.methods import Prediction, PrivateModel
 from schemas.privacy import Budget
 
 ROWS_MIN = 10
-# z is a multiple of this; C too.
+# z and C are multiples of 2^Z_EXPONENT.
 Z_EXPONENT = -16
 _CLIP_MAX = 2.0**16
-# Numbers of [-1, 1] and [-B, B] are released on this grid; B is rounded up to it.
+# Numbers in [-1, 1] and [-B, B] are released on this grid; B is rounded up to it.
 _ROW_EXPONENT = -9
 
 
 @dataclass(frozen=True, kw_only=True)
 class PrivateModelPlan(RunPlan):
-    """What the private model adds: the clip of what is received, and which rows are for what."""
+    """Adds the clip of received values, and the roles of rows, to the plan."""
 
     method: PrivateModel
     clip: float
 
     @property
     def received_clip(self) -> float:
-        """C, at which a passive party clips what it receives, in units of half the label range."""
+        """C: a passive party clips received values to +- C, in units of half the label range."""
         return self.clip
 
     @property
     def is_sealed(self) -> bool:
-        """Exact scores are for the active party alone."""
+        """Whether shares are encrypted for the active party, because scores are exact."""
         return self.passive_noise.disclosed_rows > 0
 
     @property
     def score_bound(self) -> float:
-        """B, in deviations of a score."""
+        """B, in standard deviations of a score."""
         return score_bound(self.method)
 
     @property
     def learnt_rows(self) -> slice:
-        """The rows that all is learnt from; the order of the common rows is that of a hash."""
+        """The training rows: the first of the common rows, which are sorted by a hash."""
         return slice(0, self.rows - self.method.held_out_rows)
 
     @property
     def held_out(self) -> slice:
-        """The rows that nothing is learnt from."""
+        """The test rows: nothing is learnt from them."""
         return slice(self.learnt_rows.stop, self.rows)
 
     @property
     def scored_rows(self) -> tuple[slice, ...]:
-        """The rows whose scores leave: all, or the first of those learnt from and the held out."""
+        """The rows whose scores leave: all, or the first training rows and the held-out rows."""
         if not self.is_sealed:
             return (slice(0, self.rows),)
         first = min(self.method.disclosed_rows, self.learnt_rows.stop)
         return (slice(0, first), self.held_out)
 
     def residual_count(self, round_: int) -> int:
-        """Labels of the rows that are learnt from."""
+        """Number of released labels: one per training row."""
         return self.rows - self.method.held_out_rows
 
     def share_count(self, round_: int) -> int:
-        """Scores that leave."""
+        """Number of released scores."""
         return sum(rows.stop - rows.start for rows in self.scored_rows)
 
 
 def plan_private_model(manifest: RunManifest, method: PrivateModel, rows: int) -> PrivateModelPlan:
-    """Derive the plan; RefusedError where the privacy argument does not hold."""
+    """Derive the plan; RefusedError if the privacy argument does not hold."""
     learnt = rows - method.held_out_rows
     if manifest.budget is None or learnt < ROWS_MIN:
         raise RefusedError(f"method private_model needs a budget and {ROWS_MIN} rows to learn from")
@@ -113,8 +113,16 @@ def plan_private_model(manifest: RunManifest, method: PrivateModel, rows: int) -
     )
 
 
+def prediction_after_private_model(manifest: RunManifest, method: PrivateModel) -> Prediction:
+    """Scores with private weights.
+
+    *Bound*: given the noised statistics, no row moves the weights.
+    """
+    return Prediction(model_run=manifest.run, weight_norm=method.weight_norm, distance=0.0)
+
+
 def cost_of(manifest: RunManifest, role: PartyRole) -> tuple[float, PureUnits]:
-    """What a sound run takes of a party's lifetime, before rows are known: mu, pure epsilons."""
+    """The cost of a sound run to a party, before rows are known: mu and pure epsilons."""
     budget, method = manifest.budget, manifest.method
     assert budget is not None
     if not isinstance(method, PrivateModel) or method.noise == "gaussian":
@@ -140,14 +148,14 @@ def _labels(method: PrivateModel, loss: Family, rows: int, budget: Budget) -> No
 
 
 def label_law(loss: Family, epsilon: float) -> BoundedNoise:
-    """Randomised response for two classes, else the better law for a number; both of [-1, 1]."""
+    """Randomised response for two classes, else the better law for a number, on [-1, 1]."""
     if loss.label_kind == "binary":
         return label_noise(epsilon, low=-1.0, high=1.0)
     return number_noise(-1.0, 1.0, epsilon)
 
 
 def score_law(method: PrivateModel, epsilon: float) -> BoundedNoise:
-    """The law of scores, which lie about one deviation from zero."""
+    """The law of scores, which lie about one standard deviation from zero."""
     bound = score_bound(method)
     epsilon *= method.pure_share
     return number_noise(-bound, bound, epsilon, mean_square=_score_square(bound))
@@ -161,7 +169,7 @@ def _clip(method: PrivateModel, labels: NoisePlan) -> float:
     if labels.bounded is None:
         clip = 1.0 + method.received_clip * labels.noise_std
     else:
-        # What bounded noise makes of a label has a largest size; half the range is for centring.
+        # A label with bounded noise has a largest absolute value; centring adds half the range.
         ends = labels.bounded.decode(np.array([0, labels.bounded.points - 1]))
         clip = float(np.abs(ends).max()) + 0.5
     clip = min(clip, _CLIP_MAX)
@@ -171,7 +179,7 @@ def _clip(method: PrivateModel, labels: NoisePlan) -> float:
 def _passive(
     method: PrivateModel, rows: int, clip: float, budget: Budget
 ) -> tuple[dict[str, NoisePlan], NoisePlan]:
-    """Statistics and scores within one budget; scores of disclosed rows take nothing of it."""
+    """Plans of statistics and scores within one budget; disclosed scores use none of it."""
     learnt, columns = rows - method.held_out_rows, method.columns_max
     is_disclosed, is_bounded = method.disclosed_rows > 0, method.noise == "bounded"
     scores = 0.0 if is_disclosed or is_bounded else 1.0 - method.moments_share - method.gram_share

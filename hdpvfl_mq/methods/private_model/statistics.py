@@ -1,9 +1,9 @@
-"""Exact sums of a passive party: X'z and X'X over all rows, without a rounding.
+"""Exact sums of a passive party: X'z and X'X over all rows, without rounding.
 
-It owns the integers that rows and residuals become, and their sums; it knows no noise. A block of
-few enough rows is exact in float64, blocks add up in integers, so the same bits come out in any
-order on any engine. Rows become multiples of 2^-20, rounded toward zero, which keeps their norm at
-most 1.
+It owns the conversion of rows and residuals to integers, and their sums; it knows no noise. A block
+of few enough rows is exact in float64, and blocks are added as integers, so the result has the same
+bits in any order on any engine. Rows become multiples of 2^-20, rounded toward zero, which keeps
+their norm at most 1.
 """
 
 from __future__ import annotations
@@ -15,42 +15,48 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from hdpvfl_mq.arrays.chunked import Allocate
 from hdpvfl_mq.arrays.unreleased import FloatVector, Unreleased
-from hdpvfl_mq.glm.block import ColumnBlock
+from hdpvfl_mq.engine.port import Matrix
+from hdpvfl_mq.glm.block import ColumnBlock, dense
 
 ROW_BITS, Z_BITS = 20, 16
 _BLOCK_ROWS = 8192
+# Blocks that a kernel adds up at a time: their sum stays below 2^63.
+_BLOCKS_TOGETHER = 8
 # Sums of this many rows stay below 2^63 in units of 2^-40.
 _INT64_ROWS = 2**22
 
 Integers = NDArray[np.int64]
 
 
-def row_integers(block: ColumnBlock, rows: slice) -> NDArray[np.float64]:
+def row_integers(X: Matrix) -> NDArray[np.float64]:
     """Rows in units of 2^-20, as whole numbers in float64.
 
-    *Bound*: the squares of a row add up to at most 2^40. Rounding toward zero sees to it; a row
-    that were nevertheless longer would count as zero.
+    *Bound*: the squares of a row add up to at most 2^40. Rounding toward zero ensures that; a row
+    that is longer nevertheless counts as zero.
     """
-    scaled: NDArray[np.float64] = np.trunc(block.dense(rows) * 2.0**ROW_BITS)
+    scaled: NDArray[np.float64] = np.trunc(dense(X) * 2.0**ROW_BITS)
     scaled[np.square(scaled).sum(axis=1) > 2.0 ** (2 * ROW_BITS)] = 0.0
     return scaled
 
 
-def clipped(received: FloatVector, clip: float) -> FloatVector:
-    """z: what was received, centred, then clipped, then a multiple of 2^-16 toward zero."""
-    z = np.clip(received - received.mean(), -clip, clip)
-    whole: FloatVector = np.trunc(z * 2.0**Z_BITS)
-    return whole * 2.0**-Z_BITS
+def clipped(received: FloatVector, clip: float, allocate: Allocate = np.empty) -> FloatVector:
+    """z: received values, centred, clipped, then rounded toward zero to a multiple of 2^-16."""
+    mean = received.mean()
+    found: FloatVector = allocate((len(received),), np.float64)
+    for part in _blocks(len(received), _BLOCK_ROWS):
+        z = np.clip(received[part] - mean, -clip, clip)
+        found[part] = np.trunc(z * 2.0**Z_BITS) * 2.0**-Z_BITS
+    return found
 
 
 def moments(block: ColumnBlock, z: FloatVector, *, clip: float, exponent: int) -> Unreleased:
     """X'z / n on the grid 2^exponent, for the first len(z) rows."""
     total = [0] * block.columns
     size = max(1, min(_BLOCK_ROWS, math.floor(2**17 / clip)))
-    whole = z * 2.0**Z_BITS
-    for part in _blocks(len(z), size):
-        here = (row_integers(block, part).T @ whole[part]).astype(np.int64)
+    parts = list(_blocks(len(z), size * _BLOCKS_TOGETHER))
+    for here in block.each(_moments, parts, along=(z,), given=(size,)):
         total = [a + int(b) for a, b in zip(total, here, strict=True)]
     return Unreleased(_on_grid(total, len(z), ROW_BITS + Z_BITS, exponent))
 
@@ -60,15 +66,14 @@ def gram(block: ColumnBlock, rows: int, *, exponent: int) -> Unreleased:
     total: Any = np.zeros((block.columns, block.columns), dtype=np.int64)
     if rows > _INT64_ROWS:
         total = total.astype(object)
-    for part in _blocks(rows, _BLOCK_ROWS):
-        X = row_integers(block, part)
-        total += (X.T @ X).astype(np.int64)
+    for here in block.each(_gram, list(_blocks(rows, _BLOCK_ROWS * _BLOCKS_TOGETHER))):
+        total += here
     packed = [int(entry) for entry in np.concatenate([np.diag(total), total[_upper(len(total))]])]
     return Unreleased(_on_grid(packed, rows, 2 * ROW_BITS, exponent))
 
 
 def unpacked(packed: FloatVector) -> NDArray[np.float64]:
-    """The symmetric matrix again."""
+    """The symmetric matrix of a packed upper triangle."""
     columns = (math.isqrt(8 * len(packed) + 1) - 1) // 2
     matrix = np.diag(packed[:columns])
     matrix[_upper(columns)] = packed[columns:]
@@ -77,16 +82,40 @@ def unpacked(packed: FloatVector) -> NDArray[np.float64]:
 
 def scores(block: ColumnBlock, rows: slice, w: FloatVector) -> FloatVector:
     """X w for weights that are multiples of 2^-20 of norm below 2^12: exact, row by row."""
-    found = np.empty(rows.stop - rows.start)
-    for part in _blocks(rows.stop - rows.start, _BLOCK_ROWS):
-        here = slice(rows.start + part.start, rows.start + part.stop)
-        found[part] = row_integers(block, here) @ (w * 2.0**ROW_BITS) * 2.0 ** (-2 * ROW_BITS)
+    found, count = np.empty(rows.stop - rows.start), rows.stop - rows.start
+    parts = [
+        slice(rows.start + part.start, rows.start + part.stop)
+        for part in _blocks(count, _BLOCK_ROWS)
+    ]
+    for part, here in zip(parts, block.each(_scores, parts, given=(w,)), strict=True):
+        found[part.start - rows.start : part.stop - rows.start] = here
     return found
 
 
 def weight_grid(w: FloatVector) -> FloatVector:
     """Weights as multiples of 2^-20, toward zero: their scores are exact."""
     return np.trunc(w * 2.0**ROW_BITS) * 2.0**-ROW_BITS
+
+
+def _moments(X: Matrix, z: FloatVector, size: int) -> Integers:
+    total = np.zeros(X.shape[1], dtype=np.int64)
+    for part in _blocks(len(X), size):
+        whole = z[part] * 2.0**Z_BITS
+        total += (row_integers(X[part]).T @ whole).astype(np.int64)
+    return total
+
+
+def _gram(X: Matrix) -> Integers:
+    total = np.zeros((X.shape[1], X.shape[1]), dtype=np.int64)
+    for part in _blocks(len(X), _BLOCK_ROWS):
+        rows = row_integers(X[part])
+        total += (rows.T @ rows).astype(np.int64)
+    return total
+
+
+def _scores(X: Matrix, w: FloatVector) -> FloatVector:
+    product: FloatVector = row_integers(X) @ (w * 2.0**ROW_BITS)
+    return product * 2.0 ** (-2 * ROW_BITS)
 
 
 def _on_grid(sums: list[int], rows: int, bits: int, exponent: int) -> FloatVector:

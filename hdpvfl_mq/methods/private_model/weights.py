@@ -1,8 +1,8 @@
 """From noised statistics to weights: post-processing, so any rule is as private as any other.
 
-It owns the ridge that knows the noise of both statistics and the prior of the weights; it sees no
-row. Scores are modelled as linear in the columns: X'(mean - y) / n is about kappa X'X w / n, where
-kappa is the slope of the mean label at the released mean.
+It owns the ridge regression, which uses the noise of both statistics and the prior of the weights;
+it sees no row. Scores are modelled as linear in the columns: X'(mean - y) / n is about
+kappa X'X w / n, where kappa is the slope of the mean label at the released mean.
 """
 
 from __future__ import annotations
@@ -16,20 +16,21 @@ from numpy.typing import NDArray
 from hdpvfl_mq.arrays.unreleased import FloatVector
 from hdpvfl_mq.glm.families import Family
 from hdpvfl_mq.methods.private_model.plan import PrivateModelPlan
+from hdpvfl_mq.methods.private_model.row_blocks import variance as variance_of
 from hdpvfl_mq.methods.private_model.statistics import weight_grid
+from schemas.privacy import SCALE_MAX, SCALE_MIN
 
-# The mean label is kept this share of the label range away from its ends.
+# The mean label stays at least this share of the label range away from its ends.
 _EDGE = 0.02
 # Rows are not all at the mean: their average slope is smaller than the slope there.
-_AVERAGE_SLOPE = 0.85
-_SMALLEST_SIZE = 2.0**-20
-# Eigenvalue of X'X / n that a forecast is made for.
+AVERAGE_SLOPE = 0.85
+# The eigenvalue of X'X / n that a forecast assumes.
 _TYPICAL_DIRECTION = 0.1
 
 
 @dataclass(frozen=True, kw_only=True)
 class Received:
-    """What the released labels tell besides their product with the columns, in their own units."""
+    """Summary of the released labels besides their product with the columns, in label units."""
 
     rows: int
     slope: float  # kappa, per unit of theta
@@ -40,7 +41,7 @@ class Received:
     def of(
         cls, family: Family, received: FloatVector, z: FloatVector, noise_std: float
     ) -> Received:
-        """Read the mean label, the slope there and the labels' variance off the release."""
+        """Estimate the mean label, the slope there and the labels' variance from the release."""
         low, high = family.mean_range
         half = (high - low) / 2.0
         edge = 2.0 * half * _EDGE
@@ -49,18 +50,22 @@ class Received:
         if family.label_kind == "binary":
             variance = mean * (1.0 - mean) / half**2
         else:
-            variance = min(max(float(received.var()) - noise_std**2, 0.01), 1.0)
+            variance = min(max(_variance(received) - noise_std**2, 0.01), 1.0)
         return cls(
             rows=len(received),
             slope=max(family.mean_slope(mean) / half, 1e-6),
             label_variance=variance,
-            z_variance=max(float(z.var()), 1e-12),
+            z_variance=max(_variance(z), 1e-12),
         )
+
+
+def _variance(values: FloatVector) -> float:
+    return float(variance_of(len(values), lambda rows: values[rows]))
 
 
 @dataclass(frozen=True, kw_only=True)
 class Statistics:
-    """X'z / n and X'X / n as they were released, and the deviations of their noise."""
+    """X'z / n and X'X / n as released, and the standard deviations of their noise."""
 
     moments: FloatVector = field(repr=False)
     moments_std: float
@@ -70,7 +75,7 @@ class Statistics:
 
 @dataclass(frozen=True, kw_only=True)
 class PrivateWeights:
-    """w~, its deviation by coordinate, and that of the scores it gives: sqrt(w~'G w~)."""
+    """w~, its standard deviation by coordinate, and that of its scores: sqrt(w~'G w~)."""
 
     w: FloatVector = field(repr=False)
     std: FloatVector = field(repr=False)
@@ -89,7 +94,7 @@ def private_weights(
 
     Noise of G lies within +- `spread` in any direction, so its eigenvalues are floored there.
     """
-    kappa = _AVERAGE_SLOPE * received.slope
+    kappa = AVERAGE_SLOPE * received.slope
     prior = min(signal_share * received.label_variance / received.slope**2, variance_max)
     columns = len(statistics.moments)
     spread = statistics.gram_std * math.sqrt(columns / 2.0)
@@ -109,26 +114,31 @@ def private_weights(
     return PrivateWeights(
         w=w,
         std=np.sqrt(np.maximum(basis**2 @ left, 0.0)),
-        size=_few_bits(max(size, _SMALLEST_SIZE)),
+        size=_few_bits(min(max(size, SCALE_MIN), SCALE_MAX)),
     )
 
 
 def _few_bits(size: float) -> float:
-    """Ten bits are enough, and are the same on machines that differ in the last."""
+    """Round to ten bits, which agree on machines that differ in the last bit."""
     mantissa, exponent = math.frexp(size)
     return math.ldexp(math.ceil(mantissa * 1024.0), exponent - 10)
 
 
 def signal_kept(plan: PrivateModelPlan) -> float:
-    """A forecast from public numbers: the share of a weight's prior variance that is learnt.
+    """Forecast the share of a weight's prior variance that is learnt, from public numbers.
 
-    For labels spread evenly over their range, in a direction that holds a tenth of the rows.
+    It assumes labels spread evenly over their range, and an eigenvalue of X'X / n of one tenth.
     """
     low, high = plan.family.mean_range
     half, noise_std = (high - low) / 2.0, plan.active_noise.noise_std
     slope = plan.family.mean_slope((low + high) / 2.0) / half
     prior = min(plan.method.signal_share / slope**2, plan.method.weight_variance_max)
-    signal = (_AVERAGE_SLOPE * slope * _TYPICAL_DIRECTION) ** 2 * prior
+    signal = (AVERAGE_SLOPE * slope * _TYPICAL_DIRECTION) ** 2 * prior
     noise = plan.inner_noise["moments"].noise_std ** 2
     noise += (1.0 + noise_std**2) * _TYPICAL_DIRECTION / plan.rows
     return signal / (signal + noise)
+
+
+def scores_kept(plan: PrivateModelPlan) -> float:
+    """Forecast the share of a score's variance that remains under noise, from public numbers."""
+    return 1.0 / (1.0 + plan.passive_noise.noise_std**2)

@@ -1,7 +1,7 @@
 """The round arithmetic of three parties in one process, without noise, messages or journal.
 
-It owns the driver that the reference comparison trains with. It has the form of a federation
-(blocks and a response in, one weight vector a party out), so that a real one can take its place.
+It owns the driver that trains for the reference comparison. Its interface is that of a federation
+(blocks and a response in, one weight vector per party out), so that a real one can replace it.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""The same minimisers by scikit-learn, statsmodels or, where neither has the pair, scipy.
+"""The same minimisers from scikit-learn, statsmodels or, if neither has the pair, scipy.
 
-It owns the translation of our objective, mean loss + R, into each library's own; it uses none of
+It owns the translation of our objective, mean loss + R, into that of each library; it uses none of
 this project's formulas. Every function returns the coefficients and then the intercept.
 """
 

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from arithmetic import Problem, train
 
+from hdpvfl_mq.app.demo.evaluate import reference_theta
 from hdpvfl_mq.glm.block import ColumnBlock
 from hdpvfl_mq.glm.families import family, unclipped
 from hdpvfl_mq.glm.quality import quality
@@ -45,7 +46,7 @@ def reached(loss: LossSpec, mean: np.ndarray, parts: list[np.ndarray]) -> tuple[
     rows = slice(0, ROWS)
     shares = [b.scores(rows, w).expose() for b, w in zip(blocks, weights, strict=True)]
     X = np.hstack([b._X[:, : b.columns - b.intercept] for b in blocks])
-    central = plain.link(plain.reference().fit(X, y).predict(X))
+    central = reference_theta(plain, X, y, X)
     return quality(plain, np.sum(shares, axis=0), y)["d2"], quality(plain, central, y)["d2"]
 
 

@@ -39,7 +39,7 @@ def planned(rows: int = 1000, **changes) -> PrivateModelPlan:
 
 def test_sums_are_exact_to_the_grid():
     X, z = block(), statistics.clipped(np.random.default_rng(2).normal(size=700) * 9.0, 4.5)
-    whole = statistics.row_integers(X, slice(0, 700))
+    whole = statistics.row_integers(X.dense(slice(0, 700)))
     for exponent in (-9, -22, -45):
         made = statistics.moments(X, z, clip=4.5, exponent=exponent).expose()
         for column in range(4):
@@ -65,8 +65,16 @@ def test_sums_do_not_depend_on_the_order_of_rows():
 
 def test_integer_rows_never_leave_the_unit_ball():
     X = scale_rows(np.random.default_rng(4).normal(size=(5000, 7)) * 10.0)
-    whole = statistics.row_integers(ColumnBlock(X), slice(0, 5000))
+    whole = statistics.row_integers(X)
     assert np.square(whole).sum(axis=1).max() <= 2.0**40
+
+
+def test_rows_on_the_sphere_keep_their_length():
+    """Rounded to the nearest, half of them would be too long and count as zero."""
+    X = np.random.default_rng(8).normal(size=(200, 5))
+    X /= np.linalg.norm(X, axis=1, keepdims=True)
+    whole = statistics.row_integers(X) * 2.0**-20
+    assert (np.linalg.norm(whole, axis=1) > 1.0 - 1e-5).all()
 
 
 def test_z_is_centred_then_clipped():
@@ -76,7 +84,7 @@ def test_z_is_centred_then_clipped():
 
 def test_scores_of_gridded_weights_are_exact():
     X, w = block(), statistics.weight_grid(np.array([0.3, -1.7, 2.0, 5.1]))
-    whole = statistics.row_integers(X, slice(0, 700))
+    whole = statistics.row_integers(X.dense(slice(0, 700)))
     assert np.array_equal(statistics.scores(X, slice(0, 700), w), (whole * 2.0**-20) @ w)
 
 
@@ -156,6 +164,19 @@ def test_scores_that_speak_against_the_labels_are_left_out():
     assert not worse.is_joint
     assert worse.coefficients.tolist() == [0.0]
     assert worse.gain < 0.0
+
+
+def test_scores_that_noise_must_have_drowned_have_to_prove_themselves():
+    """The same tie favours partners if a plan forecasts signal, and the own columns if not."""
+    A, s, y = made(4_000)
+    values = (s + 20.0 * np.random.default_rng(2).normal(size=len(s)))[:, None]
+    shares = Shares(values=values, noise_std=np.array([20.0]), size=np.array([s.std()]))
+    labels, expected = Labels(family=LOGISTIC, y=y), expect(scaled(A), shares)
+    hopeful = last_fit(A, labels, expected, forecast=0.5)
+    sceptical = last_fit(A, labels, expected, forecast=0.01)
+    assert abs(hopeful.gain) < hopeful.gain_std
+    assert hopeful.is_joint
+    assert not sceptical.is_joint
 
 
 def test_exact_scores_of_few_rows_are_enough():
