@@ -1,4 +1,4 @@
-"""What a list of spend events adds up to, and the epsilon that this means.
+"""Sums of spend events, and the epsilon they amount to.
 
 It owns the fold of events and the (epsilon, delta) reading of the sums; it knows no store, no cap
 and no run. Events compose as Gaussian differential privacy: the squares of mu add up, whatever was
@@ -18,7 +18,7 @@ import gmpy2
 from hdpvfl_mq.privacy.pure import PureUnits, delta_with_pure, epsilon_with_pure
 from schemas.privacy import MU2_UNIT_BITS, TAU_UNIT_BITS, Budget, SpendEvent
 
-# More than this part of delta is never left to the distance of the sampler to the exact law.
+# The sampler's distance to the exact law may use at most 1 / TAU_SHARE of delta.
 TAU_SHARE = 100
 _LARGEST_SHOWN = 2.0**20
 
@@ -27,7 +27,7 @@ _LARGEST_SHOWN = 2.0**20
 class Spent:
     """Sums over releases: units of mu^2, units of tau, and how many cost infinitely much.
 
-    `pure` are the pure epsilons, in units, ascending: one for each release, or for each slot.
+    `pure` lists the pure epsilons in units, ascending: one for each release or for each slot.
     """
 
     mu2_units: int = 0
@@ -70,14 +70,14 @@ def affordable(budget: Budget, mu2_units: int, tau_units: int, pure: PureUnits =
 
 
 def epsilon_shown(spent: Spent, delta: float) -> float:
-    """Give the smallest epsilon these sums mean at delta, rounded up; infinite where none is."""
+    """The smallest epsilon of these sums at delta, rounded up; infinite if no epsilon is enough."""
     if spent.exact:
         return math.inf
     if spent.mu2_units == 0 and spent.tau_units == 0 and not spent.pure:
         return 0.0
     mu = float(_mu(spent.mu2_units)) * (1 + 2.0**-50)
     epsilon = epsilon_with_pure(mu, delta, spent.pure)
-    # Epsilon rises until the sampler's share fits in; with tau near 2^-100 the first try does.
+    # Raise epsilon until the sampler's share fits; with tau near 2^-100 the first try succeeds.
     for _ in range(64):
         epsilon *= 1.0 + 2.0**-40
         if epsilon > _LARGEST_SHOWN:

@@ -1,10 +1,10 @@
 """Noise for one bounded number: a finite law whose likelihood ratios are known as integers.
 
-It owns the laws, what each costs as a pure epsilon, how a point is drawn and how it is read; it
-knows no stream, no account and no release.
+It owns the laws, the pure epsilon of each, and how a point is drawn and decoded; it knows no
+stream, no account and no release.
 
-Every law has N points and integer weights that add up to 2^128, so a draw from 128 uniform bits
-follows it exactly and no distance to an ideal law is charged.
+Every law has N points and integer weights that add up to 2^128. A draw from 128 uniform bits
+therefore follows the law exactly, and no distance to an ideal law is charged.
 
 - *Window* (randomised response, K-ary response, piecewise). The input picks a place s in 0..N - W.
   The output is s + D modulo N, where D has the weight a at each of 0..W - 1 and b at the others.
@@ -13,8 +13,8 @@ follows it exactly and no distance to an ideal law is charged.
 - *Two points*. The input picks j in 0..J, and the output is 1 with weight b + j (a - b) / J of
   a + b = 2^128: between b and a for every input, so the cost is log(a / b) too.
 
-What is booked is log(a / b) in units of 2^-40, rounded up. How a and b are chosen for an epsilon is
-in bounded_laws.py.
+The ledger books log(a / b) in units of 2^-40, rounded up. bounded_laws.py chooses a and b for an
+epsilon.
 """
 
 from __future__ import annotations
@@ -34,7 +34,8 @@ from schemas.privacy import PURE_UNIT_BITS, BoundedKind
 
 Points = NDArray[np.int64]
 Words = NDArray[np.uint64]
-# Where a score lies in its range, as the mean square of t in [-1, 1]: chooses a law, costs nothing.
+# A guess of the mean square of t in [-1, 1], the place of a score in its range. It is public and
+# only chooses between laws, so it costs nothing.
 TYPICAL_SQUARE = 0.1
 _PRECISION = 256
 _LIMB = np.uint64(2**32 - 1)
@@ -43,10 +44,10 @@ _HALF_WORD = np.uint64(32)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BoundedNoise:
-    """One law for numbers of [low, high]: N points, W of them in the window, weights a and b.
+    """One law for numbers in [low, high]: N points, W of them in the window, weights a and b.
 
-    `steps` is the largest place an input can have; `pure_units` is the price of one release that
-    moves in one coordinate.
+    `steps` is the largest place an input can have; `pure_units` is the price of a release in which
+    one row moves one coordinate.
     """
 
     kind: BoundedKind
@@ -67,16 +68,16 @@ class BoundedNoise:
 
     @property
     def slope(self) -> float:
-        """By how much the mean of the output moves for one place of the input."""
+        """Change of the mean output when the input moves by one place."""
         if self.kind == "two_point":
             return (self.weight_in - self.weight_out) / (self.steps * WHOLE)
         return (self.weight_in - self.weight_out) * self.window / WHOLE
 
     @property
     def variance_terms(self) -> tuple[float, float]:
-        """Noise variance of a decoded number is v0 + v1 t^2, t its place in the range as [-1, 1].
+        """(v0, v1): the noise variance of a decoded number is v0 + v1 t^2.
 
-        Both in the square of the range's half width.
+        t in [-1, 1] is the number's place in the range; both terms are in squared half widths.
         """
         middle, end = self._variance_at(self.steps / 2), self._variance_at(0.0)
         scale = (2.0 / (self.steps * self.slope)) ** 2
@@ -84,7 +85,7 @@ class BoundedNoise:
 
     @property
     def noise_std(self) -> float:
-        """The largest deviation of the noise of a decoded number, over all inputs."""
+        """Standard deviation of a decoded number's noise, the largest over all inputs."""
         v0, v1 = self.variance_terms
         return self.half_width * math.sqrt(v0 + max(v1, 0.0))
 
@@ -94,38 +95,38 @@ class BoundedNoise:
         return (self.high - self.low) / 2.0
 
     def variance(self, mean_square: float = TYPICAL_SQUARE) -> float:
-        """Mean noise variance of numbers whose t, in [-1, 1], have this mean square."""
+        """Mean noise variance of numbers whose places t in [-1, 1] have this mean square."""
         v0, v1 = self.variance_terms
         return self.half_width**2 * (v0 + v1 * mean_square)
 
     def places(self, values: FloatVector) -> Points:
-        """The place of each number; NaN counts as 0, and what is outside as the nearer end."""
+        """The place of each number; NaN counts as 0, a number out of range as the nearer end."""
         inside = np.clip(np.nan_to_num(values, nan=0.0), self.low, self.high)
         share = (inside - self.low) / (self.high - self.low)
         return np.clip(np.rint(share * self.steps), 0, self.steps).astype("<i8")
 
     def draw(self, places: Points, high: Words, low: Words) -> Points:
-        """Points for these places, from 128 uniform bits each; the same work for every one."""
+        """Draw a point for each place from 128 uniform bits; every draw does the same work."""
         if self.kind == "two_point":
             return self._below_threshold(places, high, low)
         moved: Points = (places + _shift(self).draw(high, low)) % self.points
         return moved
 
     def decode(self, points: Points) -> FloatVector:
-        """Numbers whose mean is the input (on its lattice) and whose noise `variance` tells."""
+        """Numbers whose mean is the input, rounded to its lattice; `variance` gives their noise."""
         places = (points - self._mean_at(0.0)) / self.slope
         step = (self.high - self.low) / self.steps
         return np.asarray(self.low + places * step, dtype=np.float64)
 
     def decode_classes(self, points: Points) -> NDArray[np.float64]:
-        """One column for each class: unbiased for whether a row is of it."""
+        """One column per class: an unbiased estimate of whether the row belongs to that class."""
         if self.window != 1 or self.steps != self.points - 1:
             raise SettingsError("only K-ary response has classes to decode")
         hit = (points[:, None] == np.arange(self.points)[None, :]).astype(np.float64)
         return np.asarray((hit - self.weight_out / WHOLE) / self.slope, dtype=np.float64)
 
     def weights(self, place: int) -> list[int]:
-        """The law of the output for one input, in units of 2^-128: what is drawn, exactly."""
+        """The exact law of the output for one input, in units of 2^-128."""
         a, b = self.weight_in, self.weight_out
         if self.kind == "two_point":
             one = b + place * ((a - b) // self.steps)
@@ -134,7 +135,7 @@ class BoundedNoise:
         return [a if shift < self.window else b for shift in shifts]
 
     def _mean_at(self, place: float) -> float:
-        """Mean of the output for an input at a place; linear, so it may lie between two."""
+        """Mean output for an input at this place; linear, so `place` may be a fraction."""
         if self.kind == "two_point":
             return self.weight_out / WHOLE + place * self.slope
         flat = self.weight_out / WHOLE * self.points * (self.points - 1) / 2.0

@@ -1,10 +1,9 @@
-"""Which bounded law an epsilon gives: randomised response, K-ary, piecewise, two points.
+"""The bounded law for an epsilon: randomised response, K-ary, piecewise, two points.
 
-It owns the choice of points, window and integer weights; how a law draws and what it costs is in
-bounded.py.
+It owns the choice of points, window and integer weights; bounded.py owns drawing and cost.
 
-*Guarantee.* The weights are rounded toward equal ones, so log(a / b) is at most the epsilon asked
-for, and what is booked is at most that epsilon in units, rounded up.
+*Guarantee.* Rounding brings the weights a and b closer together, so log(a / b) is at most the
+requested epsilon, and the booked cost is at most that epsilon in units, rounded up.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ _PRECISION = 256
 
 
 def label_noise(epsilon: float, *, low: float = 0.0, high: float = 1.0) -> BoundedNoise:
-    """Randomised response for one of two numbers: kept with e^epsilon / (1 + e^epsilon)."""
+    """Randomised response of two numbers: keep one with probability e^epsilon / (1 + e^epsilon)."""
     return _window("randomised_response", (low, high), 2, 1, epsilon)
 
 
@@ -42,9 +41,9 @@ def class_noise(classes: int, epsilon: float) -> BoundedNoise:
 def number_noise(
     low: float, high: float, epsilon: float, *, mean_square: float = TYPICAL_SQUARE
 ) -> BoundedNoise:
-    """The law of less variance for a number of [low, high]: piecewise, or two points.
+    """Piecewise or two points for a number in [low, high], whichever has less variance.
 
-    `mean_square` is a public guess of where numbers lie, as in `BoundedNoise.variance`.
+    `mean_square` is a public guess of where the numbers lie, as in `BoundedNoise.variance`.
     """
     both = (piecewise(low, high, epsilon), two_point(low, high, epsilon))
     return min(both, key=lambda noise: noise.variance(mean_square))
@@ -64,10 +63,10 @@ def piecewise(low: float, high: float, epsilon: float) -> BoundedNoise:
 
 
 def two_point(low: float, high: float, epsilon: float) -> BoundedNoise:
-    """One of two points, by a probability that is linear in the number."""
+    """Releases one of two points with a probability that is linear in the number."""
     _check(low, high, epsilon)
     steps = 2**_TWO_POINT_BITS
-    # a - b = 2^128 - 2 b is then a multiple of the steps.
+    # With this unit a - b = 2^128 - 2 b is a multiple of the steps.
     b = _rounded_up(gmpy2.mpz(1), epsilon, unit=steps // 2)
     return BoundedNoise(
         kind="two_point",
@@ -101,9 +100,9 @@ def _window(
 
 
 def _rounded_up(outside: Any, epsilon: float, *, unit: int, share: int = 1) -> int:
-    """2^128 / (share (outside + e^epsilon)), rounded up to a multiple of `unit`: the safe side.
+    """2^128 / (share (outside + e^epsilon)), rounded up to a multiple of `unit`.
 
-    A larger b is a smaller ratio a / b.
+    Rounding up is safe: a larger b gives a smaller ratio a / b.
     """
     with gmpy2.context(precision=_PRECISION, round=gmpy2.RoundDown):
         whole = share * (gmpy2.mpfr(outside) + gmpy2.exp(gmpy2.mpfr(epsilon)))

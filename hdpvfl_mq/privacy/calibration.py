@@ -1,8 +1,8 @@
-"""Between noise and (epsilon, delta): the analytic Gaussian mechanism, and the classical formula.
+"""Noise for an (epsilon, delta): the analytic Gaussian mechanism, and the classical formula.
 
-It owns the curve delta(epsilon; mu) and its inverses, evaluated with 192 bits so that neither
-cancellation nor overflow touches them and every result is rounded to the safe side; it knows no
-sensitivity and no account.
+It owns the curve delta(epsilon; mu) and its inverses; it knows no sensitivity and no account. The
+curve is evaluated with 192 bits, so neither cancellation nor overflow affects it, and every result
+is rounded to the safe side.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import gmpy2
 from hdpvfl_mq.errors import SettingsError
 
 _PRECISION = 192
-# Bisection stops here; what is left goes to the safe side.
+# Bisection stops at this relative width and returns the end on the safe side.
 _RELATIVE = 2.0**-44
 _LARGEST = 2.0**40
 
@@ -25,7 +25,7 @@ _LARGEST = 2.0**40
 def exact_delta(epsilon: float, mu: Any) -> Any:
     """Phi(-epsilon/mu + mu/2) - exp(epsilon) Phi(-epsilon/mu - mu/2), as an mpfr number.
 
-    *Domain.* epsilon >= 0, mu > 0. The difference cancels at most some 60 of the 192 bits.
+    *Domain.* epsilon >= 0, mu > 0. The difference cancels at most about 60 of the 192 bits.
     """
     with gmpy2.context(precision=_PRECISION):
         mu = gmpy2.mpfr(mu)
@@ -59,7 +59,7 @@ def epsilon_of(mu: float, delta: float) -> float:
 
 
 def noise_std_analytic(sensitivity: float, epsilon: float, delta: float) -> float:
-    """Give Delta / mu(epsilon, delta), rounded up: no Gaussian of smaller deviation will do."""
+    """Delta / mu(epsilon, delta), rounded up: the smallest Gaussian noise that is enough."""
     return math.nextafter(sensitivity / mu_of(epsilon, delta), math.inf)
 
 
@@ -73,7 +73,7 @@ def noise_std_classical(sensitivity: float, epsilon: float, delta: float) -> flo
 
 
 def check_budget(epsilon: float, delta: float) -> None:
-    """Refuse what is no budget."""
+    """Refuse a pair that is not a valid budget."""
     if not 0.0 < epsilon < math.inf or not 0.0 < delta < 1.0:
         raise SettingsError("epsilon must be positive and finite, delta between 0 and 1")
 

@@ -1,21 +1,20 @@
-"""The rules of a party's privacy ledger: what an entry does to the books, and what is refused.
+"""The rules of a party's privacy ledger: how an entry changes the books, and what is refused.
 
 It owns caps, reserves, bookings and the chain of entries; it knows no file and no connection
 (ledger_store.py does) and no secret (ledger_secret.py). Every rule is checked before anything
 changes.
 
-Heads leave the party, so they hide what they are made of: an entry enters the chain as a
-commitment, a hash keyed by the entry's own opening. Whoever has the opening can check the entry;
-nobody else can test a guess. Entries of format 1 have no opening and went into the chain as they
-are.
+Heads leave the party, so they must hide the entries: an entry is chained as a commitment, a hash
+keyed by the entry's own opening. Whoever has the opening can check the entry; nobody else can test
+a guess. Entries of format 1 have no opening and are chained in the clear.
 
-- A cap is fixed per data set before its first reserve. Reserves of all open runs and what closed
-  runs spent stay within it together: a privacy filter, so runs may be chosen adaptively.
-- A cap may hold pure slots for bounded releases. The cap on mu^2 is what is left of the budget when
-  every slot is full; a slot that stays empty never becomes mu^2, nor the other way round.
+- A cap is fixed per data set before its first reserve. The reserves of all open runs plus the
+  spends of closed runs stay within it: a privacy filter, so runs may be chosen adaptively.
+- A cap may hold pure slots for bounded releases. The cap on mu^2 is the rest of the budget when
+  every slot is full; an empty slot never becomes mu^2, and mu^2 never becomes a slot.
 - Nothing is refunded. Closing a run frees only what it never spent.
-- An exact disclosure costs infinitely much and is shown so for ever. It needs a reserve that names
-  it; the cap goes on holding for the noised releases.
+- An exact disclosure has infinite cost, and the ledger shows that permanently. It needs a reserve
+  that names it; the cap still limits the noised releases.
 """
 
 from __future__ import annotations
@@ -63,14 +62,14 @@ class RunAccount:
 
     @property
     def held(self) -> Spent:
-        """What counts against the cap on mu^2: the reserve while open, the spend once closed."""
+        """The amount counted against the cap on mu^2: the reserve while open, then the spend."""
         if self.closed:
             return self.spent
         return Spent(self.reserve.mu2_units, self.reserve.tau_units, self.spent.exact)
 
     @property
     def shares_held(self) -> tuple[SlotShare, ...]:
-        """What counts against the pure slots."""
+        """The shares counted against the pure slots: reserved while open, then used."""
         return self.used if self.closed else self.reserve.pure
 
 
@@ -80,34 +79,34 @@ class Books:
 
     caps: dict[str, Budget] = field(default_factory=dict)
     runs: dict[tuple[str, str], RunAccount] = field(default_factory=dict)
-    # Pairs of data sets that share ids, not budgets.
+    # Pairs of data sets that share ids but have separate budgets.
     apart: set[frozenset[str]] = field(default_factory=set)
     secret_check: bytes | None = None  # None: a ledger of format 1
     slots: dict[str, tuple[int, ...]] = field(default_factory=dict)  # pure ones, in units
 
     def copy(self) -> Books:
-        """The same books, to be changed or kept apart."""
+        """An independent copy of the books."""
         caps, runs, apart = dict(self.caps), dict(self.runs), set(self.apart)
         return Books(caps, runs, apart, self.secret_check, dict(self.slots))
 
     def spent(self, dataset: str) -> Spent:
-        """Add up what has left, over all runs; pure epsilons by slot."""
+        """The spend of all runs on a data set; pure epsilons by slot."""
         runs = list(self._runs_of(dataset))
         used = taken((share for run in runs for share in run.used), len(self.slots[dataset]))
         return _total((run.spent for run in runs), used)
 
     def held(self, dataset: str) -> Spent:
-        """Add up what has left or may still leave under open reserves; pure epsilons by slot."""
+        """The spend of all runs plus the open reserves; pure epsilons by slot."""
         return _total((run.held for run in self._runs_of(dataset)), self.slots_held(dataset))
 
     def slots_held(self, dataset: str, *, but: str | None = None) -> tuple[int, ...]:
-        """How much of each pure slot is spent or reserved, by all runs but one."""
+        """How much of each pure slot is spent or reserved, by all runs except `but`."""
         runs = (run for run in self._runs_of(dataset) if run.reserve.run != but)
         shares = (share for run in runs for share in run.shares_held)
         return taken(shares, len(self.slots[dataset]))
 
     def epsilon_spent(self, dataset: str) -> float:
-        """Give epsilon of what has left at the data set's delta: progress, not the guarantee."""
+        """Epsilon of the spend so far at the data set's delta: progress, not the guarantee."""
         return epsilon_shown(self.spent(dataset), self.caps[dataset].delta)
 
     def check_cap(self, entry: CapFixed) -> None:
@@ -127,7 +126,7 @@ class Books:
             )
 
     def run_after(self, entry: RunReserved | ReleaseBooked | RunSettled) -> RunAccount:
-        """Check an entry of a run and give the account it leads to."""
+        """Check an entry of a run and return the account after it."""
         if entry.dataset not in self.caps:
             raise RefusedError(f"fix a cap for {entry.dataset} before anything is reserved")
         run = self.runs.get((entry.dataset, entry.run))
@@ -145,7 +144,7 @@ class Books:
         held, cap = self.held(entry.dataset), self.caps[entry.dataset]
         slots = self.slots[entry.dataset]
         mu2, tau = held.mu2_units + entry.mu2_units, held.tau_units + entry.tau_units
-        # All slots count in full, used or not: the pair was fixed beforehand.
+        # Every slot counts in full, used or not, because the slots were fixed with the cap.
         if max(mu2, tau) > INT64_MAX or not affordable(cap, mu2, tau, slots):
             raise RefusedError(
                 f"run {entry.run} would take {entry.dataset} above its cap of epsilon = "
@@ -182,9 +181,9 @@ def apply(books: Books, entry: Entry) -> None:
 
 
 def in_slot(books: Books, entry: Entry) -> Entry:
-    """A bounded release in the first share of its size that its run has left; others as they are.
+    """Assign a bounded release to the first unused share of its size; other entries are unchanged.
 
-    Where there is none the entry stays without a slot, and `apply` refuses it.
+    If its run has no such share, the entry stays without a slot, and `apply` refuses it.
     """
     if not isinstance(entry, ReleaseBooked) or not entry.event.pure_units:
         return entry
@@ -195,7 +194,7 @@ def in_slot(books: Books, entry: Entry) -> Entry:
 
 
 def already(books: Books, entry: Entry) -> bool:
-    """Say whether the books hold this very cap, reserve or closing, so that it changes nothing."""
+    """Whether the books already hold this cap, reserve or closing, so that it changes nothing."""
     if isinstance(entry, SecretFixed):
         return books.secret_check == entry.check
     if isinstance(entry, BudgetsApart):
@@ -210,12 +209,12 @@ def already(books: Books, entry: Entry) -> bool:
 
 
 def encode(entry: Entry) -> bytes:
-    """Give the bytes that are stored and hashed."""
+    """The bytes that are stored and hashed."""
     return entry.model_dump_json().encode()
 
 
 def decode(body: bytes) -> Entry:
-    """Read stored bytes; what does not parse is a contradiction."""
+    """Read stored bytes; IntegrityError if they do not parse."""
     try:
         return _ENTRY.validate_json(body)
     except ValueError as error:
@@ -230,7 +229,7 @@ def commitment(opening: bytes, body: bytes) -> bytes:
 
 
 def extend(head: LedgerHead, body: bytes, opening: bytes | None) -> LedgerHead:
-    """Chain one more entry to a head; without an opening by the rule of format 1."""
+    """Chain one more entry to a head; an entry without an opening follows format 1."""
     sequence = head.sequence + 1
     place = head.digest + sequence.to_bytes(8, "big")
     linked = place + body
@@ -251,7 +250,7 @@ def _booked(run: RunAccount, entry: ReleaseBooked) -> RunAccount:
 
 
 def _share(run: RunAccount, entry: ReleaseBooked) -> tuple[SlotShare, ...]:
-    """The share of a pure slot that a release takes: one that its run reserved, used once."""
+    """The share of a pure slot that a release takes: its run reserved it, and nothing used it."""
     if entry.event.pure_units == 0 and entry.slot is None:
         return ()
     left = unused(run.reserve.pure, run.used)

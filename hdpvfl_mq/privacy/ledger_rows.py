@@ -1,4 +1,4 @@
-"""What a ledger file says: its entries in order, every link and rule checked again.
+"""Reads a ledger file: its entries in order, with every link and rule checked again.
 
 It owns reading and checking the stored rows; it writes nothing.
 """
@@ -13,7 +13,7 @@ from schemas.privacy import LedgerHead, ReleaseBooked
 
 
 def folded(connection: sqlite3.Connection) -> tuple[Books, LedgerHead]:
-    """Fold the stored bytes: sequence and hash of each, rules, release ids, co-signatures."""
+    """Fold the stored entries; check sequence, hashes, rules, release ids and co-signatures."""
     books, head = Books(), EMPTY_LEDGER
     rows = connection.execute("SELECT * FROM entry ORDER BY sequence")
     for sequence, digest, release_id, body, opening in rows:
@@ -37,7 +37,7 @@ def folded(connection: sqlite3.Connection) -> tuple[Books, LedgerHead]:
 
 
 def digest_at(connection: sqlite3.Connection, sequence: int) -> bytes | None:
-    """The digest of an entry, if there is that one."""
+    """The digest of the entry with this sequence number, or None."""
     if sequence == 0:
         return EMPTY_LEDGER.digest
     row = connection.execute("SELECT digest FROM entry WHERE sequence = ?", (sequence,))
@@ -46,5 +46,5 @@ def digest_at(connection: sqlite3.Connection, sequence: int) -> bytes | None:
 
 
 def release_id_of(entry: Entry) -> str | None:
-    """Under which release id an entry is filed."""
+    """The release id that an entry is stored under, or None."""
     return entry.event.release_id if isinstance(entry, ReleaseBooked) else None

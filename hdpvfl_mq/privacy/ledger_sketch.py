@@ -1,8 +1,9 @@
-"""A sketch of a party's ids, by which its ledger knows people again under another name.
+"""A sketch of a party's ids: the ledger recognises the same people in another data set.
 
-It owns the hashes that are kept and what two sketches say together; it knows no file. A sketch is
-the smallest hashes of all ids, keyed by the ledger's secret: nobody without it can look an id up.
-Up to SIZE ids a sketch holds them all; of more it is a sample, the same ids in every sketch.
+It owns the hashes that are kept and the comparison of two sketches; it knows no file. A sketch
+holds the smallest hashes of all ids, keyed by the ledger's secret: nobody can look up an id without
+the secret. A sketch of up to SIZE ids holds them all. A sketch of more ids is a sample, and every
+sketch samples the same ids.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from hdpvfl_mq.arrays.chunked import OBJECT_ROWS, chunks
 from hdpvfl_mq.privacy.ledger_secret import LedgerSecret
 
 SIZE = 1 << 16
-ASKED_FROM = 0.1  # the share of common ids from which the operator is asked
+ASKED_FROM = 0.1  # the operator must decide from this share of common ids on
 _LAST = np.uint64(2**64 - 1)
 
 
@@ -31,11 +32,11 @@ class IdSketch:
 
     @property
     def reach(self) -> np.uint64:
-        """Every id whose hash is not above this is in the sketch."""
+        """The largest hash that the sketch covers: every id with a hash up to it is included."""
         return self.hashes[-1] if len(self.hashes) == SIZE else _LAST
 
     def joined(self, other: IdSketch) -> IdSketch:
-        """The sketch of both sets of ids together."""
+        """The sketch of the union of both sets of ids."""
         return IdSketch(np.union1d(self.hashes, other.hashes)[:SIZE])
 
 
@@ -53,7 +54,7 @@ def sketch(ids: Sequence[bytes], secret: LedgerSecret) -> IdSketch:
 
 
 def shared(one: IdSketch, other: IdSketch) -> float:
-    """The share of ids in common, of the set where it is larger; exact if both hold all ids."""
+    """The larger of the two sets' shares of common ids; exact if both sketches hold all ids."""
     reach = min(one.reach, other.reach)
     mine, theirs = (each.hashes[each.hashes <= reach] for each in (one, other))
     if not len(mine) or not len(theirs):

@@ -1,14 +1,14 @@
 """A party's privacy ledger in one SQLite file that outlives runs.
 
 It owns the file, its lock, the transaction and the hash chain on disk; the rules are in ledger.py.
-It knows no message and no journal. The file holds the openings of its entries, so it can be read
-and checked by whoever is shown it; to write, the ledger's secret is needed, which is not in it.
+It knows no message and no journal. The file holds the openings of its entries, so anybody with the
+file can read and check it. Writing needs the ledger's secret, which is not in the file.
 
 *Guarantee.* A call that returns is on disk (write-ahead log, synchronous FULL). A call that raises
-has booked nothing, and after an error of the store every later call raises too: nothing may be
-sent. The caller books first and sends afterwards, so the true spend is never above the ledger.
-The same release again changes nothing, so a journal may be folded again after a crash; another
-payload under its id is a contradiction.
+has booked nothing, and after a store error every later call raises too: nothing may be sent. The
+caller books first and sends afterwards, so the true spend is never above the ledger. Booking the
+same release again changes nothing, so a journal may be folded again after a crash; another payload
+under the same release id is an IntegrityError.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ from hdpvfl_mq.privacy.ledger_tables import (
     store_sketch,
     translated,
 )
+from hdpvfl_mq.privacy.scored_people import ScoredPeople
 from schemas.privacy import (
     Budget,
     BudgetsApart,
@@ -54,14 +55,16 @@ class Ledger:
     def __init__(
         self, connection: sqlite3.Connection, party: str, secret: LedgerSecret | None = None
     ) -> None:
-        """Take over a connection with `isolation_level=None`, lock it, and fold what it holds.
+        """Take over a connection with `isolation_level=None`, lock the file and fold its entries.
 
-        Without its secret a ledger can be read only.
+        Without its secret the ledger is read-only.
         """
         self._db, self._party, self._broken = connection, party, False
         self._secret: LedgerSecret | None = None
+        self.people: ScoredPeople | None = None  # the account of scored people, once opened
+        self.people_file: Path | None = None
         try:
-            # Exclusive before the log is first read: a second opener is then refused at once.
+            # Lock before the first read, so that a second process that opens it fails at once.
             connection.execute("PRAGMA locking_mode = EXCLUSIVE")
             connection.execute("PRAGMA journal_mode = WAL")
             connection.execute("PRAGMA synchronous = FULL")
@@ -77,7 +80,7 @@ class Ledger:
 
     @classmethod
     def open(cls, path: str | Path, party: str, secret: LedgerSecret | None = None) -> Ledger:
-        """Open or create the ledger file of a party; ":memory:" gives one that is forgotten."""
+        """Open or create the ledger file of a party; ":memory:" stores nothing on disk."""
         connection = connected(path)
         try:
             return cls(connection, party, secret)
@@ -86,18 +89,28 @@ class Ledger:
             raise
 
     def close_file(self) -> None:
-        """Close the file and release its lock."""
+        """Close the ledger and the account of scored people, and release their locks."""
+        if self.people is not None:
+            self.people.close_file()
         self._db.close()
+
+    def scored_people(self) -> ScoredPeople:
+        """The account of scored people, opened on first use."""
+        if self.people is None:
+            if self.people_file is None:
+                raise OperatorError("this ledger has no account of scored people beside it")
+            self.people = ScoredPeople.open(self.people_file, self._party, self.secret)
+        return self.people
 
     @property
     def books(self) -> Books:
-        """Caps, reserves and spends; to read, not to change."""
+        """Caps, reserves and spends; callers must not change them."""
         return self._books
 
     def unlock(self, secret: LedgerSecret, *, replace: bool = False) -> None:
-        """Allow writing. The first secret, or one that replaces a lost one, becomes an entry.
+        """Allow writing. The first secret, or the replacement of a lost one, becomes an entry.
 
-        A ledger of format 1 goes over to format 2 by that entry; what it holds stays as it is.
+        That entry moves a ledger of format 1 to format 2; earlier entries stay unchanged.
         """
         known = self._books.secret_check
         if known is not None and known != secret.check() and not replace:
@@ -109,13 +122,13 @@ class Ledger:
 
     @property
     def secret(self) -> LedgerSecret:
-        """What hides this ledger's entries; OperatorError where it was opened to read."""
+        """The secret that hides this ledger's entries; OperatorError if it is read-only."""
         if self._secret is None:
             raise OperatorError("the ledger was opened without its secret, to be read only")
         return self._secret
 
     def head(self) -> LedgerHead:
-        """Give the head for peers to co-sign."""
+        """The head for peers to co-sign."""
         return self._head
 
     def fix_cap(self, dataset: str, cap: Budget, pure_slots: tuple[int, ...] = ()) -> None:
@@ -130,10 +143,10 @@ class Ledger:
         *,
         apart_from: Collection[str] = (),
     ) -> None:
-        """Refuse ids that another data set of this ledger holds, unless that one is named.
+        """Refuse ids that another data set of this ledger holds, unless the caller names that one.
 
-        `rows` is a fingerprint: of rows that were here last time no new sketch is made. What is
-        named once stays so; the sketch grows with all rows that ever came under this name.
+        `rows` is a fingerprint: if the rows are those of the last time, no new sketch is made. A
+        named pair stays named. The sketch covers all rows ever seen under this data set's name.
         """
         mark, known = self.secret.fingerprint(rows), sketches_in(self._db, self.secret.check())
         last_mark, ids = known.pop(dataset, ("", IdSketch()))
@@ -153,7 +166,7 @@ class Ledger:
             self._write(lambda: store_sketch(self._db, dataset, self.secret.check(), (mark, ids)))
 
     def reserve(self, reserve: RunReserved) -> None:
-        """Set aside what a run may spend at most; refused if the cap does not allow it."""
+        """Reserve the most that a run may spend; refused if the cap does not allow it."""
         self._append([reserve])
 
     def book(self, releases: Sequence[ReleaseBooked]) -> None:
@@ -161,11 +174,11 @@ class Ledger:
         self._append(releases)
 
     def close_run(self, dataset: str, run: str) -> None:
-        """End a run: its unspent reserve is free, it can release nothing more."""
+        """End a run: free its unspent reserve and refuse further releases."""
         self._append([RunSettled(dataset=dataset, run=run)])
 
     def record(self, cosignature: Cosignature) -> None:
-        """Keep a peer's signature under one of this ledger's heads; the newest of each peer."""
+        """Store a peer's signature of one of this ledger's heads; keeps the newest per peer."""
         head = cosignature.head
         if digest_at(self._db, head.sequence) != head.digest:
             raise IntegrityError(f"{cosignature.peer} co-signed a head this ledger never had")
@@ -173,7 +186,7 @@ class Ledger:
         self._write(lambda: self._db.execute("INSERT INTO cosignature" + _NEWEST, row))
 
     def remember(self, peer: str, head: LedgerHead, signature: bytes) -> None:
-        """Keep the newest head of a peer's own ledger, to remind it of it in later runs."""
+        """Store the newest head of a peer's own ledger, to show to that peer in later runs."""
         row = (peer, head.sequence, head.digest, signature)
         self._write(lambda: self._db.execute("INSERT INTO remembered" + _NEWEST, row))
 
@@ -185,7 +198,7 @@ class Ledger:
             raise translated(error) from error
 
     def remembered(self) -> dict[str, tuple[LedgerHead, bytes]]:
-        """Give the newest head seen of each peer's ledger, with that peer's signature."""
+        """The newest head of each peer's ledger, with that peer's signature."""
         try:
             rows = self._db.execute(
                 "SELECT peer, sequence, digest, signature FROM remembered"
@@ -198,7 +211,7 @@ class Ledger:
         }
 
     def check_restored(self, peer_heads: Mapping[str, LedgerHead]) -> None:
-        """Refuse a file that is older than, or departs from, a head that a peer co-signed."""
+        """Refuse a file that is older than, or differs from, a head that a peer co-signed."""
         for peer, head in peer_heads.items():
             if head.sequence > self._head.sequence:
                 raise IntegrityError(
@@ -215,17 +228,17 @@ class Ledger:
             raise IntegrityError("the ledger file changed under the open ledger")
 
     def entries(self) -> Iterator[tuple[LedgerHead, Entry]]:
-        """Give all entries in order, each with the head it made."""
+        """All entries in order, each with the head after it."""
         rows = self._db.execute("SELECT sequence, digest, body FROM entry ORDER BY sequence")
         for sequence, digest, body in rows:
             yield LedgerHead(sequence=sequence, digest=digest), decode(body)
 
     def openings(self) -> Iterator[tuple[bytes | None, bytes]]:
-        """Give opening and stored bytes of all entries in order; None for those of format 1."""
+        """Opening and stored bytes of each entry in order; entries of format 1 have no opening."""
         yield from self._db.execute("SELECT opening, body FROM entry ORDER BY sequence")
 
     def cosignatures(self) -> tuple[Cosignature, ...]:
-        """Give the newest co-signature of each peer."""
+        """The newest co-signature of each peer."""
         rows = self._db.execute("SELECT * FROM cosignature ORDER BY peer")
         return tuple(
             Cosignature(peer=peer, head=LedgerHead(sequence=seq, digest=digest), signature=sign)
@@ -263,7 +276,7 @@ class Ledger:
         return head
 
     def _stored(self, entry: Entry) -> bool:
-        """Say whether this release is booked; one id has one payload for ever."""
+        """Whether this release is booked already; a release id has one payload, permanently."""
         if not isinstance(entry, ReleaseBooked):
             return False
         rows = self._db.execute(
@@ -272,7 +285,7 @@ class Ledger:
         for (body,) in rows:
             booked = decode(body)
             assert isinstance(booked, ReleaseBooked)
-            # A digest of format 1 cannot be compared with a keyed one; the price still must agree.
+            # A digest of format 1 cannot be compared with a keyed one; the price must still agree.
             same = booked.digest == entry.digest or booked.keyed != entry.keyed
             if not same or booked.event != entry.event:
                 raise IntegrityError(f"{entry.event.release_id} has another payload in the ledger")

@@ -1,7 +1,7 @@
-"""The tables of a ledger file, in the formats there have been, and what an error of it means.
+"""The tables of a ledger file in all its formats, and the translation of SQLite errors.
 
-It owns the shape of the file and how an older one is brought up to date; it knows no rule of the
-ledger. In format 1 entries had no opening; they keep none.
+It owns the file's schema and the migration of older files; it knows no rule of the ledger. Entries
+of format 1 have no opening, also after migration.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ _SCHEMA = (
     " mark TEXT NOT NULL, hashes BLOB NOT NULL)",
 )
 
-_REMEMBERED_UNSIGNED = 3  # columns of that table before heads were signed
-_ENTRY_UNKEYED = 4  # columns of that table in format 1
+_REMEMBERED_UNSIGNED = 3  # columns of table `remembered` before heads were signed
+_ENTRY_UNKEYED = 4  # columns of table `entry` in format 1
 
 
 def connected(path: str | Path) -> sqlite3.Connection:
-    """A connection to a ledger file, which is made if there is none, for its owner only."""
+    """Connect to a ledger file; a new file is readable by its owner only."""
     try:
         if str(path) != ":memory:":
             Path(path).parent.mkdir(parents=True, exist_ok=True)
@@ -44,13 +44,13 @@ def connected(path: str | Path) -> sqlite3.Connection:
 
 
 def make_tables(connection: sqlite3.Connection) -> None:
-    """Make what is missing; older formats are brought up to date, nothing spent is touched."""
+    """Create missing tables and migrate older formats; recorded spends do not change."""
     version = connection.execute("PRAGMA user_version").fetchone()[0]
     if version > FORMAT:
         raise OperatorError(
             f"the ledger has format {version}, this program knows {FORMAT}: use a newer one"
         )
-    # Heads remembered without their owner's signature prove nothing any more.
+    # A remembered head without its owner's signature proves nothing.
     if _columns(connection, "remembered") == _REMEMBERED_UNSIGNED:
         connection.execute("DROP TABLE remembered")
     if _columns(connection, "entry") == _ENTRY_UNKEYED:
@@ -70,7 +70,7 @@ def claim(connection: sqlite3.Connection, party: str) -> None:
 
 
 def owner_of(path: Path) -> str:
-    """Whose ledger a file is."""
+    """The name of the party that owns a ledger file."""
     try:
         connection = sqlite3.connect(path, timeout=0.0)
         try:
@@ -85,7 +85,7 @@ def owner_of(path: Path) -> str:
 
 
 def sketches_in(connection: sqlite3.Connection, check: bytes) -> dict[str, tuple[str, IdSketch]]:
-    """By data set: a mark of the last rows, and the sketch of all; those under this secret."""
+    """Fingerprint of the last rows and sketch of all rows, by data set, made with this secret."""
     rows = connection.execute("SELECT dataset, mark, hashes FROM sketch WHERE secret = ?", (check,))
     try:
         return {
@@ -99,14 +99,14 @@ def sketches_in(connection: sqlite3.Connection, check: bytes) -> dict[str, tuple
 def store_sketch(
     connection: sqlite3.Connection, dataset: str, check: bytes, kept: tuple[str, IdSketch]
 ) -> None:
-    """Replace what is kept of a data set's ids."""
+    """Replace the stored sketch of a data set's ids."""
     mark, ids = kept
     row = (dataset, check, mark, ids.hashes.astype("<u8").tobytes())
     connection.execute("INSERT OR REPLACE INTO sketch VALUES (?, ?, ?, ?)", row)
 
 
 def translated(error: sqlite3.Error) -> OperatorError | IntegrityError:
-    """The error of a store in the words of who must react."""
+    """Translate an SQLite error into the error class that says who must react."""
     code = getattr(error, "sqlite_errorcode", 0) & 0xFF
     if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
         return OperatorError(

@@ -1,8 +1,8 @@
 """The only way out: un-noised values in, a `Release` with its price out.
 
-It owns quantising, adding noise and pricing, and the reading of a release at the receiver; it knows
-no role, no message and no store. Nothing else in the project builds a `Release`; a test reads the
-syntax tree for that.
+It owns quantising, adding noise and pricing, and decoding a release at the receiver; it knows no
+role, no message and no store. Nothing else in the project builds a `Release`; a test reads the
+syntax tree to enforce that.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from hdpvfl_mq.arrays.chunked import chunks
+from hdpvfl_mq.arrays.chunked import Allocate, chunks
 from hdpvfl_mq.arrays.unreleased import FloatVector, Unreleased
 from hdpvfl_mq.errors import PeerError, RefusedError, SettingsError
 from hdpvfl_mq.privacy.bounded import BoundedNoise
@@ -26,12 +26,13 @@ from schemas.privacy import BoundedKind, Release, SpendEvent
 from schemas.tensor import Tensor
 
 LARGEST_INTEGER = 2**62
+SEAL_WORDS = 2  # words of the tag in front of sealed numbers
 
 
 class Mechanism:
     """One party's noise in one run: a pure function of the seed, the plans and the address.
 
-    `plans` has one for each kind of release.
+    `plans` has one plan for each kind of release.
     """
 
     __slots__ = ("__seed", "_party", "_plans", "_run")
@@ -55,15 +56,16 @@ class Mechanism:
         last_round: int = -1,
         seal: bytes | None = None,
         scale: float = 1.0,
+        allocate: Allocate = np.empty,
     ) -> Release:
         """Add noise to the values of one round and price them.
 
-        `last_round` is the last round this party released in this run, -1 if none: rounds it
-        passed over are paid with this release, because their share is in the plan's sums. `seal`
-        is a key for values that leave without noise and concern one receiver alone; `scale` is
-        what the receiver multiplies by, and may depend on earlier releases only.
+        `last_round` is the last round in which this party released in this run, -1 if none. This
+        release also pays for skipped rounds, because the plan's sums include them. `seal` encrypts
+        values without noise for their only receiver. `scale` is the receiver's multiplier and may
+        depend on earlier releases only. `allocate` makes every array with an entry for each value.
         *Guarantee.* The same arguments give the same bytes; any other address or value gives
-        independent noise. What leaves is within the plan's bound for every input, NaN included.
+        independent noise. Values are within the plan's bound for every input, NaN included.
         """
         plan = self._plans[kind]
         if not -1 <= last_round < round < plan.rounds:
@@ -73,17 +75,15 @@ class Mechanism:
         release_id = ids.release_id(self._run, self._party, kind, round)
         if plan.bounded is not None:
             places = plan.bounded.places(values.expose())
-            # One stream under two laws would name the labels that one keeps and the other turns.
-            law = repr(plan.bounded).encode()
-            key = self._key(release_id, round, transcript, places, law)
-            tensor = Tensor.smallest(_points(places, plan.bounded, key))
+            key = self._key(release_id, round, transcript, places, plan)
+            tensor = Tensor.smallest(_points(places, plan.bounded, key), allocate)
         elif plan.guarantee == "none" or plan.disclosed_rows:
             exact = values.expose()
             tensor = Tensor.of(exact if seal is None else _sealed(exact, seal))
         else:
-            lattice = _on_lattice(values.expose(), plan)
-            key = self._key(release_id, round, transcript, lattice)
-            tensor = Tensor.smallest(_noised(lattice, plan, key))
+            lattice = _on_lattice(values.expose(), plan, allocate)
+            key = self._key(release_id, round, transcript, lattice, plan)
+            tensor = Tensor.smallest(_noised(lattice, plan, key), allocate)
         return Release(
             release_id=release_id,
             tensor=tensor,
@@ -93,15 +93,54 @@ class Mechanism:
             event=_event(plan, release_id, round, last_round),
         )
 
+    def answer(
+        self,
+        population: Unreleased | Release,
+        places: NDArray[np.int64],
+        number: int,
+        *,
+        seal: bytes,
+        scale: float,
+    ) -> Release:
+        """Select some people's scores from those of a session and seal them for the asking party.
+
+        `population` holds the session's scores: exact if they are disclosed, else one noised
+        release of all of them, so that a person who is asked for twice has the same noise twice.
+        *Guarantee.* The event is the price of one person's score; everybody else pays nothing.
+        """
+        plan = self._plans["score"]
+        if plan.disclosed_rows:
+            assert isinstance(population, Unreleased)
+            values = population.expose()[places]
+        else:
+            assert isinstance(population, Release)
+            values = released_values(population)[places]
+        release_id = ids.release_id(self._run, self._party, "score", number)
+        event = dict(_event(plan, release_id, 0, -1))
+        event["disclosed_rows"] = len(places) if plan.disclosed_rows else 0
+        return Release(
+            release_id=release_id,
+            tensor=Tensor.of(_sealed(values, seal)),
+            exponent=plan.exponent,
+            noise_std=plan.noise_std,
+            scale=scale,
+            event=SpendEvent(**event),
+        )
+
     def _key(
         self,
         release_id: str,
         round: int,
         transcript: bytes,
         quantised: NDArray[np.int64],
-        *law: bytes,
+        plan: NoisePlan,
     ) -> bytes:
-        """The address of one release's noise, the hash of the quantised values included."""
+        """The address of one release's noise; it includes the law and the quantised values.
+
+        One stream under two laws would reveal the values: two widths of the same noise differ by a
+        known function of that noise, and one randomised response may keep a label that the other
+        flips.
+        """
         return stream_key(
             self.__seed,
             self._party.encode(),
@@ -110,15 +149,23 @@ class Mechanism:
             release_id.encode(),
             transcript,
             hashlib.sha256(quantised.data).digest(),
-            *law,
+            _law(plan),
         )
 
 
+def _law(plan: NoisePlan) -> bytes:
+    """Everything that determines how a stream becomes noise."""
+    if plan.bounded is not None:
+        return repr(plan.bounded).encode()
+    shape = "symmetric" if plan.symmetric else "plain"
+    return f"gaussian {plan.noise_std.hex()} {plan.exponent} {shape}".encode()
+
+
 def _points(places: NDArray[np.int64], noise: BoundedNoise, key: bytes) -> NDArray[np.int64]:
-    """Pass places through a bounded law, each by itself.
+    """Draw a point for each place from a bounded law, independently.
 
     *Guarantee.* Replacing one row moves one number, so the release is pure epsilon-DP with the
-    epsilon that is booked, for every input.
+    booked epsilon, for every input.
     """
     points = np.empty(len(places), dtype="<i8")
     for part in chunks(len(places)):
@@ -133,7 +180,7 @@ def _points(places: NDArray[np.int64], noise: BoundedNoise, key: bytes) -> NDArr
 
 def _noised(lattice: NDArray[np.int64], plan: NoisePlan, key: bytes) -> NDArray[np.int64]:
     if not plan.symmetric:
-        lattice += ladder(plan.ratio).sample(lattice.size, key)
+        ladder(plan.ratio).add_to(lattice, key)
         return lattice
     columns = (math.isqrt(8 * lattice.size + 1) - 1) // 2
     lattice[:columns] += ladder(plan.ratio).sample(columns, key)
@@ -142,13 +189,13 @@ def _noised(lattice: NDArray[np.int64], plan: NoisePlan, key: bytes) -> NDArray[
     return lattice
 
 
-def _on_lattice(values: FloatVector, plan: NoisePlan) -> NDArray[np.int64]:
-    """The nearest integers, a chunk at a time: a batch may be all rows there are."""
+def _on_lattice(values: FloatVector, plan: NoisePlan, allocate: Allocate) -> NDArray[np.int64]:
+    """The nearest integers, chunk by chunk: a batch may hold all rows."""
     grid = 2.0**plan.exponent
     bound = min(plan.value_bound, LARGEST_INTEGER / 2 * grid)
-    lattice = np.empty(len(values), dtype="<i8")
+    lattice = allocate((len(values),), "<i8")
     for part in chunks(len(values)):
-        # Clipping costs nothing where the bound holds, and keeps the price where code is wrong.
+        # Where the bound holds, clipping changes nothing; where code is wrong, it keeps the price.
         inside = np.clip(np.nan_to_num(values[part], nan=0.0), -bound, bound)
         lattice[part] = np.rint(inside / grid).astype(np.int64)
     return lattice
@@ -184,41 +231,72 @@ def _mechanism(
 
 
 def _sealed(values: FloatVector, key: bytes) -> NDArray[np.int64]:
-    """Numbers under a stream that is used once; that nobody changed them, signatures show."""
-    words = np.ascontiguousarray(values, dtype="<f8").view("<u8") ^ stream_words(key, len(values))
-    return words.view("<i8")
+    """Encrypt numbers with a stream that their keyed tag chooses; the tag goes in front.
+
+    If a disk is rolled back and other numbers get the same release id, they use another stream.
+    """
+    words = np.ascontiguousarray(values, dtype="<f8").view("<u8")
+    tag = _seal_tag(words, key)
+    stream = stream_words(stream_key(key, tag), len(words))
+    return np.concatenate([np.frombuffer(tag, dtype="<i8"), (words ^ stream).view("<i8")])
+
+
+def _seal_tag(words: NDArray[np.uint64], key: bytes) -> bytes:
+    return hashlib.blake2b(words.data, key=key, person=b"hdpvfl seal 2", digest_size=16).digest()
 
 
 def unsealed(release: Release, key: bytes) -> Release:
-    """A sealed release as its receiver reads it; PeerError if it does not hold finite numbers."""
-    words = release.tensor.array()
-    if words.dtype != np.dtype("<i8") or words.ndim != 1:
+    """Decrypt a sealed release; PeerError if it does not hold finite numbers."""
+    sealed = release.tensor.array()
+    if sealed.dtype != np.dtype("<i8") or sealed.ndim != 1 or len(sealed) < SEAL_WORDS:
         raise PeerError(f"{release.release_id}: exact scores travel sealed")
-    values = (words.view("<u8") ^ stream_words(key, len(words))).view("<f8")
-    if not np.isfinite(values).all():
+    tag, hidden = sealed[:SEAL_WORDS].tobytes(), sealed[SEAL_WORDS:].view("<u8")
+    words = hidden ^ stream_words(stream_key(key, tag), len(hidden))
+    values = words.view("<f8")
+    if _seal_tag(words, key) != tag or not np.isfinite(values).all():
         raise PeerError(f"{release.release_id}: sealed for somebody else")
     return Release(**{**dict(release), "tensor": Tensor.of(values)})
 
 
+def receive_scores(
+    release: Release, plan: NoisePlan, key: bytes, *, count: int
+) -> NDArray[np.float64]:
+    """The scores of one answer, in units of its scale; PeerError if they do not match its plan."""
+    opened = unsealed(release, key)
+    declared = (release.noise_std, release.exponent, release.event.mechanism)
+    if declared != (plan.noise_std, plan.exponent, _mechanism(plan)):
+        raise PeerError(f"{release.release_id}: not the noise of the plan")
+    values = opened.tensor.array()
+    if values.shape != (count,):
+        raise PeerError(f"{release.release_id}: expected {count} values")
+    if count and float(np.abs(values).max()) > largest_value(plan):
+        raise PeerError(f"{release.release_id}: a value is beyond its public bound")
+    return np.asarray(values, dtype=np.float64)
+
+
 def stored_release(stored: bytes) -> Release:
-    """A release that was written down as JSON; ValueError if these bytes are none."""
+    """Parse a release stored as JSON; ValueError if these bytes are not a release."""
     return Release.model_validate_json(stored)
 
 
-def receive_planned(release: Release, plan: NoisePlan, *, count: int) -> NDArray[np.float64]:
-    """The numbers of a peer's release under its public plan, whatever the noise; else PeerError.
+def receive_planned(
+    release: Release, plan: NoisePlan, *, count: int, allocate: Allocate = np.empty
+) -> NDArray[np.float64]:
+    """The numbers of a peer's release; PeerError if its public plan cannot have made them.
 
-    Points of bounded noise are decoded without bias.
+    Works for every kind of noise; points of bounded noise are decoded without bias.
     """
     if plan.bounded is not None:
         return plan.bounded.decode(receive_bounded(release, plan.bounded, count=count))
-    return receive(release, count=count, bound=largest_value(plan))
+    return receive(release, count=count, bound=largest_value(plan), allocate=allocate)
 
 
-def receive(release: Release, *, count: int, bound: float) -> NDArray[np.float64]:
-    """Scale a peer's release to numbers, refusing what its plan cannot have made.
+def receive(
+    release: Release, *, count: int, bound: float, allocate: Allocate = np.empty
+) -> NDArray[np.float64]:
+    """Scale a peer's release to numbers; PeerError if its plan cannot have made them.
 
-    `bound` is the largest absolute value a plan allows: see `largest_value`.
+    `bound` is the largest absolute value that the plan allows: see `largest_value`.
     """
     values = release.tensor.array()
     if values.shape != (count,):
@@ -232,16 +310,16 @@ def receive(release: Release, *, count: int, bound: float) -> NDArray[np.float64
         raise PeerError(f"{release.release_id}: a release carries signed integers")
     if not exact and count and max(-int(values.min()), int(values.max())) > LARGEST_INTEGER:
         raise PeerError(f"{release.release_id}: a value is beyond 2^62")
-    scaled = released_values(release)
-    if count and float(np.abs(scaled).max()) > bound:
+    scaled = released_values(release, allocate)
+    if count and max(-float(scaled.min()), float(scaled.max())) > bound:
         raise PeerError(f"{release.release_id}: a value is beyond its public bound")
     return scaled
 
 
 def receive_bounded(release: Release, noise: BoundedNoise, *, count: int) -> NDArray[np.int64]:
-    """The points of a peer's bounded release, refusing what its law cannot have made.
+    """The points of a peer's bounded release; PeerError if its law cannot have made them.
 
-    `noise.decode` makes unbiased numbers of them, `noise.variance` says how noisy these are.
+    `noise.decode` turns them into unbiased numbers; `noise.variance` is the noise of those.
     """
     values = release.tensor.array()
     if values.shape != (count,):
@@ -253,13 +331,16 @@ def receive_bounded(release: Release, noise: BoundedNoise, *, count: int) -> NDA
     return values.astype(np.int64)
 
 
-def released_values(release: Release) -> NDArray[np.float64]:
-    """The numbers a release stands for, but for its scale."""
+def released_values(release: Release, allocate: Allocate = np.empty) -> NDArray[np.float64]:
+    """The numbers of a release, before its scale is applied."""
     values = release.tensor.array()
-    exact = release.tensor.dtype == "<f8"
-    return values.astype(np.float64) * (1.0 if exact else 2.0**release.exponent)
+    factor = 1.0 if release.tensor.dtype == "<f8" else 2.0**release.exponent
+    scaled: NDArray[np.float64] = allocate(values.shape, np.float64)
+    for part in chunks(len(values)):
+        scaled[part] = values[part].astype(np.float64) * factor
+    return scaled
 
 
 def largest_value(plan: NoisePlan) -> float:
-    """Bound what a release of this plan can hold: the noise tables end at 14 deviations."""
+    """Bound the values of a release of this plan: the noise tables end at 14 deviations."""
     return plan.value_bound + 2.0**plan.exponent + 32.0 * plan.noise_std

@@ -3,9 +3,9 @@
 It owns the address of the noise and the ladder that makes a wide Gaussian from small tables; it
 knows no value that the noise is added to, no budget and no release.
 
-*Guarantee.* A sample of `ladder(ratio)` is, but for the total variation it states, a Gaussian of
-variance ratio^2 (or more, by one part in 2^43) rounded to the nearest integer. Up to ratio 512 it
-comes from one table. A wider one is a sum,
+*Guarantee.* A sample of `ladder(ratio)` is a Gaussian of variance ratio^2 (or more, by one part in
+2^43) rounded to the nearest integer, up to the total variation that the ladder states. Up to ratio
+512 it comes from one table. A wider Gaussian is a sum,
 
     round(N(0, s_0^2)) + 64 D_1 + 64^2 D_2 + ... ,    D_j discrete Gaussians.
 
@@ -13,13 +13,14 @@ Adding integers commutes with rounding, so it is enough that N(0, v^2) + h D is 
 its density is that Gaussian times sum_j exp(-(h j - c)^2 / (2 w^2)), w^-2 = v^-2 + (h s)^-2, and by
 Poisson summation this sum varies by a factor of at most 1 +- e, e < 2.5 exp(-2 pi^2 w^2 / h^2).
 With v >= 2.5 h and s >= 7 that is below 2^-155, far less than the rounding of the tables.
-The noise is as good as the cipher: the guarantee is computational.
+The randomness comes from a cipher, so the guarantee is computational.
 """
 
 from __future__ import annotations
 
 import hashlib
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -42,6 +43,8 @@ _RATIO_BITS = 16
 _SPACING = 64
 _RUNG_STD = 160.0
 _STREAM_DOMAIN = b"hdpvfl.noise.1"
+_ZERO_WORDS = 2**16
+_ZEROS = memoryview(bytes(8 * _ZERO_WORDS))  # enciphered to a stream; not allocated again each time
 _COMMIT_DOMAIN = b"hdpvfl.seed.1"
 
 
@@ -54,32 +57,51 @@ class Ladder:
     tau_units: int
 
     def sample(self, count: int, key: bytes) -> NDArray[np.int64]:
-        """Draw `count` samples from the stream of this key.
-
-        The stream is, for every rung, the high words of all samples and then the low ones; it is
-        read a chunk of samples at a time.
-        """
+        """Draw `count` samples from the stream of this key."""
         total = np.zeros(count, dtype=np.int64)
-        for part in chunks(count):
-            for rung, (spacing, table) in enumerate(self.rungs):
-                size = part.stop - part.start
-                high, low = (
-                    stream_words(key, size, first=(2 * rung + half) * count + part.start)
-                    for half in (0, 1)
-                )
-                total[part] += spacing * table.draw(high, low)
+        self.add_to(total, key)
         return total
+
+    def add_to(self, total: NDArray[np.int64], key: bytes) -> None:
+        """Add a sample from the stream of this key to every number.
+
+        For every rung, the stream holds the high words of all samples and then the low words; it
+        is read a chunk of samples at a time.
+        """
+        count = len(total)
+        for part in chunks(count):
+            words = self._words(key, part, count)
+            for (spacing, table), (high, low) in zip(self.rungs, words, strict=True):
+                total[part] += spacing * table.draw(high, low)
+
+    def _words(
+        self, key: bytes, part: slice, count: int
+    ) -> Iterator[tuple[NDArray[np.uint64], NDArray[np.uint64]]]:
+        """High and low words of one chunk, rung by rung; a single chunk is read in one piece."""
+        size = part.stop - part.start
+        if size == count:
+            whole = stream_words(key, 2 * len(self.rungs) * count).reshape(-1, 2, count)
+            yield from ((high, low) for high, low in whole)
+            return
+        for rung in range(len(self.rungs)):
+            first = 2 * rung * count + part.start
+            high = stream_words(key, size, first=first)
+            yield high, stream_words(key, size, first=first + count)
 
 
 def stream_words(key: bytes, count: int, *, first: int = 0) -> NDArray[np.uint64]:
-    """So many 64-bit words of a key's stream, from word `first` on."""
+    """`count` 64-bit words of a key's stream, from word `first` on."""
     block, skipped = divmod(first, 2)
     stream = Cipher(algorithms.AES(key), modes.CTR(block.to_bytes(16, "big"))).encryptor()
-    return np.frombuffer(stream.update(bytes(8 * (skipped + count))), dtype="<u8")[skipped:]
+    size = skipped + count
+    zeros = _ZEROS[: 8 * size] if size <= _ZERO_WORDS else bytes(8 * size)
+    words = np.empty(size + 2, dtype="<u8")  # the cipher asks for room for one more block
+    stream.update_into(zeros, words.data.cast("B"))
+    return words[skipped:size]
 
 
 def round_ratio(ratio: float) -> float:
-    """Round a ratio up to few bits; the rounded one is an exact binary fraction."""
+    """Round a ratio up to a few bits; the result is an exact binary fraction."""
     mantissa, exponent = math.frexp(ratio)
     return math.ldexp(math.ceil(math.ldexp(mantissa, _RATIO_BITS)), exponent - _RATIO_BITS)
 
@@ -118,16 +140,16 @@ def _variance(rungs: int) -> float:
 
 
 def _ripple(below: float, total: float, spacing: int) -> Any:
-    """Bound the total variation that one more rung adds: e / (1 - e), see above."""
+    """Bound the total variation that one more rung adds: e / (1 - e), see the module docstring."""
     narrow = below * (total - below) / total * (1 - 2.0**-40)
     ripple = 2.5 * gmpy2.exp(-2 * gmpy2.const_pi() ** 2 * narrow / spacing**2)
     return ripple / (1 - ripple)
 
 
 def stream_key(seed: bytes, *address: bytes) -> bytes:
-    """Give the key of one release's noise: a keyed hash of its whole address.
+    """The key of one release's noise: a keyed hash of its whole address.
 
-    *Guarantee.* Fields are length-prefixed, so two addresses are equal only field by field.
+    *Guarantee.* Fields are length-prefixed, so equal addresses have equal fields.
     """
     if len(seed) != SEED_BYTES:
         raise SettingsError("a noise seed has 32 bytes")

@@ -1,6 +1,6 @@
 """A party's noise for one run, from public quantities only: width, grid, cost of each round.
 
-It owns the choice of grid and noise and the integers that the ledger will book; it knows no data,
+It owns the choice of grid and noise and the integers that the ledger books; it knows no data,
 no seed and no message. Every party can compute every other party's plan.
 """
 
@@ -25,12 +25,12 @@ from schemas.privacy import MU2_UNIT_BITS, TAU_UNIT_BITS, Budget
 
 FloatArray = NDArray[np.float64]
 Guarantee = Literal["sound", "paper", "none"]
-# The least that is charged per coordinate for floating-point arithmetic; see `float_slack`.
+# The minimum charged per coordinate for floating-point arithmetic; see `float_slack`.
 FLOAT_SLACK = 2.0**-30
 FINEST_EXPONENT, COARSEST_EXPONENT = -30, 20
 # Integers on the wire stay below 2^62; a plan whose values could reach it is refused.
 _LARGEST_INTEGER = 2.0**61
-# No ladder up to the widest ratio has a larger distance per sample; `fit_noise` checks it.
+# No ladder up to the widest ratio has a larger distance per sample; `fit_noise` checks that.
 _TAU_UNITS_MAX = 2**26
 _TOO_LARGE = (
     "epsilon = {:g} is too large for this delta and number of values: the sampler's distance to "
@@ -40,10 +40,10 @@ _TOO_LARGE = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NoisePlan:
-    """What a party adds to its releases and what they cost, round by round.
+    """The noise a party adds to its releases and what they cost, round by round.
 
     `mu2_cumulative[t]` and `tau_cumulative[t]` cover rounds 0..t, whichever of them happened. Both
-    are empty where the cost is infinite. `sensitivity` is Delta: the sound one, whatever the mode.
+    are empty if the cost is infinite. `sensitivity` is the sound Delta in every mode.
     """
 
     guarantee: Guarantee
@@ -55,17 +55,17 @@ class NoisePlan:
     mu2_cumulative: tuple[int, ...]
     tau_cumulative: tuple[int, ...]
     budget: Budget | None
-    # A symmetric matrix, its diagonal first: entries off the diagonal count twice in its norm, so
-    # they get noise of noise_std / sqrt(2).
+    # The release is a symmetric matrix, diagonal first. Entries off the diagonal count twice in
+    # its norm, so their noise is noise_std / sqrt(2).
     symmetric: bool = False
-    # Exact values of so many agreed rows, from private weights; free for all other rows.
+    # Agreed rows whose exact values leave, computed from private weights; free for all other rows.
     disclosed_rows: int = 0
-    # The law of bounded noise, where that is the choice; then nothing of it is Gaussian.
+    # The law of bounded noise, if the plan uses it; the plan then has no Gaussian noise.
     bounded: BoundedNoise | None = None
 
     @property
     def infinite(self) -> bool:
-        """Whether the releases of this plan cost infinitely much."""
+        """Whether the releases of this plan have infinite cost."""
         return not self.mu2_cumulative
 
     @property
@@ -80,7 +80,7 @@ class NoisePlan:
 
     @property
     def spent(self) -> Spent:
-        """What the whole run costs: the amount to reserve."""
+        """The cost of the whole run: the amount to reserve."""
         if self.infinite:
             return Spent(exact=self.rounds)
         pure = () if self.bounded is None else (self.bounded.pure_units,)
@@ -94,20 +94,20 @@ class NoisePlan:
         return mu_of_units(self.mu2_cumulative[-1])
 
     def epsilon(self, delta: float) -> float:
-        """Epsilon of the whole run at delta, rounded up; the claim of a paper run is not this."""
+        """Epsilon of the whole run at delta, rounded up; a paper run claims another epsilon."""
         return epsilon_shown(self.spent, delta)
 
 
 def float_slack(rounding: float) -> float:
-    """What is charged per coordinate for the arithmetic between weights and quantiser.
+    """The charge per coordinate for the arithmetic between weights and quantiser.
 
-    `rounding` bounds how far roundings can part a value in two runs whose exact values are equal.
+    `rounding` bounds how far rounding can separate a value in two runs with equal exact values.
     """
     return max(FLOAT_SLACK, rounding)
 
 
 def plan_none(rounds: int) -> NoisePlan:
-    """Release values as they are; every release costs infinitely much."""
+    """Release values without noise; every release has infinite cost."""
     return NoisePlan(
         guarantee="none",
         rounds=rounds,
@@ -122,7 +122,7 @@ def plan_none(rounds: int) -> NoisePlan:
 
 
 def plan_silent() -> NoisePlan:
-    """One round in which this party releases nothing, and pays nothing."""
+    """One round in which this party releases nothing and pays nothing."""
     return NoisePlan(
         guarantee="sound",
         rounds=1,
@@ -137,14 +137,14 @@ def plan_silent() -> NoisePlan:
 
 
 def plan_disclosed(rows: int) -> NoisePlan:
-    """One release of exact values of so many agreed rows, which count as disclosed."""
+    """One release of the exact values of `rows` agreed rows, which count as disclosed."""
     return replace(plan_silent(), value_bound=math.inf, disclosed_rows=rows)
 
 
 def plan_bounded(noise: BoundedNoise, budget: Budget, *, mean_square: float) -> NoisePlan:
-    """One release through a bounded mechanism; its deviation is that of typical numbers.
+    """One release through a bounded mechanism; `noise_std` is that of typical numbers.
 
-    `mean_square` says where they lie, as in `BoundedNoise.variance`.
+    `mean_square` says where typical numbers lie, as in `BoundedNoise.variance`.
     """
     return replace(
         plan_silent(),
@@ -171,7 +171,7 @@ class Part:
 def fit_together(
     parts: Mapping[str, Part], budget: Budget, *, pure: PureUnits = ()
 ) -> dict[str, NoisePlan]:
-    """The noise of one release each, all of them within the budget beside these pure ones."""
+    """The noise of each part, so that all parts and these pure epsilons fit the budget together."""
     epsilon = _epsilon_within_tau(budget, sum(part.values for part in parts.values()))
     mu = mu_beside(epsilon, budget.delta, pure)
     ratios = {
@@ -203,7 +203,7 @@ def fit_together(
 
 
 def total_spent(plans: Iterable[NoisePlan]) -> Spent:
-    """What several releases cost together."""
+    """The total cost of several plans."""
     each = [plan.spent for plan in plans]
     return Spent(
         sum(one.mu2_units for one in each),
@@ -225,7 +225,7 @@ def fit_noise(
     budget: Budget,
     value_bound: float,
 ) -> NoisePlan:
-    """Find the least noise, to the bits of a ratio, that the budget affords."""
+    """Find the least noise, to the precision of a ratio, that the budget allows."""
     mu = mu_of(_epsilon_within_tau(budget, int(values.sum())), budget.delta)
     least = math.sqrt(cumulative[-1]) / mu / 2.0**exponent
     ratio = round_ratio(max(least, NARROWEST_RATIO))
@@ -238,9 +238,9 @@ def fit_noise(
 
 
 def _epsilon_within_tau(budget: Budget, values: int) -> float:
-    """Give the largest epsilon up to the budget's at which the sampler's share of delta is small.
+    """The largest epsilon, up to the budget's, at which the sampler's share of delta is small.
 
-    Above it no more accuracy is bought: the run is then private at a smaller epsilon than asked.
+    A larger epsilon buys no accuracy: the run is then private at a smaller epsilon than requested.
     """
     tau = values * _TAU_UNITS_MAX * 2.0**-TAU_UNIT_BITS
     return min(budget.epsilon, math.log(budget.delta / (TAU_SHARE * 2.0 * tau)) - 1.0)
@@ -257,7 +257,7 @@ def plan_at(
     *,
     symmetric: bool = False,
 ) -> NoisePlan:
-    """The plan at a noise of `ratio` grid steps, whatever that costs."""
+    """The plan with a noise of `ratio` grid steps, at any cost."""
     noise_std = ratio * 2.0**exponent
     widths = (ratio, round_ratio(ratio / math.sqrt(2.0))) if symmetric else (ratio,)
     units = cumulative / noise_std**2 * 2.0**MU2_UNIT_BITS * (1 + 2.0**-48)

@@ -1,18 +1,18 @@
 """Gaussian and pure releases together: delta(epsilon) of a mu and a list of pure epsilons.
 
-It owns that curve, its inverses and what an attacker gains; it knows no account and no mechanism.
+It owns that curve, its inverses and an attacker's advantage; it knows no account and no mechanism.
 Every pure mechanism is dominated by randomised response of the same epsilon (Kairouz, Oh and
 Viswanath 2015), whose privacy loss is +e with p = e^e / (1 + e^e) and -e otherwise. So, exactly,
 
     delta(epsilon) = sum over sign patterns of their probability times
                      delta_GDP(epsilon - sum of signed e_j; mu),      max(0, 1 - e^...) for mu = 0.
 
-Equal epsilons are counted together, so m of them make m + 1 terms and not 2^m. Only where there are
-more than MOST_PATTERNS terms is the result a little above the exact one.
+Equal epsilons are counted together, so m of them make m + 1 terms and not 2^m. With more than
+MOST_PATTERNS terms the result is a little above the exact one; otherwise it is exact.
 
-*Guarantee.* It holds for a mu and a list that are fixed beforehand, however releases of the one and
-the others are then interleaved. It is not a filter between the two: who chooses pure or Gaussian
-until delta is reached spends up to twice the cap.
+*Guarantee.* The curve holds for a mu and a list that are fixed beforehand, in whatever order
+Gaussian and pure releases are then interleaved. It is not a filter between the two kinds: choosing
+pure or Gaussian adaptively until delta is reached can spend up to twice the cap.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from hdpvfl_mq.privacy.calibration import bracket, check_budget, exact_delta
 from schemas.privacy import PURE_UNIT_BITS
 
 _PRECISION = 192
-# Beyond this many sums of signed epsilons they are rounded up to a grid, which over-counts.
+# More sums of signed epsilons than this are rounded up to a grid, which over-counts.
 MOST_PATTERNS = 128
 _MOST_ON_THE_WAY = 2**11
 
@@ -47,7 +47,7 @@ def pure_units_of(epsilon: float) -> int:
 
 
 def delta_with_pure(epsilon: float, mu: Any, pure: PureUnits) -> Any:
-    """delta(epsilon) of mu-GDP releases and pure ones of so many units each, as an mpfr number."""
+    """delta(epsilon) of mu-GDP releases and pure ones of these units, as an mpfr number."""
     with gmpy2.context(precision=_PRECISION):
         mu, total = gmpy2.mpfr(mu), gmpy2.mpfr(0)
         for loss, probability in patterns(tuple(sorted(pure))):
@@ -63,7 +63,7 @@ def _delta_at(epsilon: Any, mu: Any) -> Any:
 
 @lru_cache(maxsize=64)
 def patterns(pure: PureUnits) -> tuple[Pattern, ...]:
-    """Every sum of signed epsilons with its probability; equal epsilons binomially."""
+    """Every sum of signed epsilons with its probability; equal epsilons are binomial."""
     found: dict[int, Any] = {0: gmpy2.mpfr(1)}
     with gmpy2.context(precision=_PRECISION):
         for units, count in sorted(Counter(units for units in pure if units).items()):
@@ -81,7 +81,7 @@ def patterns(pure: PureUnits) -> tuple[Pattern, ...]:
 
 
 def _merged(found: dict[int, Any], *, at_most: int) -> dict[int, Any]:
-    """The same with losses rounded up to a grid, where there are too many of them."""
+    """Round the privacy losses up to a grid if there are more than `at_most` of them."""
     if len(found) <= at_most:
         return found
     grid = -(-(max(found) - min(found)) // (at_most - 1))
@@ -100,7 +100,7 @@ def _epsilon(units: int) -> Any:
 def mu_beside(epsilon: float, delta: float, pure: PureUnits) -> float:
     """The largest mu that is (epsilon, delta)-DP together with these pure releases, rounded down.
 
-    SettingsError where the pure ones alone are not.
+    SettingsError if the pure releases alone exceed (epsilon, delta).
     """
     check_budget(epsilon, delta)
     if delta_with_pure(epsilon, 0, pure) >= delta:
@@ -115,7 +115,7 @@ def mu_beside(epsilon: float, delta: float, pure: PureUnits) -> float:
 
 @lru_cache(maxsize=256)
 def epsilon_with_pure(mu: float, delta: float, pure: PureUnits) -> float:
-    """The smallest epsilon of both together at delta, rounded up; infinite beyond 2^40."""
+    """The smallest epsilon of mu and pure releases at delta, rounded up; infinite beyond 2^40."""
     check_budget(1.0, delta)
     if delta_with_pure(0.0, mu, pure) <= delta:
         return 0.0
@@ -127,7 +127,7 @@ def epsilon_with_pure(mu: float, delta: float, pure: PureUnits) -> float:
 
 @lru_cache(maxsize=256)
 def pure_beside(epsilon: float, delta: float, mu: float) -> int:
-    """The largest pure epsilon that fits beside a mu, in units, rounded down; 0 where none does."""
+    """The largest pure epsilon that fits beside a mu, in units, rounded down; 0 if none fits."""
     check_budget(epsilon, delta)
     low, high = 0, pure_units_of(2.0 * epsilon + 2.0)
     while high - low > 1:
@@ -138,7 +138,7 @@ def pure_beside(epsilon: float, delta: float, mu: float) -> int:
 
 
 def advantage(mu: float, pure: Iterable[int] = ()) -> float:
-    """What an attacker gains at most over guessing which of two neighbours it sees: delta(0).
+    """Bound an attacker's gain over guessing which of two neighbours it sees: delta(0).
 
     tanh(e / 2) for one pure epsilon, 2 Phi(mu / 2) - 1 for a Gaussian run.
     """

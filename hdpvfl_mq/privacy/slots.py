@@ -1,8 +1,9 @@
-"""Pure slots of a cap: which release takes which, and what is left of each.
+"""Pure slots of a cap: which release takes which slot, and how much of each is left.
 
 It owns the placing and the sums; it knows no entry and no file. A slot is a pure epsilon fixed
-beforehand. Mechanisms whose epsilons add up to at most a slot's may share it; one mechanism never
-lies in two, since two halves do not dominate the whole. What is left of a slot stays pure.
+beforehand. Mechanisms may share a slot if their epsilons add up to at most the slot's. A mechanism
+is never split over two slots, since two halves do not dominate the whole. The unused rest of a slot
+stays pure.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ def taken(shares: Iterable[SlotShare], slots: int) -> tuple[int, ...]:
 
 
 def placed(wanted: Iterable[int], free: Sequence[int]) -> tuple[SlotShare, ...] | None:
-    """A slot for each epsilon, the fullest that still holds it; None where one finds none."""
+    """Place each epsilon in the fullest slot with room for it; None if one has no slot."""
     left, shares = list(free), []
     for units in sorted(wanted, reverse=True):
         holding = [(room, slot) for slot, room in enumerate(left) if room >= units]

@@ -1,12 +1,12 @@
 """Integer tables of two laws on the integers, and a sampler that does the same work for every draw.
 
-It owns the 128-bit tables of the rounded Gaussian and of the discrete Gaussian, their distance to
-the exact law, and the drawing from them; it knows no stream, no grid and no release.
+It owns the 128-bit tables of the rounded and the discrete Gaussian, their distance to the exact
+law, and drawing from them; it knows no stream, no grid and no release.
 
 A table is the cumulative law at every integer, times 2^128, rounded to nearest from 256 bits. Its
 differences are integer weights that add up to 2^128 exactly. Walker's alias method rearranges these
-integers without a rounding, so a draw follows the law of the table exactly, and a draw is one
-look-up and one 128-bit comparison, whatever its value.
+integers without rounding, so a draw follows the law of the table exactly. A draw is one look-up and
+one 128-bit comparison, whatever its value.
 """
 
 from __future__ import annotations
@@ -29,11 +29,12 @@ _PRECISION = 256
 # Below this deviation a cell is too wide for the series, and the table short enough for erfc.
 _SERIES_FROM = 32.0
 _SERIES_TERMS = 30
+_SMALL = 2**15  # values of a table with fewer columns fit 16 bits
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class AliasTable:
-    """2^index_bits columns; column i keeps its own value below the threshold, else the alias.
+    """2^index_bits columns; column i gives its own value below the threshold, else its alias.
 
     *Bound.* `distance` is at least the total variation between a draw and the exact law.
     """
@@ -41,18 +42,25 @@ class AliasTable:
     index_bits: int
     threshold_high: NDArray[np.uint64]
     threshold_low: NDArray[np.uint64]
-    values: NDArray[np.int64]
+    values: NDArray[np.int64] | NDArray[np.int16]
     distance: Any
 
     def draw(self, high: NDArray[np.uint64], low: NDArray[np.uint64]) -> NDArray[np.int64]:
-        """Turn 128-bit uniforms, as pairs of words, into samples."""
+        """Turn 128-bit uniforms, as pairs of words, into samples.
+
+        The low words decide only where the high ones tie, once in 2^(64 - index_bits) draws.
+        """
         shift = np.uint64(64 - self.index_bits)
-        column = (high >> shift).astype(np.int64)
+        column = (high >> shift).view(np.int64)
         rest = high & np.uint64((1 << (64 - self.index_bits)) - 1)
-        threshold = self.threshold_high[column]
-        own = (rest < threshold) | ((rest == threshold) & (low < self.threshold_low[column]))
-        drawn: NDArray[np.int64] = self.values[2 * column + own]
-        return drawn
+        threshold = self.threshold_high.take(column)
+        own = rest < threshold
+        tied = rest == threshold
+        if tied.any():
+            own |= tied & (low < self.threshold_low.take(column))
+        column <<= 1
+        column += own
+        return self.values.take(column).astype(np.int64)
 
 
 @lru_cache(maxsize=128)
@@ -69,7 +77,7 @@ def discrete_gaussian(std: float) -> AliasTable:
 
 
 def integer_table(weights: list[int]) -> AliasTable:
-    """Table of the law with these integer weights, of 2^128 together, at 0, 1, ...: exact."""
+    """Exact table of the law with these integer weights at 0, 1, ...; they add up to 2^128."""
     if sum(weights) != WHOLE or min(weights) < 0:
         raise ValueError("the weights of a law add up to 2^128")
     return _alias(weights, 0, gmpy2.mpfr(0))
@@ -78,7 +86,7 @@ def integer_table(weights: list[int]) -> AliasTable:
 def _table(std: float, cells: Callable[[float, int], list[Any]]) -> AliasTable:
     with gmpy2.context(precision=_PRECISION):
         reach = int(CUT * std) + 2
-        mass = cells(std, reach)  # of the integers 0, 1, ..., reach
+        mass = cells(std, reach)  # the mass of each integer 0, 1, ..., reach
         inside = mass[0] + 2 * sum(mass[1:])
         # Rounding of the entries (half a unit each, both neighbours, halved), and the tails.
         distance = gmpy2.mpfr(2 * reach + 1) / (2 * WHOLE) + abs(1 - inside) + gmpy2.exp2(-200)
@@ -102,8 +110,8 @@ def _cells_by_series(std: float, reach: int) -> list[Any]:
     """Integrate the density over each cell by its Taylor series about the middle.
 
     *Bound.* The integral is 2 phi(x) times the sum over even n of He_n(x) h^(n+1) / (n+1)!, with
-    h = 1 / (2 std). By Cramer's inequality |He_n(x)| phi(x) <= sqrt(n!), so that for std >= 32 what
-    is left after n = 30 is below 2^-240 in every cell.
+    h = 1 / (2 std). By Cramer's inequality |He_n(x)| phi(x) <= sqrt(n!), so for std >= 32 the
+    remainder after n = 30 is below 2^-240 in every cell.
     """
     h = 1 / (2 * gmpy2.mpfr(std))
     weights, power = [], h
@@ -150,6 +158,8 @@ def _alias(weights: list[int], reach: int, distance: Any) -> AliasTable:
             small.append(large.pop())
     value = np.arange(columns, dtype=np.int64) - reach
     values = np.stack([value[alias], value], axis=1).reshape(-1)
+    if columns <= _SMALL:  # a small table stays in the processor's cache
+        values = values.astype(np.int16)
     return AliasTable(
         index_bits,
         np.array([units // WORD for units in threshold], dtype=np.uint64),

@@ -1,0 +1,139 @@
+"""The account of scored people: counts, limits, its chain, and what is noticed."""
+
+from __future__ import annotations
+
+import sqlite3
+
+import numpy as np
+import pytest
+
+from hdpvfl_mq.errors import IntegrityError, OperatorError
+from hdpvfl_mq.privacy.ledger_secret import LedgerSecret
+from hdpvfl_mq.privacy.scored_people import Asked, Limits, ScoredPeople
+
+SECRET = LedgerSecret(bytes(range(32)))
+LIMITS = Limits(queries_max=2, models_max=1)
+
+
+def account(connection=None, secret=SECRET) -> ScoredPeople:
+    connection = connection or sqlite3.connect(":memory:", isolation_level=None)
+    return ScoredPeople(connection, "shop", secret)
+
+
+def asked(query, *names, weights=b"w", run="scores", mu2_units=0) -> Asked:
+    ids = [name.encode() for name in names]
+    return Asked(run, query, ids, b"".join(ids), weights, mu2_units)
+
+
+def refused(entry, count):
+    if not entry.refused:
+        return [False] * count
+    return np.unpackbits(np.frombuffer(entry.refused, np.uint8), count=count).astype(bool).tolist()
+
+
+def test_a_person_is_granted_as_often_as_the_policy_says_in_whatever_run():
+    people = account()
+    assert refused(people.charge(asked(0, "ada", "bob"), LIMITS), 2) == [False, False]
+    assert refused(people.charge(asked(0, "ada", run="later"), LIMITS), 1) == [False]
+    third = people.charge(asked(1, "ada", "bob"), LIMITS)
+    assert refused(third, 2) == [True, False]
+    assert third.reason == ("policy.queries_max = 2: 1 of 2 people have been asked for that often")
+    assert people.totals()["people"] == 2
+    assert people.totals()["queries_most"] == 2
+
+
+def test_other_models_count_by_their_weights_whatever_they_are_called():
+    people = account()
+    people.charge(asked(0, "ada"), LIMITS)
+    entry = people.charge(asked(0, "ada", "eve", weights=b"v", run="scores-2"), LIMITS)
+    assert refused(entry, 2) == [True, False]
+    assert "policy.models_max = 1: 1 of 2 people" in entry.reason
+    assert refused(people.charge(asked(1, "ada"), LIMITS), 1) == [False]
+
+
+def test_a_query_that_comes_again_counts_once_and_may_not_change():
+    people = account()
+    first = people.charge(asked(0, "ada"), LIMITS)
+    head = people.head
+    assert people.charge(asked(0, "ada"), LIMITS) == first
+    assert people.head == head
+    assert people.last("scores") == first
+    with pytest.raises(IntegrityError, match="has asked for others"):
+        people.charge(asked(0, "bob"), LIMITS)
+    with pytest.raises(IntegrityError, match="has asked for others"):
+        people.charge(asked(0, "ada", weights=b"v"), LIMITS)
+
+
+def test_what_noised_scores_cost_adds_up_by_person():
+    people = account()
+    for query in range(2):
+        people.charge(asked(query, "ada", mu2_units=7), LIMITS)
+    people.charge(asked(2, "ada", "bob", mu2_units=7), LIMITS)
+    assert people.totals()["mu2_units_most"] == 14  # the refused one is not charged
+    people.verify()
+
+
+def test_it_survives_a_restart_and_says_nobodys_id(tmp_path):
+    path = tmp_path / "scored.db"
+    people = ScoredPeople.open(path, "shop", SECRET)
+    people.charge(asked(0, "ada-lovelace"), LIMITS)
+    head = people.head
+    people.close_file()
+    again = ScoredPeople.open(path, "shop", SECRET)
+    assert again.head == head
+    again.verify()
+    again.close_file()
+    assert b"ada-lovelace" not in b"".join(p.read_bytes() for p in tmp_path.iterdir())
+    with pytest.raises(OperatorError, match="belongs to shop"):
+        ScoredPeople.open(path, "telco", SECRET)
+    with pytest.raises(OperatorError, match="under another secret"):
+        ScoredPeople.open(path, "shop", LedgerSecret(bytes(32)))
+
+
+TAMPERED = {
+    "a count": "UPDATE person SET queries = 0",
+    "a person": "DELETE FROM person",
+    "a model": "DELETE FROM met",
+    "a price": "UPDATE person SET mu2_units = 0 WHERE mu2_units > 0",
+}
+
+
+@pytest.mark.parametrize("what", TAMPERED)
+def test_counts_that_do_not_follow_from_the_entries_are_noticed(what):
+    connection = sqlite3.connect(":memory:", isolation_level=None)
+    people = account(connection)
+    people.charge(asked(0, "ada", "bob", mu2_units=3), LIMITS)
+    people.verify()
+    connection.execute(TAMPERED[what])
+    with pytest.raises(IntegrityError, match="do not follow"):
+        people.verify()
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "UPDATE entry SET body = replace(body, 'scores', 'others') WHERE sequence = 1",
+        "DELETE FROM entry WHERE sequence = 1",
+        "UPDATE entry SET opening = zeroblob(32) WHERE sequence = 2",
+    ],
+)
+def test_an_entry_that_was_changed_breaks_the_chain(change):
+    connection = sqlite3.connect(":memory:", isolation_level=None)
+    people = account(connection)
+    people.charge(asked(0, "ada"), LIMITS)
+    people.charge(asked(1, "bob"), LIMITS)
+    connection.execute(change)
+    with pytest.raises((IntegrityError, OperatorError)):
+        account(connection)
+
+
+def test_an_older_copy_and_another_account_are_refused():
+    people, other = account(), account()
+    people.charge(asked(0, "ada"), LIMITS)
+    seen = people.head
+    people.check_restored(seen)
+    with pytest.raises(IntegrityError, match="older copy"):
+        other.check_restored(seen)
+    other.charge(asked(0, "bob"), LIMITS)
+    with pytest.raises(IntegrityError, match="another entry 1"):
+        other.check_restored(seen)
