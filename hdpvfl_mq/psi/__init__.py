@@ -1,7 +1,7 @@
 """Entity resolution without showing ids (docs/entity-resolution.md).
 
-It owns normal forms of ids, oblivious functions, sessions and what they exchange. It knows no
-envelope, journal or file; the names the roles use are listed here.
+It owns normal forms of ids, oblivious functions, sessions and their messages. It knows no envelope,
+journal or file. This module lists the names that the roles use.
 """
 
 from hdpvfl_mq.psi.blocks import Outgoing
@@ -12,6 +12,7 @@ from hdpvfl_mq.psi.methods import choose_method, possible_methods
 from hdpvfl_mq.psi.open import open_session
 from hdpvfl_mq.psi.order import order_digest, row_order
 from hdpvfl_mq.psi.packed import PackedIds
+from hdpvfl_mq.psi.passes import KeyedWorkspace, Passes, open_passes
 from hdpvfl_mq.psi.session import Session
 from hdpvfl_mq.psi.terms import Terms
 from hdpvfl_mq.psi.toss import commit, nonce_of
@@ -20,9 +21,11 @@ from hdpvfl_mq.psi.workspace import Workspace
 __all__ = [
     "Block",
     "IdCollector",
+    "KeyedWorkspace",
     "NormalisedIds",
     "Outgoing",
     "PackedIds",
+    "Passes",
     "Session",
     "Terms",
     "Workspace",
@@ -30,6 +33,7 @@ __all__ = [
     "commit",
     "nonce_of",
     "normalise",
+    "open_passes",
     "open_session",
     "order_digest",
     "possible_methods",

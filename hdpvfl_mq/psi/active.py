@@ -1,7 +1,7 @@
-"""The active party's session. Owns its moves: ask every passive party, match, tell what is common.
+"""The active party's session. Owns its moves: query every passive party, match, send the result.
 
 Two buckets are open at a time: while passive parties answer one, the active party works on the
-other, and memory is that of two buckets.
+other. Memory holds two buckets.
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ Step = tuple["ActiveSession", Messages]
 
 @dataclass(frozen=True, repr=False)
 class OpenBucket:
-    """A bucket that has been asked and not yet fully answered."""
+    """A bucket whose query is sent and whose answers are not complete."""
 
-    sums: Words  # what the answers so far add up to, for each element
+    sums: Words  # the sum of the answers so far, for each element
     waiting: frozenset[str]
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class ActiveSession(Session):
-    """Learns which of its ids all passive parties have, and tells them."""
+    """Learns which of its ids all passive parties have, and sends them the result."""
 
     agreed: Mapping[str, Any] = field(default_factory=nothing)
     open: Mapping[int, OpenBucket] = field(default_factory=nothing)
@@ -48,6 +48,13 @@ class ActiveSession(Session):
         return tuple(
             self._sealed(peer, "open", asker.opening(peer)) for peer in self.terms.passives
         )
+
+    def _needed(self) -> tuple[str, ...]:
+        passives = self.terms.passives
+        if len(self.agreed) < len(passives):
+            return tuple(peer for peer in passives if peer not in self.agreed)
+        asked = {peer for bucket in self.open.values() for peer in bucket.waiting}
+        return tuple(peer for peer in passives if peer in asked or self.sending.get(peer))
 
     def _on_choose(self, work: Workspace, block: Block) -> Step:
         if block.sender in self.agreed:
@@ -61,7 +68,7 @@ class ActiveSession(Session):
         return after._ask_more(work)
 
     def _query(self, work: Workspace, bucket: int) -> Query:
-        """One bucket of elements, ready to be asked of every peer."""
+        """The query of one bucket, for every peer."""
 
         def make() -> Query:
             real = self._elements(work)[self._members(work)[bucket]]
@@ -72,7 +79,7 @@ class ActiveSession(Session):
         return work.once(("query", bucket % _OPEN_BUCKETS), (self.seed, bucket), make)
 
     def _ask_more(self, work: Workspace) -> Step:
-        """Ask buckets until enough are open."""
+        """Send queries of buckets until enough are open."""
         after: ActiveSession = self
         outgoing: Messages = ()
         while after.asked < after.buckets and len(after.open) < _OPEN_BUCKETS:
@@ -88,7 +95,7 @@ class ActiveSession(Session):
 
     def _on_answer(self, work: Workspace, block: Block) -> Step:
         sender, number = block.sender, block.meta[0] if block.meta else -1
-        is_asked = not any(sending.bucket <= number for sending in self.sending[sender])
+        is_asked = not any(sending.bucket <= number for sending in self.sending.get(sender, ()))
         if number not in self.open or not is_asked:
             raise PeerError(f"{sender} answered what was not asked, stage answer")
         after, whole, outgoing = self._take(block, block.payload)
@@ -102,7 +109,7 @@ class ActiveSession(Session):
     def _counted_in(
         self, work: Workspace, sender: str, number: int, answer: bytes
     ) -> ActiveSession:
-        """With one passive party's answer to a bucket; the order of parties does not matter."""
+        """Add one passive party's answer to a bucket; the order of parties does not matter."""
         query, bucket = self._query(work, number), self.open[number]
         outputs = query.outputs(sender, self.agreed[sender], answer[: self._reply_bytes])
         seed = derive(self.seed, "answer store", sender, number)
@@ -113,14 +120,14 @@ class ActiveSession(Session):
         return replace(self, open=put(self.open, number, counted))
 
     def _close(self, work: Workspace, number: int) -> Step:
-        """All have answered this bucket."""
+        """Every passive party has answered this bucket."""
         sums = self.open[number].sums[: len(self._members(work)[number])]
         marks = pack_marks((sums[:, 0] | sums[:, 1]) == 0)
         after = replace(self, open=without(self.open, number), found=(*self.found, marks))
         return after._ask_more(work) if len(after.found) < self.buckets else after._finish(work)
 
     def _finish(self, work: Workspace) -> Step:
-        """Tell all what is common, or only that it is withheld."""
+        """Send the common elements to every passive party, or only that they are withheld."""
         count = sum(map(_marked, self.found))
         is_revealed = self.terms.rows_min <= count <= self.terms.rows_max
         shared_key = derive(self._root(work), "shared key")

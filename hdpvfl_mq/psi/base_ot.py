@@ -1,6 +1,6 @@
 """Base oblivious transfers. Owns Chou and Orlandi's transfer of random keys; knows no use of it.
 
-The sender ends with two keys for every transfer, the receiver with the one its bit names.
+The sender gets two keys for every transfer, the receiver gets the one that its bit selects.
 
 *Guarantee*: the bits are hidden perfectly from a malicious sender, and since it sends one point and
 no ciphertext, it cannot make a transfer fail depending on a bit. A malicious receiver that knows

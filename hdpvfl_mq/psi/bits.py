@@ -28,7 +28,7 @@ def transpose_bits(matrix: Octets) -> Octets:
 
 
 def columns_to_rows(columns: Octets, row_bytes: int) -> Octets:
-    """Bit columns as byte rows of `row_bytes`, the bytes beyond the columns zero."""
+    """Bit columns as byte rows of `row_bytes` bytes; bytes beyond the columns are zero."""
     count, length = columns.shape
     rows = np.zeros((8 * length, row_bytes), dtype=np.uint8)
     for start in range(0, length, _CHUNK):  # a chunk of all columns fits into the cache
@@ -38,7 +38,7 @@ def columns_to_rows(columns: Octets, row_bytes: int) -> Octets:
 
 
 def subset_xors(rows: NDArray[Any]) -> NDArray[Any]:
-    """The XOR of every subset of k rows, 2^k of them; bit i of an index chooses row i."""
+    """The XOR of each of the 2^k subsets of k rows; bit i of an index selects row i."""
     table = np.zeros((1 << len(rows), *rows.shape[1:]), dtype=rows.dtype)
     for bit, row in enumerate(rows):
         table[1 << bit : 2 << bit] = table[: 1 << bit] ^ row

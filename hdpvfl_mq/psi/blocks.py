@@ -1,8 +1,8 @@
 """Long byte strings as blocks. Owns splitting, reassembly and the window; not the content.
 
-A sender has at most `window` blocks on their way to one peer; the peer returns a credit for a block
-if that lets another one go. So what a broker and a journal hold for one pair is bounded whatever
-the size of the sets, and no credit arrives after the last block has left.
+A sender has at most `window` blocks in flight to one peer; the peer returns a credit for a block if
+that lets the sender send another. So a broker and a journal hold a bounded number of blocks for one
+pair, whatever the size of the sets, and no credit arrives after the last block is sent.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class Outgoing:
 
 
 def block_count(size: int, block_bytes: int) -> int:
-    """Blocks of a byte string; an empty one still takes one."""
+    """Number of blocks of a byte string; an empty string takes one block."""
     return max(1, -(-size // block_bytes))
 
 
@@ -39,7 +39,7 @@ class _String:
 
     @property
     def count(self) -> int:
-        """Its blocks."""
+        """Number of blocks."""
         return block_count(self.size, self.block_bytes)
 
     def bounds(self, index: int) -> tuple[int, int]:
@@ -50,7 +50,7 @@ class _String:
 
 @dataclass(frozen=True)
 class Sending(_String):
-    """A byte string on its way out; blocks leave when there is room for them."""
+    """An outgoing byte string; blocks are sent when the window has room."""
 
     data: bytes | None = field(
         default=None, repr=False
@@ -60,16 +60,16 @@ class Sending(_String):
 
     @property
     def allowed(self) -> int:
-        """Blocks that may have left by now."""
+        """Number of blocks that the window allows to have been sent."""
         return min(self.window + self.credits, self.count)
 
     @property
     def is_sent(self) -> bool:
-        """Whether the last block has left."""
+        """Whether the last block is sent."""
         return self.next == self.count
 
     def credited(self, index: int) -> Sending | None:
-        """With room for one more block since this one is in; None if no credit is due for it."""
+        """After a credit for this block, with room for one more; None if no credit is due."""
         if self.allowed == self.count or index != self.credits:
             return None
         return replace(self, credits=self.credits + 1)
@@ -77,22 +77,22 @@ class Sending(_String):
 
 @dataclass(frozen=True)
 class Receiving(_String):
-    """A byte string on its way in."""
+    """An incoming byte string."""
 
     parts: tuple[bytes, ...] = field(default=(), repr=False)
     next: int = 0
 
     def fits(self, index: int, last: bool, length: int) -> bool:
-        """Whether a block of this index, mark and length is exactly the next one."""
+        """Whether a block with this index, `last` mark and length is exactly the next one."""
         start, end = self.bounds(index)
         is_last = index == self.count - 1
         return index == self.next and last == is_last and length == end - start
 
     def with_part(self, payload: bytes) -> Receiving:
-        """A block further."""
+        """The string after one more block."""
         return replace(self, parts=(*self.parts, payload), next=self.next + 1)
 
     @property
     def is_credit_due(self) -> bool:
-        """Whether the sender waits for a credit for the block that came last."""
+        """Whether the sender waits for a credit for the latest block."""
         return self.next - 1 + self.window < self.count

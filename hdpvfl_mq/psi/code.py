@@ -3,7 +3,7 @@
 The narrow-sense BCH code of length 511 with 76 message bits has distance at least 171; without its
 last 31 places it has length 480 and distance at least 140. Two elements with different messages
 therefore differ in at least 140 places that a sender keeps secret, more than the 128 that security
-asks for.
+requires.
 """
 
 from __future__ import annotations

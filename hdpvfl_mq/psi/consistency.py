@@ -1,14 +1,14 @@
 """The proof that a query consists of codewords. Owns challenge, fingerprints and the check.
 
-Without it a malicious asker shifts rows of its query and reads the answerer's secret bits off the
-answer. Each column of bits is a polynomial over GF(2^128); its fingerprint is the value at three
-points that a hash of the whole query decides (Fiat-Shamir). The map is linear, so the fingerprints
-of the asker's rows, of the answerer's rows and of the messages satisfy the same equation as the
-rows themselves: Q = T xor (C(messages) and s). After Orrù, Orsini and Scholl (2017); the parameters
-are proved in docs/entity-resolution.md.
+Without the proof a malicious asker can shift rows of its query and read the answerer's secret bits
+from the answer. Each column of bits is a polynomial over GF(2^128); its fingerprint is the value at
+three points that a hash of the whole query decides (Fiat-Shamir). The map is linear, so the
+fingerprints of the asker's rows, of the answerer's rows and of the messages satisfy the same
+equation as the rows themselves: Q = T xor (C(messages) and s). After Orrù, Orsini and Scholl
+(2017); the parameters are proved in docs/entity-resolution.md.
 
-*Bound*: the asker learns k bits of s with probability at most 2^-k, else it is caught; that other
-deviations pass has probability below 2^-72 for 2^128 hashes.
+*Bound*: the asker learns k bits of s with probability at most 2^-k, else it is caught. Other
+deviations pass with probability below 2^-72 for 2^128 hashes.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ _POINTS = 3
 _FIELD_BYTES = 16
 _DIGEST_BYTES = 32
 _NONCE = bytes(12)
-# Of each column: rows of random messages at its beginning, which hide the others in the proof.
+# Bytes of random messages at the start of each column, which hide the other rows in the proof.
 MASK_BYTES = _POINTS * _FIELD_BYTES
 PROOF_BYTES = MESSAGE_BITS * MASK_BYTES + _DIGEST_BYTES
 
 
 def challenge(transcript: bytes, bucket: int, query: bytes) -> bytes:
-    """32 bytes that nobody can know before the query and all that went before it are fixed."""
+    """32 bytes that nobody can know before the query and the transcript before it are fixed."""
     return derive(transcript, "consistency", bucket, query)
 
 
@@ -57,8 +57,8 @@ def _digest(challenged: bytes, fingerprints: Octets) -> bytes:
 def _fingerprints(challenged: bytes, columns: Octets) -> Octets:
     """GHASH of each column at three points.
 
-    The tag of GCM is GHASH of the data plus what depends on key and length alone; the tag of zeros
-    takes that away, and a linear map is left.
+    The tag of GCM is GHASH of the data plus a term that depends on key and length only. XOR with
+    the tag of zeros removes that term and leaves a linear map.
     """
     length, points = columns.shape[1], []
     for point in range(_POINTS):

@@ -63,7 +63,7 @@ def _clamped(scalar: int) -> int:
 
 
 def secret_scalar(key: bytes) -> bytes:
-    """A scalar that is never undone."""
+    """A scalar whose inverse is never needed."""
     return _clamped(int.from_bytes(derive(key, "scalar"), "little")).to_bytes(32, "little")
 
 

@@ -1,8 +1,8 @@
 """Ids as 128-bit elements in buckets. Owns hashing, padding, bucket sizes and joins; sends nothing.
 
 Elements are a public hash of ids: anybody can compute them from a guess, so they never leave a
-party bare. Sizes are padded so that peers learn a set's size only to about 6 per cent, and buckets
-keep the memory of a large run that of one bucket, small enough for a processor's cache.
+party in the clear. Sizes are padded so that peers learn a set's size only to about 6 per cent. With
+buckets, a large run needs the memory of one bucket, small enough for a processor's cache.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ def hash_ids(ids: Sequence[bytes], public_seed: bytes, allocate: Allocate = np.e
 
 
 def padded_size(size: int) -> int:
-    """The size that peers are told: up to a multiple of a sixteenth of the leading power of two."""
+    """The size shown to peers: rounded up to a multiple of 1/16 of the leading power of two."""
     step = max(_SMALLEST_PADDED, 1 << max(0, size.bit_length() - 5))
     return max(1, -(-size // step)) * step
 
 
 def bucket_count(padded_sizes: Iterable[int], bucket_ids: int) -> int:
-    """Into how many buckets every party splits its set."""
+    """Number of buckets into which every party splits its set."""
     return max(1, -(-max(padded_sizes) // bucket_ids))
 
 
@@ -71,13 +71,13 @@ def fill_bucket(real: Words, capacity: int, key: bytes) -> Words:
 
 
 def find_pairs(wanted: Words, among: Words) -> NDArray[np.intp]:
-    """For each wanted 128-bit row its position among distinct rows, or -1."""
+    """The position of each wanted 128-bit row among distinct rows, or -1."""
     order = np.argsort(among[:, 0], kind="stable")
     leading = among[order, 0]
     place = np.searchsorted(leading, wanted[:, 0])
     found = np.full(len(wanted), -1, dtype=np.intp)
     open_rows = np.arange(len(wanted))
-    while open_rows.size:  # a second turn only where two rows share their leading 64 bits
+    while open_rows.size:  # loops again only if two rows share their leading 64 bits
         open_rows = open_rows[place[open_rows] < len(leading)]
         open_rows = open_rows[leading[place[open_rows]] == wanted[open_rows, 0]]
         candidate = order[place[open_rows]]

@@ -1,8 +1,8 @@
-"""What one participant of entity resolution knows about an exchange. Owns sizes and strings.
+"""One participant's view of an exchange of entity resolution. Owns sizes and strings.
 
 It owns what follows from the terms and the hellos (seed, method, buckets, lengths) and the sending
-and receiving of long strings; it knows no move. An exchange is a value: every method returns
-another one and leaves this one as it is.
+and receiving of long strings; it knows no move. An exchange is a value: methods return a new
+exchange and do not change this one.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def nothing() -> Mapping[Any, Any]:
 
 
 def put(mapping: Mapping[Any, Any], key: Any, value: Any) -> Mapping[Any, Any]:
-    """The mapping with one entry more, or another."""
+    """The mapping with one entry added or replaced."""
     return MappingProxyType({**mapping, key: value})
 
 
@@ -47,7 +47,7 @@ def without(mapping: Mapping[Any, Any], key: Any) -> Mapping[Any, Any]:
 
 @dataclass(frozen=True)
 class Block:
-    """One message of a peer, as it came or with its payload opened."""
+    """One message of a peer, as received or with its payload decrypted."""
 
     sender: str
     stage: str
@@ -58,13 +58,13 @@ class Block:
 
     @property
     def place(self) -> Place:
-        """What it is sealed for."""
+        """The place in the session that it is sealed for."""
         return self.stage, self.index, self.last, self.meta
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class Exchange:
-    """Parties, links and strings on their way."""
+    """Parties, links and strings in transfer."""
 
     terms: Terms
     me: str
@@ -79,7 +79,7 @@ class Exchange:
 
     @property
     def peers(self) -> tuple[str, ...]:
-        """Everybody else."""
+        """All other parties."""
         return tuple(party for party in self.terms.parties if party != self.me)
 
     @property
@@ -89,12 +89,12 @@ class Exchange:
 
     @property
     def method(self) -> AlignmentMethod:
-        """The manifest's, or what all choose alike."""
+        """The manifest's method, or the one that all parties choose from the sizes."""
         return method_for(self.terms.method, self.sizes.values())
 
     @property
     def buckets(self) -> int:
-        """Into how many every set is split."""
+        """Number of buckets into which every set is split."""
         return bucket_count(
             self.sizes.values(), self.terms.bucket_ids or METHODS[self.method].bucket_ids
         )
@@ -137,7 +137,7 @@ class Exchange:
         return self._reply_bytes + packed_bytes(self._capacity(passive), len(self.terms.passives))
 
     def _blocks_with(self, passive: str) -> int:
-        """Blocks of queries and answers between the active party and this one."""
+        """Number of blocks of queries and answers between the active party and this party."""
         sizes = (self._query_bytes, self._answer_bytes(passive))
         return self.buckets * sum(block_count(size, self._clear_bytes) for size in sizes)
 
@@ -151,7 +151,7 @@ class Exchange:
         return Sending(stage, bucket, size, self._clear_bytes, self.terms.window, data)
 
     def _send(self: E, work: Workspace, to: str, sending: Sending) -> tuple[E, Messages]:
-        """Queue a string to a peer; strings leave one after the other."""
+        """Queue a string to a peer; strings are sent one after the other."""
         queue = (*self.sending.get(to, ()), sending)
         return self._pump(work, to, queue)
 
@@ -160,7 +160,7 @@ class Exchange:
         return replace(self, incoming=put(self.incoming, sender, expected))
 
     def _pump(self: E, work: Workspace, to: str, queue: tuple[Sending, ...]) -> tuple[E, Messages]:
-        """Let go what the window allows of a queue."""
+        """Send as many blocks of a queue as the window allows."""
         outgoing: list[Outgoing] = []
         while queue:
             sending = queue[0]
@@ -187,7 +187,7 @@ class Exchange:
         return Outgoing((to,), sending.stage, index, last, sealed, meta)
 
     def _read(self, work: Workspace, start: int, stop: int) -> bytes:
-        """Part of a string that is too long to be held."""
+        """Part of a string that is too long to hold in memory."""
         raise NotImplementedError
 
     def _on_credit(self: E, work: Workspace, block: Block) -> tuple[E, Messages]:
@@ -198,9 +198,9 @@ class Exchange:
         return self._pump(work, block.sender, (credited, *queue[1:]))
 
     def _take(self: E, block: Block, payload: bytes) -> tuple[E, bytes | None, Messages]:
-        """The whole string if this is its last block, else a credit where one is due.
+        """The whole string if this is its last block, else a credit if one is due.
 
-        `payload` is what to keep of the block.
+        `payload` is the part of the block to keep.
         """
         incoming = self.incoming.get(block.sender)
         if (

@@ -42,10 +42,10 @@ def rules_digest(rules: IdRules) -> bytes:
 def canonical_column(
     column: IdColumn, rules: IdRules, *, number: int, first_row: int
 ) -> list[bytes]:
-    """The normal forms of an id column's cells, b"" for an empty one.
+    """The normal forms of an id column's cells, b"" for an empty cell.
 
-    `number` is the column's and `first_row` the row's of its first cell, both from 1: a DataError
-    names them. *Guarantee*: no value passes through a float.
+    `number` is the number of the column and `first_row` that of its first row, both from 1; a
+    DataError names them. *Guarantee*: no value passes through a float.
     """
     if isinstance(column, np.ndarray):
         if column.dtype.kind in "iu" and rules.kind == "integer":
@@ -70,8 +70,8 @@ def canonical_column(
 
 
 def joined(parts: Sequence[bytes]) -> bytes:
-    """One id from the parts that several columns give; empty if any of them is."""
-    if not all(parts):  # an id with a part missing names nobody
+    """One id from the parts of several columns; empty if any part is empty."""
+    if not all(parts):  # an id with a missing part identifies nobody
         return b""
     return b"".join([len(part).to_bytes(4, "big") + part for part in parts])
 

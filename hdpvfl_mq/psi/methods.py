@@ -1,8 +1,8 @@
 """The methods of entity resolution: one value each. Owns the table and the rule for `auto`.
 
 A method is a pair of oblivious functions (`oprf.py`), the lengths of their messages and a bucket
-size. To add one: its name in `schemas.config.AlignmentMethod`, a module like `dh_oprf.py`, and a
-line in `METHODS`.
+size. To add a method, add its name to `schemas.config.AlignmentMethod`, a module like `dh_oprf.py`,
+and a line in `METHODS`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ LARGE_SET = 2_000  # from here on 480 base transfers cost less than multiplying 
 
 @dataclass(frozen=True)
 class Function:
-    """What one side of a function is made of."""
+    """The inputs to build one side of a function."""
 
     method: AlignmentMethod
     active: str
@@ -39,7 +39,7 @@ class Function:
 
 @dataclass(frozen=True)
 class PsiMethod:
-    """How both sides of a method are made, and the public sizes it works with."""
+    """Constructors of both sides of a method, and its public sizes."""
 
     asker: Callable[[Function], Asker]
     answerer: Callable[[Function, str], Answerer]
@@ -62,7 +62,7 @@ METHODS: Mapping[AlignmentMethod, PsiMethod] = {
         bucket_ids=1 << 16,
     ),
 }
-# A name without a method, or a method without a name, stops here.
+# Fails on import if a name has no method or a method has no name.
 assert set(METHODS) == set(get_args(AlignmentMethod)), "AlignmentMethod and METHODS differ"
 
 
@@ -72,10 +72,10 @@ def choose_method(sizes: Iterable[int]) -> AlignmentMethod:
 
 
 def method_for(asked: Literal["auto", AlignmentMethod], sizes: Iterable[int]) -> AlignmentMethod:
-    """The method a manifest asks for; `auto` follows the sizes that all parties know."""
+    """The manifest's method; `auto` chooses by the sizes that all parties know."""
     return choose_method(sizes) if asked == "auto" else asked
 
 
 def possible_methods(asked: Literal["auto", AlignmentMethod]) -> Collection[AlignmentMethod]:
-    """What a manifest may lead to, before the sizes are known."""
+    """The methods that a manifest may select, before the sizes are known."""
     return tuple(METHODS) if asked == "auto" else (asked,)

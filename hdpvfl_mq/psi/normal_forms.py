@@ -1,7 +1,7 @@
 """One spelling for e-mail addresses, telephone numbers, names and dates.
 
 It owns those rules and their edition, which is part of the digest that parties compare; it knows no
-table and no peer. A value that has no such form is empty where the rules drop empty ids.
+table and no peer. A value without a normal form counts as empty if the rules drop empty ids.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class UnusableError(Exception):
 
 
 def normal_form(text: str, form: str, rules: IdRules) -> str:
-    """The one spelling of a value, "" where it has none and the rules drop it."""
+    """The normal form of a value; "" if it has none and the rules drop it."""
     name, _, country = form.partition(":")
     try:
         return _FORMS[name](text, country)
@@ -41,7 +41,7 @@ def normal_form(text: str, form: str, rules: IdRules) -> str:
 
 
 def _email(text: str, country: str) -> str:
-    """Case does not matter; dots and what follows a plus sign do."""
+    """Ignore case; keep dots and the part after a plus sign."""
     folded = text.casefold().removeprefix("mailto:")
     if not _EMAIL.fullmatch(folded):
         raise UnusableError("is no e-mail address")
@@ -58,7 +58,7 @@ def _telephone(text: str, country: str) -> str:
         number = phonenumbers.parse(text, country)
     except phonenumbers.NumberParseException:
         raise UnusableError("is no telephone number") from None
-    whole = phonenumbers.ValidationResult.IS_POSSIBLE  # not one of a town without its code
+    whole = phonenumbers.ValidationResult.IS_POSSIBLE  # not a local number without its area code
     if phonenumbers.is_possible_number_with_reason(number) != whole:
         raise UnusableError("is no telephone number")
     return str(phonenumbers.format_number(number, phonenumbers.PhoneNumberFormat.E164))
@@ -75,7 +75,7 @@ def _name(text: str, country: str) -> str:
 
 
 def _date(text: str, country: str) -> str:
-    """2026-11-16; a date with slashes begins with the year, or nobody knows its month."""
+    """2026-11-16; a date with slashes must begin with the year, else its month is ambiguous."""
     for pattern in _DATES:
         if found := pattern.fullmatch(text):
             try:

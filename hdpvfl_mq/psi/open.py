@@ -1,4 +1,4 @@
-"""The door to entity resolution. Owns the making of sessions."""
+"""The entry point of entity resolution. Owns the creation of sessions."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ from hdpvfl_mq.psi.stream import Words
 
 
 class Lengths(Protocol):
-    """What both sides know about the messages of a query."""
+    """Lengths of the messages of a query, which both sides know."""
 
     def query_bytes(self, count: int) -> int:
         """Length of a query for `count` elements."""
@@ -27,14 +27,14 @@ class Lengths(Protocol):
 
 
 class Query(Protocol):
-    """One bucket of the active party's elements, ready to be asked of every peer."""
+    """The query of one bucket of the active party's elements, for every peer."""
 
     @property
     def elements(self) -> Words:
         """The bucket's elements and dummies."""
 
     def sent_to(self, peer: str, agreed: Any) -> bytes:
-        """The query as this peer gets it."""
+        """The query in the form for this peer."""
 
     def outputs(self, peer: str, agreed: Any, reply: bytes) -> Words:
         """F(x) of the elements under this peer's key; PeerError on a malformed reply."""
@@ -44,25 +44,25 @@ class Asker(Protocol):
     """The active party's side, one for all its peers."""
 
     def opening(self, peer: str) -> bytes:
-        """What the peer needs before it can choose."""
+        """The message that the peer needs before it can choose."""
 
     def agree(self, peer: str, choice: bytes) -> Any:
-        """What the peer's choice leaves this side with; PeerError if it is malformed."""
+        """This side's state after the peer's choice; PeerError if the choice is malformed."""
 
     def prepare(self, bucket: int, elements: Words) -> Query:
-        """Work on a bucket that is done once for all peers."""
+        """Do the work on a bucket that serves all peers."""
 
 
 class Answerer(Protocol):
     """A passive party's side, towards the active party."""
 
     def choose(self, opening: bytes) -> tuple[bytes, Any]:
-        """The answer to the asker's opening, and what it leaves; PeerError if it is malformed."""
+        """The reply to the asker's opening, and this side's state; PeerError if malformed."""
 
     def answer(
         self, agreed: Any, bucket: int, query: bytes, count: int, elements: Words
     ) -> tuple[bytes, Words]:
-        """The reply to a query for `count` elements, and F(y) of the answerer's own.
+        """The reply to a query for `count` elements, and F(y) of the answerer's own elements.
 
         PeerError if the query is malformed, CheatingError if its proof fails.
         """

@@ -13,11 +13,11 @@ import numpy as np
 
 from hdpvfl_mq.arrays.chunked import OBJECT_ROWS, Allocate, Positions, chunks, group
 
-_PART_BITS = 16  # rows that are sorted at a time
+_PART_BITS = 16  # rows sorted at a time
 
 
 def row_order(ids: Sequence[bytes], seed: bytes, allocate: Allocate = np.empty) -> Positions:
-    """Positions that put distinct ids into the order all parties share."""
+    """Positions that sort distinct ids into the order that all parties share."""
     keys = allocate((len(ids), 2), np.uint64)
     for part in chunks(len(ids), OBJECT_ROWS):
         keys[part] = np.frombuffer(_keys(ids[part], seed), dtype=">u8").reshape(-1, 2)
@@ -44,10 +44,10 @@ def _keys(ids: Sequence[bytes], seed: bytes) -> bytes:
 def order_digest(ids_in_order: Sequence[bytes], key: bytes) -> bytes:
     """32 bytes, equal at two parties exactly when they hold the same ids in the same order.
 
-    *Guarantee*: without the key it cannot be tested against guessed ids.
+    *Guarantee*: without the key nobody can test guessed ids against it.
     """
     digest = blake2b(digest_size=32, key=key, person=b"hdpvfl order sum")
     for part in chunks(len(ids_in_order), OBJECT_ROWS):
-        for each in ids_in_order[part]:
-            digest.update(len(each).to_bytes(4, "big") + each)
+        ids = ids_in_order[part]
+        digest.update(b"".join([len(each).to_bytes(4, "big") + each for each in ids]))
     return digest.digest()

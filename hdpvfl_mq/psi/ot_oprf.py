@@ -4,7 +4,7 @@ After Pinkas, Rosulek, Trieu and Yanai (PaXoS, 2020), the heir of KKRT: the aske
 M(x) for each element into a key-value store, and the rows of the store, encoded by a linear code C,
 choose in an extension of 480 base transfers. Then F(y) = hash(Q(y) xor (C(M(y)) and s), y) with the
 answerer's rows Q and secret bits s; the asker's rows T give T(x) = Q(x) xor (C(M(x)) and s) at its
-own elements alone. Unlike with cuckoo hashing there is one output an element, and store and
+own elements only. Unlike cuckoo hashing, it has one output per element, and store and
 codewords serve all answerers. `consistency.py` makes it secure against a malicious asker: the query
 ends with a proof, and the answerer computes nothing with its elements before the proof holds.
 """
@@ -39,17 +39,17 @@ def _streams(keys: Sequence[bytes], bucket: int, length: int) -> Octets:
 
 
 def _as_words(columns: Octets) -> Words:
-    """The rows of the store; those of the mask are left out."""
+    """The rows of the store, without those of the mask."""
     return columns_to_rows(columns[:, MASK_BYTES:], ROW_BYTES).view("<u8")
 
 
 def _context(public_seed: bytes, answerer: str) -> bytes:
-    """Names the run, whose manifest the seed is a hash of, and the pair."""
+    """Bytes that identify the run, by the public seed, and the pair of parties."""
     return derive(public_seed, "base transfers", answerer)
 
 
 class OtLengths:
-    """Columns of a store with mask and proof in, nothing out."""
+    """A query is a store's columns with mask and proof; the reply is empty."""
 
     def query_bytes(self, count: int) -> int:
         return LENGTH * (MASK_BYTES + store_cells(count) // 8) + PROOF_BYTES
@@ -60,16 +60,16 @@ class OtLengths:
 
 @dataclass(frozen=True)
 class Transfers:
-    """What the base transfers with one peer have left the asker."""
+    """The asker's state after the base transfers with one peer."""
 
     zeros: tuple[bytes, ...] = field(repr=False)
     ones: tuple[bytes, ...] = field(repr=False)
-    transcript: bytes  # a hash of all that was said
+    transcript: bytes  # a hash of all messages of the transfers
 
 
 @dataclass(frozen=True)
 class Choice:
-    """What they have left a passive party: its secret bits and the keys these name."""
+    """A passive party's state after the base transfers: secret bits and the keys they select."""
 
     mask: bytes = field(repr=False)  # the bits as a row
     keys: tuple[bytes, ...] = field(repr=False)
@@ -83,7 +83,7 @@ class Choice:
 
 @dataclass(frozen=True)
 class OtQuery:
-    """The codewords of one bucket's store; each peer gets them under columns and a mask of its own.
+    """The codewords of one bucket's store; each peer gets them with its own columns and mask.
 
     The mask must differ from peer to peer: two proofs under one mask would show a combination of
     the store's cells to peers that collude.

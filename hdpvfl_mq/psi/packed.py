@@ -1,7 +1,7 @@
 """Many ids as one string of bytes. Owns where each id begins and ends; knows no normal form.
 
-A list of a million `bytes` takes 60 bytes an id besides what it says, and can only be in memory.
-Here ids are slices of one array, which may be mapped from a file.
+A list of a million `bytes` takes 60 bytes per id besides the text, and can only be in memory. Here
+ids are slices of one array, which may be mapped from a file.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from hdpvfl_mq.psi.stream import Octets
 
 
 class PackedIds(Sequence[bytes]):
-    """Ids as a sequence; a slice of it is a list, so take small ones."""
+    """Ids as a sequence; a slice is copied into a list, so take small slices."""
 
     def __init__(self, text: Octets, starts: NDArray[np.int64], ends: NDArray[np.int64]) -> None:
         self._text, self._starts, self._ends = text, starts, ends
@@ -48,7 +48,7 @@ class PackedIds(Sequence[bytes]):
         return PackedIds(self._text, starts, ends)
 
     def _cut(self, starts: NDArray[np.int64], ends: NDArray[np.int64]) -> list[bytes]:
-        if len(starts) and (starts[1:] == ends[:-1]).all():  # one after the other: read at once
+        if len(starts) and (starts[1:] == ends[:-1]).all():  # consecutive ids: read at once
             first, text = starts[0], self._text[starts[0] : ends[-1]].tobytes()
             bounds = zip((starts - first).tolist(), (ends - first).tolist(), strict=True)
             return [text[start:end] for start, end in bounds]
@@ -60,20 +60,20 @@ class PackedIds(Sequence[bytes]):
 
 
 class Packing:
-    """Ids on their way into one string."""
+    """Builds one string from ids."""
 
     def __init__(self, allocate: Allocate) -> None:
         self._text, self._bounds = Growing(np.uint8, allocate), Growing(np.int64, allocate)
         self._bounds.add(np.zeros(1, dtype=np.int64))
 
     def add(self, ids: Sequence[bytes]) -> None:
-        """Put these at the end."""
+        """Append these ids."""
         lengths = np.fromiter(map(len, ids), dtype=np.int64, count=len(ids))
         self._bounds.add(len(self._text.filled) + np.cumsum(lengths))
         self._text.add(np.frombuffer(b"".join(ids), dtype=np.uint8))
 
     @property
     def packed(self) -> PackedIds:
-        """All that was added."""
+        """All ids added so far."""
         bounds = self._bounds.filled
         return PackedIds(self._text.filled, bounds[:-1], bounds[1:])

@@ -22,7 +22,7 @@ Step = tuple["PassiveSession", Messages]
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class PassiveSession(Session):
-    """Answers for its ids, then learns which of them are common."""
+    """Answers queries about its ids, then learns which of them are common."""
 
     agreed: Any = None  # by the base transfers
     is_open: bool = False
@@ -31,6 +31,9 @@ class PassiveSession(Session):
 
     def _begin(self, work: Workspace) -> Messages:
         return ()
+
+    def _needed(self) -> tuple[str, ...]:
+        return (self.terms.active,)
 
     def _on_open(self, work: Workspace, block: Block) -> Step:
         if self.is_open:
@@ -67,8 +70,8 @@ class PassiveSession(Session):
         return reply + pack_store(values, filled, seed, derive(root, "store", bucket))
 
     def _on_verdict(self, work: Workspace, block: Block) -> Step:
-        """The number of common ids, or that it is withheld; comes once, after the last answer."""
-        is_due = self.answered == self.buckets and not self.sending[block.sender]
+        """Take the number of common ids or its withholding, sent once after the last answer."""
+        is_due = self.answered == self.buckets and not self.sending.get(block.sender)
         if not is_due or self.is_judged or len(block.payload) != VERDICT_BYTES:
             raise PeerError(f"{block.sender} sent a verdict out of place, stage verdict")
         count, shared_key = read_verdict(block.payload[:8]), block.payload[8:]
@@ -82,7 +85,7 @@ class PassiveSession(Session):
         return after._expect(block.sender, "common", self.buckets, PAIR_BYTES * count), ()
 
     def _on_common(self, work: Workspace, block: Block) -> Step:
-        after, _, outgoing = self._take(block, b"")  # what it says is noted at once
+        after, _, outgoing = self._take(block, b"")  # the payload is read below, not kept
         shown: Words = np.frombuffer(block.payload, "<u8").reshape(-1, 2)
         found, elements = list(self.found), self._elements(work)
         wanted = split_buckets(shown, self.buckets)

@@ -1,8 +1,8 @@
 """Peeling a sparse system. Owns the order in which equations are solved; not their values.
 
-Each equation names three unknowns. An unknown named by one open equation alone can be solved last,
-so that equation is set aside; what can never be set aside is the core, tiny when unknowns are
-plentiful.
+Each equation names three unknowns. If only one open equation names an unknown, that unknown can be
+solved last, so the equation is set aside. The equations that can never be set aside are the core,
+which is tiny if there are enough unknowns.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def peel(unknowns: Positions, size: int) -> Peeling:
         equations = numbered[frontier]
         turn = np.arange(len(frontier))
         marker[equations] = turn
-        first = marker[equations] == turn  # each equation once, by one of its lonely unknowns
+        first = marker[equations] == turn  # each equation once, by one unknown that only it names
         equations, solved = equations[first], frontier[first]
         layers.append((equations, solved))
         is_open[equations] = False

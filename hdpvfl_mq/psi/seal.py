@@ -1,8 +1,8 @@
 """Sealed links between two parties. Owns pair keys and authenticated encryption; knows no protocol.
 
 The broker carries every block, so blocks are encrypted end to end under keys agreed in the signed
-hello: the broker sees stages and sizes. The nonce is a hash of the block's place, which occurs once
-in a session.
+hello: the broker sees only stages and sizes. The nonce is a hash of the block's place, which occurs
+once in a session.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Place = tuple[str, int, bool, tuple[int, ...]]  # stage, index, last, meta
 
 @dataclass(frozen=True)
 class Link:
-    """Keys of one pair of parties, from one end."""
+    """Keys of one pair of parties, as one of them uses them."""
 
     send_key: bytes
     receive_key: bytes

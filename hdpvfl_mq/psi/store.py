@@ -4,10 +4,10 @@ Each key names three sparse cells, one in each third, and a subset of 48 dense c
 the XOR of them. Cells that no key decides are random, so the store of random values looks the same
 for any keys.
 
-*Bound*: with 1.3 sparse cells a key and 2,048 more, peeling leaves a core of a few equations at
-most, and the dense cells solve it but with probability below 2^-40 (Garimella et al. 2021,
-Raghuraman and Rindal 2022). A failure therefore ends the run and is never retried, which would tell
-a peer something.
+*Bound*: with 1.3 sparse cells per key and 2,048 more, peeling leaves a core of at most a few
+equations, and the dense cells fail to solve it with probability below 2^-40 (Garimella et al. 2021,
+Raghuraman and Rindal 2022). A failure ends the run and is never retried: a retry would leak
+information to a peer.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _CHUNK = 1 << 14
 
 
 def store_cells(keys: int) -> int:
-    """Cells of a store of so many keys; a multiple of 8."""
+    """Number of cells of a store for this many keys; a multiple of 8."""
     return 3 * _third(keys) + DENSE
 
 
@@ -117,7 +117,7 @@ def _solve_core(table: Words, cells: Cells, values: Words, core: Positions) -> N
 
 
 def _reduce(matrix: NDArray[np.bool_], right: Words) -> list[int]:
-    """Reduce to one pivot a row, in place; the pivot columns in row order."""
+    """Reduce to one pivot per row, in place; returns the pivot columns in row order."""
     pivots = []
     for row in range(len(matrix)):
         ones = np.flatnonzero(matrix[row])

@@ -1,7 +1,7 @@
 """Keyed randomness. Owns how one secret becomes many independent keys and streams; keeps no state.
 
-Nothing here is drawn from the system: the caller's 32 bytes decide everything, so that a replay of
-a journal makes the same bytes again.
+It draws nothing from the system: the caller's 32 bytes decide everything, so a replay of a journal
+makes the same bytes again.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What the parties agree on before they resolve entities. Owns its bounds and its check."""
+"""The terms that parties agree on before they resolve entities. Owns their bounds and check."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ MIN_BLOCK_BYTES = 1 << 14  # the 480 points of a choice fit into one block
 
 @dataclass(frozen=True)
 class Terms:
-    """What all parties agree on before they start; the hello checks that they do."""
+    """The terms that all parties agree on before they start; the hello compares them."""
 
-    method: Literal["auto", AlignmentMethod]  # auto: all choose alike from the sizes of the hellos
+    method: Literal["auto", AlignmentMethod]  # auto: all choose the same by the sizes in the hellos
     active: str
     passives: tuple[str, ...]
-    session_id: bytes  # 32 bytes, other ones for every run
+    session_id: bytes  # 32 bytes, different in every run
     commitments: tuple[bytes, ...]  # to every party's nonce (toss.py), the active party's first
     profile_digest: bytes
     rows_min: int = 0
     rows_max: int = MAX_IDS
     block_bytes: int = 1 << 22
     window: int = 8
-    bucket_ids: int | None = None  # None takes what suits the method
+    bucket_ids: int | None = None  # None: the method's default
 
     def __post_init__(self) -> None:
         if not self.passives or len({self.active, *self.passives}) != len(self.passives) + 1:
@@ -47,15 +47,15 @@ class Terms:
 
     @property
     def parties(self) -> tuple[str, ...]:
-        """All of them, the active party first."""
+        """All parties, the active party first."""
         return (self.active, *self.passives)
 
     def commitment_of(self, party: str) -> bytes:
-        """What a party has committed to."""
+        """A party's commitment to its nonce."""
         return self.commitments[self.parties.index(party)]
 
     def checks(self) -> tuple[bytes, bytes]:
-        """Hashes of the id profile and of all the rest; neither is secret."""
+        """Hashes of the id profile and of the other terms; neither is secret."""
         rest = repr(replace(self, profile_digest=b"")).encode()
         return (
             derive(self.profile_digest, "id profile"),

@@ -1,8 +1,8 @@
 """The public seed of an entity resolution, tossed jointly. Owns nonces, commitments and the seed.
 
-Every party commits to a nonce before it knows any other, and shows it once it knows all
-commitments. So nobody can choose its nonce by the seed that would follow, not even the last to
-speak together with whoever carries the messages; what a party can do is to leave.
+Every party commits to a nonce before it knows any other nonce, and reveals it once it knows all
+commitments. So no party can choose its nonce to steer the seed, not even the last one to reveal
+together with whoever carries the messages. A party can only leave.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ NONCE_BYTES = 32
 
 
 def nonce_of(secret: bytes) -> bytes:
-    """A party's share of the seed, fresh as its secret is."""
+    """A party's share of the seed; it is fresh because its secret is."""
     return derive(secret, "toss")
 
 
 def commit(nonce: bytes, party: str) -> bytes:
-    """What a party says about its nonce first; named, so that nobody can repeat another's."""
+    """The commitment to a nonce; it includes the party's name, so nobody can reuse another's."""
     return derive(nonce, "toss commitment", party)
 
 

@@ -1,7 +1,7 @@
-"""What a party works with in entity resolution. Owns its ids, its secret and arrays made of them.
+"""A party's working data in entity resolution. Owns its ids, its secret and arrays made from them.
 
-A session holds what was said and what is open; everything that has an entry for each id is made
-here from the ids and remembered. It is a memo: emptied at any time, it makes the same again.
+A session holds the state of the exchange. The workspace computes every array with an entry for each
+id and remembers it. It is a memo: it may be emptied at any time and computes the same arrays again.
 """
 
 from __future__ import annotations
@@ -15,12 +15,14 @@ from hdpvfl_mq.arrays.chunked import Allocate, Groups, Positions, marked, marks
 from hdpvfl_mq.arrays.memo import Memo
 from hdpvfl_mq.psi.elements import hash_ids, split_buckets
 from hdpvfl_mq.psi.stream import Words
+from hdpvfl_mq.psi.toss import nonce_of
 
 
 class Workspace(Memo):
-    """One party's distinct normalised ids, and a secret that no other party knows or run uses.
+    """One party's distinct normalised ids, and a secret that no other party or run shares.
 
-    `allocate` makes the arrays that have an entry for each id.
+    `allocate` makes the arrays with an entry for each id; `nonce` is the share of the public seed
+    that the party has committed to.
     """
 
     def __init__(
@@ -29,8 +31,10 @@ class Workspace(Memo):
         secret: bytes,
         *,
         allocate: Allocate = np.empty,
+        nonce: bytes | None = None,
     ) -> None:
         self.ids, self.secret, self.allocate = ids, secret, allocate
+        self.nonce = nonce_of(secret) if nonce is None else nonce
         super().__init__()
 
     def elements(self, seed: bytes) -> Words:
@@ -45,7 +49,7 @@ class Workspace(Memo):
         )
 
     def positions(self, members: Groups, found: Sequence[bytes]) -> Positions:
-        """Where the ids are whose bits are set among the members of each bucket, ascending."""
+        """Positions of the ids whose bits are set in each bucket's marks, ascending."""
         is_common = marks(len(self.ids), self.allocate)
         for own, packed in zip(members, found, strict=True):
             is_common[own[unpack_marks(packed, len(own))]] = True
@@ -58,5 +62,5 @@ def pack_marks(mask: NDArray[np.bool_]) -> bytes:
 
 
 def unpack_marks(packed: bytes, count: int) -> NDArray[np.bool_]:
-    """The marks of so many members."""
+    """The marks of `count` members."""
     return np.unpackbits(np.frombuffer(packed, np.uint8), count=count).astype(bool)

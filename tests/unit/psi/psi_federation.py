@@ -1,7 +1,8 @@
-"""All parties of one entity resolution in memory. Owns delivery and who saw what; tests only.
+"""All parties of one entity resolution in memory, for tests.
 
-Each ordered pair of parties is a queue; a schedule picks which queue delivers next, so that a test
-can try many arrival orders. Every delivered message is kept: together they are the broker's view.
+It owns delivery and the record of who saw what. Each ordered pair of parties has a queue; a
+schedule picks which queue delivers next, so that a test can try many arrival orders. All delivered
+messages are kept: together they are the broker's view.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import random
 from collections import defaultdict, deque
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 from hdpvfl_mq.psi import Block, Outgoing, Session, Terms, Workspace, open_session
 from hdpvfl_mq.psi.ids import rules_digest
@@ -82,7 +83,7 @@ class Federation:
     def before(self, sender: str, receiver: str, message: Outgoing) -> None:
         """What a test does just before a message is delivered."""
 
-    def run(self, schedule: random.Random | None = None) -> Federation:
+    def run(self, schedule: random.Random | None = None) -> Self:
         for name, session in self.sessions.items():
             self.post(name, session.start(self.works[name]))
         while pairs := [pair for pair, queue in self._queues.items() if queue]:
@@ -117,7 +118,7 @@ class Federation:
                 seen.append(clear)
         return seen
 
-    def check(self) -> Federation:
+    def check(self) -> Self:
         """Every party found exactly the plain intersection and has nothing left to do."""
         expected = self.expected()
         for ids in self.found():

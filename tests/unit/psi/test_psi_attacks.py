@@ -27,6 +27,8 @@ from hdpvfl_mq.psi.passive import PassiveSession
 from hdpvfl_mq.psi.store import Cells, locate, look_up
 from hdpvfl_mq.psi.stream import Words, derive, permute_pairs
 
+pytestmark = pytest.mark.seconds
+
 METHODS = ["ecdh", "oprf"]
 COMMON = numbered(range(20))
 SECRET = numbered(range(20, 120))  # the victim has these, the attacker's own set does not

@@ -29,6 +29,8 @@ from hdpvfl_mq.psi.passive import PassiveSession
 from hdpvfl_mq.psi.store import locate, look_up, solve
 from hdpvfl_mq.psi.stream import Octets, Words, derive, expand
 
+pytestmark = pytest.mark.seconds
+
 GUESSED_BITS = 12
 COMMON = numbered(range(LENGTH // GUESSED_BITS))
 VICTIM = COMMON + numbered(range(1_000, 1_200))

@@ -7,6 +7,7 @@ from collections import deque
 from pathlib import Path
 
 import numpy as np
+import pytest
 from psi_federation import received
 
 from hdpvfl_mq.psi import (
@@ -24,6 +25,7 @@ from hdpvfl_mq.psi.ids import rules_digest
 from parties.process.mapped_arrays import MappedArrays
 from schemas.config import IdRules
 
+pytestmark = pytest.mark.seconds
 FEW_IDS = (70_000, 140_000)  # more than a chunk, so that a chunk does not grow
 TRACED_BYTES_AN_ID = 2.0
 TERMS = Terms(

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 
 import pytest
 from psi_federation import Federation, received, shaped_sets
 
-from hdpvfl_mq.errors import PeerError, SettingsError
+from hdpvfl_mq.errors import CheatingError, PeerError, SettingsError
 from hdpvfl_mq.psi import Outgoing, Session, Workspace, open_session
 from hdpvfl_mq.psi.ids import rules_digest
 from schemas.config import IdRules
+
+pytestmark = pytest.mark.seconds
 
 METHODS = ["ecdh", "oprf"]
 NOBODY = Workspace([], bytes(32))
@@ -59,6 +62,34 @@ class _Tampering(Federation):
                 self.give(claimed, receiver, changed)
             assert len(str(refusal.value)) < 200
             self.tried += 1
+
+
+STAGES = ("open", "choose", "query", "answer", "verdict", "common", "credit")
+
+
+class _OutOfTurn(Federation):
+    """Before each delivery, the sender seals every stage with its own key and sends that."""
+
+    tried = 0
+
+    def before(self, sender: str, receiver: str, message: Outgoing) -> None:
+        links = self.sessions[sender].links
+        for stage in STAGES if receiver in links else ():
+            for meta in ((), (0,), (7,)):
+                place, payload = (stage, 0, True, meta), bytes(40)
+                sealed = links[receiver].seal(place, payload)
+                block = received(sender, Outgoing((receiver,), stage, 0, True, sealed, meta))
+                with suppress(PeerError, CheatingError):  # any other error would stop a process
+                    self.sessions[receiver].receive(self.works[receiver], block)
+                self.tried += 1
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_an_answer_before_the_question_stops_nobody(method: str) -> None:
+    sets = shaped_sets("overlapping", 3, 100)
+    terms = {"block_bytes": 1 << 14, "window": 2}
+    federation = _OutOfTurn(method, sets, **terms).run().check()
+    assert federation.tried > 200
 
 
 @pytest.mark.parametrize("method", METHODS)

@@ -15,6 +15,8 @@ from hdpvfl_mq.psi import Outgoing, choose_method, order_digest, row_order
 from hdpvfl_mq.psi.toss import commit, nonce_of, toss
 from tests.deep import deep_digest
 
+pytestmark = pytest.mark.seconds
+
 SHAPES = ["overlapping", "disjoint", "nested", "identical"]
 METHODS = ["ecdh", "oprf"]
 
