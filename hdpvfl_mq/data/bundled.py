@@ -1,4 +1,4 @@
-"""The data sets the project can show itself on, by name.
+"""The example data sets, by name.
 
 It owns the order of places to look (a folder, an installed package, the public source); it knows
 no format and reads no environment variable. A folder holds NAME_active.csv and NAME_passive.csv,
@@ -14,7 +14,7 @@ from hdpvfl_mq.data.cards import CARDS, Card
 from hdpvfl_mq.data.fetch import fetch_pair
 from hdpvfl_mq.data.packaged import PACKAGED, Pair
 from hdpvfl_mq.data.readers import load_table
-from hdpvfl_mq.data.splits import overlapping
+from hdpvfl_mq.data.splits import deal, overlapping
 from hdpvfl_mq.data.tables import Table
 from hdpvfl_mq.errors import SettingsError
 from schemas.data import ColumnRule, DataSettings, NamedColumn
@@ -25,9 +25,10 @@ OVERLAP = "_overlap"
 
 @dataclass(frozen=True)
 class SplitDataset:
-    """A data set cut in two: active has id, y and features, passive has id and features.
+    """A data set split in two: active has id, y and features, passive has id and features.
 
-    `positive` is the class a run is about, where there are more than two.
+    `positive` is the class that a run predicts if there are more than two. `given` holds the
+    passive parties' tables if the data set already has one for each.
     """
 
     name: str
@@ -35,11 +36,16 @@ class SplitDataset:
     active: Table
     passive: Table
     positive: str | None = None
+    given: tuple[Table, ...] = ()
+
+    def parts(self, passives: int) -> tuple[Table, ...]:
+        """One table for each passive party."""
+        return self.given or deal(self.passive, passives)
 
     def settings(self, table: Table, kind: LabelKind) -> DataSettings:
-        """Settings for the active table or any part of the passive one, for labels of a kind.
+        """Settings for the active table or any part of the passive table, for labels of a kind.
 
-        Centres, scales and categories are learned, so figures are conditional on them; the
+        Centres, scales and categories are learned, so results are conditional on them; the
         constants of the label are public.
         """
         has_label = "y" in table.names
@@ -63,7 +69,7 @@ class SplitDataset:
 def load_dataset(
     name: str, *, folder: Path | None = None, cache: Path | None = None
 ) -> SplitDataset:
-    """A data set by name; with `_overlap` each side lacks one row in eleven."""
+    """Load a data set by name; with the suffix `_overlap` each side lacks one row in eleven."""
     base = name.removesuffix(OVERLAP)
     card = CARDS.get(base)
     if card is None:
@@ -77,7 +83,7 @@ def load_dataset(
 
 
 def describe(folder: Path | None = None) -> tuple[dict[str, str | int], ...]:
-    """One row for each data set, saying where it would come from."""
+    """One row for each data set, with the place it would be loaded from."""
     return tuple(
         {
             "name": name,

@@ -1,4 +1,4 @@
-"""What each data set is: task, size, origin, licence, usual loss, public constants of its label.
+"""Facts about each data set: task, size, origin, licence, usual loss, constants of its label.
 
 It owns facts only; it loads nothing.
 """
@@ -19,8 +19,8 @@ _DVISITS = f"{_FATE}/24b591abdd10c7e9f1f902c633ef5e17cef16f9b/examples/data/dvis
 class Card:
     """One data set: its task, size and origin, and public constants for its label.
 
-    `unit` divides a positive label; a loss for real labels takes (y - middle) / spread instead.
-    More than two `classes` are one run for each.
+    `unit` divides a positive label; a loss for real labels uses (y - middle) / spread instead.
+    With more than two `classes` there is one run for each class.
     """
 
     task: Literal["binary", "classes", "count", "positive"]

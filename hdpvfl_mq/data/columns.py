@@ -1,8 +1,8 @@
 """One raw column read as numbers, as categories or as ids, or refused by row number.
 
 It owns what an empty cell looks like and which kinds are accepted where; it knows no settings.
-Errors name the column and row numbers, never a cell. Whole columns are converted at once; only
-where that fails is a column read cell by cell, to find the rows.
+Errors name the column and row numbers, never a cell. A whole column is converted at once; if that
+fails, it is read cell by cell, to find the rows.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _DECIMAL_COMMA = re.compile(r"[+-]?[0-9]+,[0-9]+", re.ASCII)
 
 @dataclass(frozen=True)
 class Words:
-    """A column of categories: its different words, and which of them each row has."""
+    """A column of categories: its distinct words, and the word of each row."""
 
     words: tuple[str, ...]  # "" is an empty cell
     codes: NDArray[np.int64]
@@ -47,14 +47,14 @@ def numbers(table: Table, name: str) -> NDArray[np.float64]:
 
 
 def complete_numbers(table: Table, name: str) -> NDArray[np.float64]:
-    """A column as float64 in which an empty cell is refused too."""
+    """A column as float64; empty cells are refused too."""
     values = numbers(table, name)
     refuse(table.first_row, name, np.isnan(values), EMPTY)
     return values
 
 
 def refuse_beyond(first_row: int, name: str, values: NDArray[np.float64]) -> None:
-    """Refuse infinite cells and those too large to be squared and added up."""
+    """Refuse infinite cells and cells too large to square and add up."""
     refuse(first_row, name, np.isinf(values), "the cell is not finite")
     refuse(first_row, name, np.abs(values) > CELL_LIMIT, f"the cell is beyond {CELL_LIMIT:g}")
 
@@ -96,7 +96,7 @@ def ids(table: Table, name: str, *, keep_empty: bool = False) -> Column:
 
 
 def _whole(table: Table, name: str, column: Any, *, keep_empty: bool) -> Any:
-    """Integers with gaps, which some sources write as decimal numbers; refused unless wanted."""
+    """Integers with empty cells, which some sources store as floats; refused unless wanted."""
     values = column.to_numpy(zero_copy_only=False).astype(np.float64)
     empty = np.isnan(values)
     if not keep_empty:
@@ -120,7 +120,7 @@ def _number_kind(name: str, column: Any) -> None:
 
 
 def as_float(table: Table, name: str) -> NDArray[np.float64]:
-    """A column as float64, NaN for an empty cell; only what is no number is refused."""
+    """A column as float64, NaN for an empty cell; only cells that are not numbers are refused."""
     column = table.arrow(name)
     if types.is_float64(column.type):
         return np.asarray(column.to_numpy(zero_copy_only=False))
@@ -134,14 +134,14 @@ def as_float(table: Table, name: str) -> NDArray[np.float64]:
         is_comma = [
             _DECIMAL_COMMA.fullmatch(column[int(row)].as_py()) for row in np.flatnonzero(bad)
         ]
-        reason = "the cell is not a number; categories must be declared"
+        reason = "the cell is not a number; declare categories in data.rules, or classes of a label"
         hint = "the cell has a decimal comma: set data.decimal = ','"
         refuse(table.first_row, name, bad, hint if any(is_comma) else reason)
     return values
 
 
 def parsed(column: Any) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
-    """A column of text as numbers, NaN for an empty cell, and which cells are none."""
+    """A text column as numbers, NaN for an empty cell, and a mask of cells that are not numbers."""
     trimmed = pc.utf8_trim_whitespace(column)
     empty = pc.is_in(trimmed, value_set=pa.array(NO_NUMBER, pa.large_string()))
     try:
@@ -154,7 +154,7 @@ def parsed(column: Any) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
 
 
 def _float(cell: str | None) -> float | None:
-    """What Python reads, and Arrow does not always: "+1", digits of other scripts."""
+    """Parse numbers that Python accepts and Arrow may not: "+1", digits of other scripts."""
     text = (cell or "").strip()
     if text in NO_NUMBER:
         return float("nan")

@@ -1,6 +1,6 @@
 """The first pass over a source: fit the constants a party chose to learn.
 
-It owns running means, spreads and category lists; it makes no matrix. What comes out is the same
+It owns running means, spreads and category lists; it makes no matrix. The result is the same
 settings with every "learn" replaced by a number or a list, which prepares later rows the same way.
 """
 
@@ -20,7 +20,7 @@ from schemas.data import MAX_CATEGORIES, ColumnRule, DataSettings, NamedColumn
 class _Moments:
     """Count, mean, squared deviations and range of several columns so far (Chan's update).
 
-    Means and deviations are kept of those columns alone that learn them.
+    Means and deviations are kept only for columns that learn them.
     """
 
     def __init__(self, learns: Sequence[bool]) -> None:
@@ -32,13 +32,13 @@ class _Moments:
         self.empty = np.zeros(columns, dtype=np.int64)
 
     def add(self, values: NDArray[np.float64]) -> None:
-        """Take in the next rows: one row of the matrix is a column, NaN an empty cell."""
+        """Add the next rows: a row of the matrix is a column of the source, NaN an empty cell."""
         self.add_range(values, values.min(axis=1), values.max(axis=1))
 
     def add_range(
         self, values: NDArray[np.float64], low: NDArray[np.float64], high: NDArray[np.float64]
     ) -> None:
-        """The same where the smallest and largest number of each column are known."""
+        """Like `add`, with the smallest and largest number of each column known."""
         self.low, self.high = np.fmin(self.low, low), np.fmax(self.high, high)
         for column in np.flatnonzero(np.isnan(low)).tolist():
             present = values[column][~np.isnan(values[column])]
@@ -62,7 +62,7 @@ class _Moments:
         self.count[column] = total
 
     def of(self, column: int) -> _Fitted:
-        """What one column came to."""
+        """The fitted constants of one column."""
         spread = float(np.sqrt(self.squares[column] / max(1, int(self.count[column]))))
         is_constant = not self.low[column] < self.high[column]
         return _Fitted(
@@ -83,7 +83,7 @@ class _Fitted:
 def resolve(
     chunks: Iterable[Parsed], how: Reading, *, allow_constant: bool = False
 ) -> tuple[DataSettings, int]:
-    """Go through all rows; return settled settings and the number of rows."""
+    """Read all rows; return the settings with learned constants and the number of rows."""
     moments, label = _Moments([_learns(rule) for rule in how.numeric]), _Moments([True])
     found: dict[str, set[str]] = {rule.name: set() for rule in how.words}
     settings, rows = how.settings, 0
@@ -126,7 +126,7 @@ def _learns(rule: ColumnRule) -> bool:
 
 def _settle(rule: NamedColumn, fitted: _Fitted, *, allow_constant: bool) -> NamedColumn:
     filled = fitted.empties > 0 and isinstance(rule.missing, float)
-    # Where every constant is declared, no row may decide whether this party takes part.
+    # If every constant is declared, no row may decide whether this party takes part.
     is_kept = filled or allow_constant or not _learns(rule)
     if fitted.is_constant and not is_kept:
         raise DataError(f"column {rule.name!r} is constant; leave it out")

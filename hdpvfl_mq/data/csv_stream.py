@@ -1,10 +1,10 @@
 """CSV as a stream of Arrow batches, stricter than Arrow's own reader.
 
-It owns the dialect and the refusals that Arrow leaves out: a column named twice, a quote left open
-or text after a closing one, a NUL byte. It knows no settings and no meaning of a column.
+It owns the dialect and the checks that Arrow lacks: a column named twice, an unclosed quote, text
+after a closing quote, a NUL byte. It knows no settings and no meaning of a column.
 
-Numbers are converted while the file is parsed. Where that fails, the rows not yet given are read
-once more as text, so that whoever reads the column can name the row.
+Numbers are converted while the file is parsed. If that fails, the remaining rows are read again as
+text, so that the reader of the column can name the row.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ def batches(
 
 
 def _with_numbers(batch: Any, numeric: Collection[str], dialect: Dialect) -> Any:
-    """Numbers that Arrow did not read but Python does; a column with any other cell stays text."""
+    """Parse numbers that Arrow does not accept but Python does; other columns stay text."""
     for place, name in enumerate(batch.schema.names):
         if name not in numeric:
             continue
@@ -122,7 +122,7 @@ def _read(
         try:
             reader = arrow_csv.open_csv(
                 pa.PythonFile(checked, mode="r"),
-                # Rows are numbered only where one thread reads them: the second time.
+                # Arrow numbers rows only with one thread: on the second reading.
                 read_options=arrow_csv.ReadOptions(use_threads=bool(numeric), block_size=size),
                 parse_options=arrow_csv.ParseOptions(
                     delimiter=dialect.separator,
@@ -149,7 +149,7 @@ def _read(
 
 
 def _explain(error: pa.ArrowInvalid, ragged: list[Any]) -> None:
-    """Say what Arrow found without its text, which quotes the row."""
+    """Explain an Arrow error without its text, which quotes the row."""
     if ragged and ragged[0].number is not None:
         row = ragged[0]
         raise DataError(
@@ -165,7 +165,7 @@ def _explain(error: pa.ArrowInvalid, ragged: list[Any]) -> None:
 
 
 def _check_quotes(open_file: Open, dialect: Dialect) -> None:
-    """Read the file by the strict rules: Arrow reads over a quote in a wrong place."""
+    """Read the file with strict rules: Arrow accepts a quote in a wrong place."""
     row = 0
     with open_file() as raw:
         text = _text(raw, dialect)
@@ -187,10 +187,10 @@ def _rows(text: IO[str], dialect: Dialect) -> Iterator[list[str]]:
 
 
 class _Checked(io.RawIOBase):
-    """A stream of UTF-8 that is looked through on its way.
+    """A UTF-8 stream that checks its bytes while they are read.
 
-    `suspect` says whether a quote was seen where it may break the rules: an odd number of them, or
-    one with a letter on both sides.
+    `suspect` is true if quotes may break the rules: an odd number of them, or one with a letter on
+    both sides.
     """
 
     def __init__(self, raw: IO[bytes], dialect: Dialect) -> None:
@@ -199,7 +199,7 @@ class _Checked(io.RawIOBase):
         self._last = b"\n"
         self._odd = self._astray = False
         edge = re.escape(dialect.separator.encode()) + rb'"\r\n'
-        # The quote comes first, so that the search jumps from one to the next.
+        # The pattern starts with the quote, so that the search jumps from quote to quote.
         self._stray = re.compile(rb'"(?=[^%s])(?<=[^%s]")' % (edge, edge))
         self._decoder = _decoder(dialect.encoding)
 
@@ -247,10 +247,10 @@ class _Checked(io.RawIOBase):
 
 
 def _decoder(encoding: str) -> codecs.IncrementalDecoder | None:
-    """What turns the file's bytes into text, or None for UTF-8, which Arrow reads itself."""
+    """A decoder of the file's bytes, or None for UTF-8, which Arrow reads itself."""
     try:
         found = codecs.lookup(encoding)
-        "".encode(encoding)  # refuses encodings of something else than text
+        "".encode(encoding)  # refuses codecs that do not encode text
     except LookupError:
         raise SettingsError(f"data.encoding: {encoding!r} is no encoding of text") from None
     is_utf8 = found.name in ("utf-8", "utf-8-sig")
@@ -258,6 +258,6 @@ def _decoder(encoding: str) -> codecs.IncrementalDecoder | None:
 
 
 def of_suffix(name: str, dialect: Dialect) -> Dialect:
-    """A .tsv file has tabs unless its settings say otherwise."""
+    """A .tsv file is separated by tabs, unless its settings say otherwise."""
     is_tabbed = ".tsv" in name.lower() and dialect.separator == Dialect.separator
     return replace(dialect, separator="\t") if is_tabbed else dialect

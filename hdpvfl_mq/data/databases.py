@@ -1,7 +1,7 @@
 """Rows from a database: one query, read once into an Arrow file that only its owner can read.
 
-It owns the drivers and where a password may stand; it knows no meaning of a column. Preparation
-reads its source twice and a table may change in between, so a run keeps what it read first.
+It owns the drivers and where a password may be stored; it knows no meaning of a column. Preparation
+reads its source twice and a table may change in between, so a run keeps the rows of the first read.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _KINDS = "postgresql://host/base, sqlite:FILE, duckdb:FILE, odbc:CONNECTION, env
 
 
 def spool(settings: DataSettings, folder: Path) -> Path:
-    """The file with the query's rows; the database is asked if it is not there yet."""
+    """The file with the query's rows; the query runs if the file does not exist yet."""
     query, source = settings.query, settings.source
     assert query is not None
     assert source is not None
@@ -49,7 +49,7 @@ def spool(settings: DataSettings, folder: Path) -> Path:
 
 
 def _address(source: str) -> str:
-    """What the settings name, or what the environment or a private file holds for them."""
+    """The address in the settings, or in the environment variable or private file they name."""
     kind, _, rest = source.partition(":")
     if kind == "env":
         found = os.environ.get(rest)
@@ -75,7 +75,7 @@ def _from_file(path: Path) -> str:
 
 @contextmanager
 def _opened(address: str, query: str) -> Iterator[Any]:
-    """A reader of record batches. Texts of drivers may quote cells, so only kinds are passed on."""
+    """A reader of record batches. Driver messages may quote cells, so only error kinds pass."""
     kind = address.partition(":")[0]
     connect = _DRIVERS.get(kind)
     if connect is None:
@@ -114,7 +114,7 @@ def _sqlite_option(address: str) -> Mapping[str, Any]:
 
 
 def _duckdb(address: str, query: str) -> Iterator[Any]:
-    """A DuckDB file by itself: nothing else is opened, and nothing fetched from the network."""
+    """A DuckDB file alone: it opens no other file and fetches nothing from the network."""
     path = Path(address.removeprefix("duckdb:").removeprefix("//"))
     options = {
         "enable_external_access": "false",

@@ -1,8 +1,8 @@
 """Data sets from their public source: download, check, parse.
 
 It owns the download limits and the three public layouts; it knows nothing of training. The
-checksum is over the parsed contents in a canonical text, because mirrors differ in quoting and
-line ends.
+checksum covers the parsed contents as canonical text, because mirrors differ in quoting and line
+ends.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ CREDIT_ACTIVE = ["pay_6", *(f"{kind}_amt{i}" for kind in ("bill", "pay") for i i
 
 @dataclass(frozen=True)
 class PublicSource:
-    """Where a data set is published, how it is cut in two, and the sha256 of its contents."""
+    """Where a data set is published, how it is split in two, and the sha256 of its contents."""
 
     urls: tuple[str, ...]
     cut: Callable[[list[Lines]], Pair]
@@ -66,7 +66,7 @@ class PublicSource:
 
 
 def fetch_pair(name: str, source: PublicSource, cache: Path | None = None) -> Pair:
-    """Download (or take from the cache), cut into two tables, and check the contents."""
+    """Download (or read from the cache), split into two tables, and check the contents."""
     texts = [_cached(name, index, url, cache) for index, url in enumerate(source.urls)]
     try:
         active, passive = source.cut([list(csv.reader(text.splitlines())) for text in texts])
@@ -96,7 +96,7 @@ def download(url: str) -> bytes:
 
 
 def content_digest(active: Table, passive: Table) -> str:
-    """sha256 of both tables' contents, whatever the order of rows and the spelling of numbers."""
+    """sha256 of both tables' contents, independent of row order and number spelling."""
     whole = hashlib.sha256()
     for table in (active, passive):
         columns = [table[name].tolist() for name in table.names]

@@ -1,7 +1,7 @@
-"""What identifies prepared rows: one sha256 over all that was made of them.
+"""The fingerprint of prepared rows: one sha256 over all their values.
 
 It owns the canonical bytes; it knows no format and no settings. The ledger only records a
-fingerprint, it never keys a budget by one.
+fingerprint; budgets are never keyed by one.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from hdpvfl_mq.data.tables import Column
 
 @dataclass(frozen=True)
 class OtherColumns:
-    """What a chunk holds besides its features."""
+    """The columns of a chunk besides its features."""
 
     ids: tuple[Column, ...]
     y: NDArray[np.float64] | None
@@ -29,14 +29,14 @@ class OtherColumns:
 
 
 class Fingerprint:
-    """A running sha256, the same however a source was cut into chunks."""
+    """A running sha256 that does not depend on how a source is split into chunks."""
 
     def __init__(self, names: tuple[str, ...]) -> None:
         self._names = names
         self._parts = {name: hashlib.sha256() for name in ("X", "ids", "y", "weights", "offset")}
 
     def add(self, block: NDArray[np.float64], others: OtherColumns) -> None:
-        """Take in the next rows."""
+        """Add the next rows."""
         self._parts["X"].update(np.ascontiguousarray(block, dtype="<f8").data)
         keys = zip(*map(_as_json, others.ids), strict=True)
         self._parts["ids"].update("".join([f"[{', '.join(key)}]\n" for key in keys]).encode())
@@ -46,7 +46,7 @@ class Fingerprint:
                 self._parts[name].update(values.astype("<f8").tobytes())
 
     def digest(self) -> bytes:
-        """The 32 bytes for all rows taken in."""
+        """The 32 bytes for all rows added."""
         whole = hashlib.sha256(json.dumps([1, self._names]).encode())
         for name in sorted(self._parts):
             whole.update(self._parts[name].digest())
@@ -54,5 +54,5 @@ class Fingerprint:
 
 
 def _as_json(ids: Column) -> Iterable[str]:
-    """Every cell as json.dumps writes it, which is slow for millions of short lists."""
+    """Every cell as json.dumps writes it; json.dumps is slow for millions of short lists."""
     return map(str if ids.dtype.kind == "i" else encode_basestring_ascii, ids.tolist())

@@ -1,7 +1,7 @@
-"""Data sets that come inside Python packages, this one included, cut in two.
+"""Data sets that come inside Python packages, including this one, split in two.
 
 It owns which package column belongs to which side; it knows nothing of losses or folders. Rows are
-shuffled separately on each side, so that nothing works by accident of a common order.
+shuffled separately on each side, so that nothing can rely on a common order by accident.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ def randhie() -> Pair:
 
 
 def visits() -> Pair:
-    """Whether somebody of the same experiment saw a doctor that year; carried in this package."""
+    """Whether a person in the RAND experiment saw a doctor that year; bundled in this package."""
     with resources.files("hdpvfl_mq.data").joinpath("visits.csv.gz").open("rb") as file:
         text = gzip.decompress(file.read()).decode()
     head, cells = text.split("\n", 1)

@@ -1,13 +1,14 @@
-"""One chunk of a source with every column read as its role says: ids, numbers, words.
+"""One chunk of a source, each column read according to its role: ids, numbers, words.
 
-It owns which column is read as what and the refusal of cells that are not of their kind; constants
-are applied later. A chunk's numbers are one matrix with a row for each column, so that checks and
-sums run over all columns at once.
+It owns which column is read as what and the refusal of cells of the wrong kind; constants are
+applied later. A chunk's numbers are one matrix with a row for each column, so that checks and sums
+run over all columns at once.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -16,7 +17,6 @@ from numpy.typing import NDArray
 
 from hdpvfl_mq.data.columns import (
     CELL_LIMIT,
-    EMPTY,
     Words,
     as_float,
     categories,
@@ -29,6 +29,9 @@ from hdpvfl_mq.errors import DataError
 from schemas.data import DataSettings, NamedColumn
 from schemas.ids import PartyRole
 
+FAULTS_SHOWN = 20
+NO_NUMBER_STATED = "the cell is empty; state missing in data.rules: a number, or learn for the mean"
+
 
 class Source(Protocol):
     """Rows that can be read chunk by chunk, as often as needed."""
@@ -39,12 +42,38 @@ class Source(Protocol):
 
     @property
     def hint(self) -> str:
-        """What may be wrong where a column is missing, or nothing."""
+        """A likely cause of a missing column, or an empty text."""
 
     def chunks(
         self, columns: Sequence[str] | None = None, *, numeric: Sequence[str] = ()
     ) -> Iterator[Table]:
-        """The rows in order; `numeric` columns as numbers where they are."""
+        """The rows in order; `numeric` columns as numbers if all cells are numbers."""
+
+
+class Faults:
+    """The faults of a source: one sentence for each column, about its first fault."""
+
+    def __init__(self) -> None:
+        self._found: dict[str | None, str] = {}
+
+    @contextmanager
+    def of(self, column: str | None) -> Iterator[None]:
+        """Record a fault of this column and continue."""
+        try:
+            yield
+        except DataError as fault:
+            self._found.setdefault(column, str(fault))
+
+    def __bool__(self) -> bool:
+        return bool(self._found)
+
+    def text(self) -> str:
+        """All faults in one line, or the first ones if there are many."""
+        found = list(self._found.values())
+        more = (
+            f"; and {len(found) - FAULTS_SHOWN} more columns" if len(found) > FAULTS_SHOWN else ""
+        )
+        return "; ".join(found[:FAULTS_SHOWN]) + more
 
 
 @dataclass(frozen=True)
@@ -65,51 +94,68 @@ class Reading:
         return tuple(rule for rule in self.rules if rule.categories is not None)
 
     def chunks(self, source: Source) -> Iterator[Parsed]:
-        """The source's rows, read."""
+        """Read the source's rows; one DataError at the end names the faults of all columns."""
         own = self.settings
         side = [name for name in (own.weight_column, own.offset_column) if name]
         label = [own.label_column] if own.label_column else []
         as_numbers = [rule.name for rule in self.numeric] + side
         as_numbers += [] if own.label_classes else label
         wanted = [*own.id_columns, *label, *side, *(rule.name for rule in self.rules)]
+        faults = Faults()
         for chunk in source.chunks(wanted, numeric=as_numbers):
-            yield self._parsed(chunk)
+            parsed = self._parsed(chunk, faults)
+            if not faults:
+                yield parsed
+        if faults:
+            raise DataError(faults.text())
 
-    def _parsed(self, chunk: Table) -> Parsed:
-        own, first_row = self.settings, chunk.first_row
-        numeric = self.numeric
-        matrix = np.empty((len(numeric), chunk.rows))
+    def _parsed(self, chunk: Table, faults: Faults) -> Parsed:
+        own, first_row, numeric = self.settings, chunk.first_row, self.numeric
+        matrix = np.zeros((len(numeric), chunk.rows))
         for place, rule in enumerate(numeric):
-            matrix[place] = as_float(chunk, rule.name)
+            with faults.of(rule.name):
+                matrix[place] = as_float(chunk, rule.name)
         low, high = matrix.min(axis=1), matrix.max(axis=1)
-        # Of all columns at once; NaN compares to nothing, so an empty cell is a suspect too.
+        # Check all columns at once; comparisons with NaN are false, so an empty cell is a suspect.
         suspects = np.flatnonzero(~((low >= -CELL_LIMIT) & (high <= CELL_LIMIT)))
         for place in suspects.tolist():
-            self._check_numbers(numeric[place], matrix[place], first_row)
-        words = {rule.name: categories(chunk, rule.name) for rule in self.words}
+            with faults.of(numeric[place].name):
+                self._check_numbers(numeric[place], matrix[place], first_row)
+        words: dict[str, Words] = {}
         for rule in self.words:
-            _check_words(rule, words[rule.name], first_row)
+            with faults.of(rule.name):
+                words[rule.name] = categories(chunk, rule.name)
+                _check_words(rule, words[rule.name], first_row)
+        found_ids: list[Column] = []
+        for name in own.id_columns:
+            with faults.of(name):
+                found_ids.append(ids(chunk, name, keep_empty=own.empty_ids == "keep"))
+        label = weights = offset = None
+        with faults.of(own.label_column):
+            label = _label(chunk, own)
+        with faults.of(own.weight_column):
+            weights = _weights(chunk, own.weight_column)
+        with faults.of(own.offset_column):
+            offset = (
+                None if own.offset_column is None else complete_numbers(chunk, own.offset_column)
+            )
         return Parsed(
             first_row=first_row,
             numbers=matrix,
             low=low,
             high=high,
             words=words,
-            ids=tuple(
-                ids(chunk, name, keep_empty=own.empty_ids == "keep") for name in own.id_columns
-            ),
-            label=_label(chunk, own),
-            weights=None if own.weight_column is None else _weights(chunk, own.weight_column),
-            offset=None
-            if own.offset_column is None
-            else complete_numbers(chunk, own.offset_column),
+            ids=tuple(found_ids),
+            label=label,
+            weights=weights,
+            offset=offset,
         )
 
     @staticmethod
     def _check_numbers(rule: NamedColumn, values: NDArray[np.float64], first_row: int) -> None:
         refuse_beyond(first_row, rule.name, values)
         if rule.missing == "error":
-            refuse(first_row, rule.name, np.isnan(values), EMPTY)
+            refuse(first_row, rule.name, np.isnan(values), NO_NUMBER_STATED)
 
 
 @dataclass(frozen=True)
@@ -133,7 +179,7 @@ class Parsed:
 
 
 def reading(source: Source, settings: DataSettings, role: PartyRole) -> Reading:
-    """One rule for each feature column, its own or the default."""
+    """How to read a source: one rule for each feature column, its own or the default."""
     features = _feature_names(source, settings, role)
     own = {rule.name: rule for rule in settings.rules}
     default = dict(settings.default)
@@ -161,14 +207,17 @@ def _feature_names(source: Source, settings: DataSettings, role: PartyRole) -> t
     return left
 
 
+_NOT_LISTED = 'the category is not in the declared list; add it, or state unknown = "zero"'
+
+
 def _check_words(rule: NamedColumn, cells: Words, first_row: int) -> None:
-    """Refuse empty cells and unknown words where the rule says so."""
+    """Refuse empty cells and unknown words if the rule says so."""
     if rule.missing_category is None:
         is_empty = cells.among(frozenset({""}))
-        refuse(first_row, rule.name, is_empty, "the cell is empty")
+        refuse(first_row, rule.name, is_empty, "the cell is empty; state missing_category")
     if rule.categories != "learn" and rule.unknown == "error":
         known = cells.among(frozenset({"", *(rule.categories or ())}))
-        refuse(first_row, rule.name, ~known, "the category is not in the declared list")
+        refuse(first_row, rule.name, ~known, _NOT_LISTED)
 
 
 def _label(chunk: Table, settings: DataSettings) -> NDArray[np.float64] | None:
@@ -178,13 +227,15 @@ def _label(chunk: Table, settings: DataSettings) -> NDArray[np.float64] | None:
     if classes is None:
         return complete_numbers(chunk, name)
     cells = categories(chunk, name)
-    reason = "the label is not in the declared list of classes"
+    reason = "the label is not in the declared list data.label_classes"
     refuse(chunk.first_row, name, ~cells.among(frozenset(classes)), reason)
     places = [classes.index(word) if word in classes else -1 for word in cells.words]
     return np.array(places, dtype=np.float64)[cells.codes]
 
 
-def _weights(chunk: Table, name: str) -> NDArray[np.float64]:
+def _weights(chunk: Table, name: str | None) -> NDArray[np.float64] | None:
+    if name is None:
+        return None
     values = complete_numbers(chunk, name)
     refuse(chunk.first_row, name, values < 0.0, "the sample weight is negative")
     return values

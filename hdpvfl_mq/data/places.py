@@ -1,7 +1,7 @@
-"""Where data lie: a file, a folder of files, or an address such as s3://bucket/folder.
+"""Where data are stored: a file, a folder of files, or an address such as s3://bucket/folder.
 
-It owns the list of files behind one name, in one order, and their suffixes; it opens no format.
-Folders named key=value add a column, as Hive and Spark write them.
+It owns the list of files behind one name, in a fixed order, and their suffixes; it reads no format.
+Folders named key=value add a column, as in Hive and Spark.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class DataFile:
 
     @property
     def name(self) -> str:
-        """Its last part, for errors."""
+        """The last part of its path, for errors."""
         return PurePosixPath(self.path).name
 
     def stream(self) -> IO[bytes]:
@@ -55,7 +55,7 @@ class DataFile:
         return opened
 
     def random_access(self) -> Any:
-        """Its bytes at any place."""
+        """Its bytes with random access."""
         return self.filesystem.open_input_file(self.path)
 
 
@@ -86,7 +86,7 @@ def files_at(place: str) -> tuple[DataFile, ...]:
 
 
 def unreachable(place: str, error: OSError) -> NetworkError | DataError:
-    """Why a place cannot be read, without the text of a library that may quote contents."""
+    """Why a place cannot be read, without library messages that may quote contents."""
     kind = _AWS_KIND.search(str(error))
     reason = kind[1] if kind else error.strerror or type(error).__name__
     if _ADDRESS.match(place):
@@ -135,5 +135,5 @@ def _partition(path: str, folder: str | None) -> tuple[tuple[str, str | None], .
 
 
 def _is_hidden(path: str, folder: str) -> bool:
-    """Marks of writers, such as _SUCCESS, and what a system hides."""
+    """Whether a file is a writer's marker, such as _SUCCESS, or a hidden file."""
     return any(part[0] in "._" for part in PurePosixPath(path).relative_to(folder).parts)

@@ -1,7 +1,7 @@
 """The second pass: a source and its settings become ids, a matrix, labels, weights, offsets.
 
-It owns one-hot columns, filling, centring and scaling by settled constants; it knows no loss and
-scales no rows (that follows alignment). Everything stays inside the party.
+It owns one-hot columns, filling, centring and scaling by fixed constants; it knows no loss and
+scales no rows (that happens after alignment). Everything stays inside the party.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from schemas.ids import PartyRole
 from schemas.model import LabelKind
 
 Matrix = NDArray[np.float64] | NDArray[np.float32]
-# Is given the id columns of one chunk after the other.
+# Called with the id columns of each chunk.
 TakeIds = Callable[[tuple[Column, ...]], None]
 
 # float32 ends at 3.4e38.
@@ -37,7 +37,7 @@ class PreparedData:
     """A party's rows, checked and numeric, in the order of its file.
 
     `settings` has every learned constant filled in: with it, later rows are prepared the same way.
-    There are no `ids` where somebody else took them.
+    `ids` is empty if a `take_ids` callback received them.
     """
 
     ids: tuple[Column, ...]
@@ -68,7 +68,7 @@ def prepare(
 ) -> PreparedData:
     """Prepare in memory, as float64. Rows to score may have a constant column.
 
-    The source is read once; its chunks are let go of as the matrix fills.
+    The source is read once; its chunks are freed as the matrix fills.
     """
     how = reading(source, settings, role)
     held = list(how.chunks(source))
@@ -105,7 +105,7 @@ def prepare_mapped(
 
 
 def output_names(settled: DataSettings) -> tuple[str, ...]:
-    """The columns of the matrix: one for a numeric column, one for each category of another."""
+    """The columns of the matrix: one per numeric column, one per category of other columns."""
     names: list[str] = []
     for rule in settled.rules:
         if rule.categories is None:
@@ -158,7 +158,7 @@ def _encode_all(
 
 
 def _block(X: Matrix, rows: slice, count: int) -> NDArray[np.float64]:
-    """Where these rows are computed in float64: the matrix itself, if it is."""
+    """A float64 block to compute these rows in: part of the matrix itself if it is float64."""
     part: NDArray[Any] = X[rows]
     return part if part.dtype == np.float64 else np.empty((count, X.shape[1]))
 
@@ -170,7 +170,7 @@ def _put(
         array[rows] = values
 
 
-# What labels of a kind are not, and what they must be.
+# By kind of labels: a test for invalid labels, and what labels must be.
 _OUTSIDE: Mapping[LabelKind, tuple[Callable[[NDArray[np.float64]], NDArray[np.bool_]], str]] = {
     "binary": (lambda y: ~np.isin(y, (-1.0, 0.0, 1.0)), "must be 0 or 1 (or -1 and 1)"),
     "count": (lambda y: (y < 0.0) | (y != np.floor(y)), "must be a whole number, not below 0"),
@@ -198,7 +198,7 @@ def _label(chunk: Parsed, settings: DataSettings) -> NDArray[np.float64] | None:
 def _of_this_run(
     y: NDArray[np.float64] | None, settings: DataSettings
 ) -> NDArray[np.float64] | None:
-    """One class against the rest. The fingerprint is that of the classes: the rows are the same."""
+    """One class against the rest. The fingerprint covers the classes: the rows are the same."""
     if y is None or settings.label_positive is None:
         return y
     assert settings.label_classes is not None
@@ -206,7 +206,7 @@ def _of_this_run(
 
 
 def _encode(chunk: Parsed, settled: DataSettings, block: NDArray[np.float64]) -> None:
-    """Fill a block with the output columns of all raw ones."""
+    """Fill a block with the output columns of all raw columns."""
     numeric = [rule for rule in settled.rules if rule.categories is None]
     values, place = _standardised(chunk, numeric), 0
     if len(numeric) == len(settled.rules):
@@ -234,9 +234,9 @@ def _one_hot(cells: Words, rule: NamedColumn) -> NDArray[np.bool_]:
 
 
 def _standardised(chunk: Parsed, rules: list[NamedColumn]) -> NDArray[np.float64]:
-    """(x - centre) / scale, an empty cell filled before; a row of the result is a column.
+    """(x - centre) / scale after filling empty cells; a row of the result is a column.
 
-    It is computed in place: new pages for every chunk would take longer than the arithmetic.
+    It is computed in place: allocating pages for every chunk takes longer than the arithmetic.
     """
     values, filled = chunk.numbers, np.isnan(chunk.low)
     for place in np.flatnonzero(filled):
@@ -247,7 +247,7 @@ def _standardised(chunk: Parsed, rules: list[NamedColumn]) -> NDArray[np.float64
     scale = np.array([rule.scale for rule in rules], dtype=np.float64)
     with np.errstate(over="ignore"):
         np.divide(np.subtract(values, centre[:, None], out=values), scale[:, None], out=values)
-        # Scaling keeps the order of numbers, so the ends stand for all of them.
+        # Scaling keeps the order of numbers, so it is enough to check both ends.
         ends = [(end - centre) / scale for end in (chunk.low, chunk.high)]
     suspects = filled | ~(np.maximum(np.abs(ends[0]), np.abs(ends[1])) <= SCALED_LIMIT)
     for place in np.flatnonzero(suspects):

@@ -1,9 +1,9 @@
 """A source of rows as chunks of a table: CSV, Parquet, Arrow or Feather files, read by Arrow.
 
-It owns the cut into chunks of a fixed number of rows, and turns every reader's own exception into
-a DataError; it does not know what columns mean. A chunk holds a bounded number of cells, so that a
-file may be larger than memory, and its size depends on the number of columns alone, so that sums
-over chunks are the same to the last bit.
+It owns the split into chunks of a fixed number of rows, and turns every reader's own exception into
+a DataError; it does not know what columns mean. A chunk holds a bounded number of cells, so a file
+may be larger than memory. Its size depends on the number of columns only, so sums over chunks are
+the same to the last bit.
 """
 
 from __future__ import annotations
@@ -60,10 +60,10 @@ class TableFile:
     def chunks(
         self, columns: Sequence[str] | None = None, *, numeric: Collection[str] = ()
     ) -> Iterator[Table]:
-        """The rows in order, all columns or these; a DataError where the source is broken.
+        """The rows in order, with all columns or these; DataError if the source is broken.
 
-        In a CSV file a cell is text, but where all of a `numeric` column's cells are plain numbers
-        it comes as float64.
+        CSV columns are text, except that a `numeric` column is float64 if all its cells are plain
+        numbers.
         """
         wanted = self.names if columns is None else tuple(columns)
         size, rows = max(1, self.chunk_cells // max(1, len(self.names))), 0
@@ -97,7 +97,7 @@ class TableFile:
     def _read(
         self, file: DataFile, wanted: Sequence[str], numeric: frozenset[str], size: int
     ) -> Iterator[Any]:
-        """Batches of one file with the wanted columns, those of its folders' names included."""
+        """Batches of one file with the wanted columns, including those from folder names."""
         dialect = csv_stream.of_suffix(file.name, self.dialect)
         written = {name.strip(): name for name in _names(file, dialect)}
         check_names(list(written))
@@ -125,7 +125,7 @@ class TableFile:
 
     @cached_property
     def hint(self) -> str:
-        """What may be wrong where a column is missing, or nothing."""
+        """A likely cause of a missing column, or an empty text."""
         dialect = csv_stream.of_suffix(self._files[0].name, self.dialect)
         return csv_stream.hint(self.names, dialect) if self._files[0].format == "csv" else ""
 
@@ -154,7 +154,7 @@ def _names(file: DataFile, dialect: Dialect) -> tuple[str, ...]:
 def _parquet(file: DataFile, columns: list[str], size: int) -> Iterator[Any]:
     with (
         file.random_access() as source,
-        # A buffer for each column, instead of all pages of a row group.
+        # Read with a buffer for each column, instead of all pages of a row group.
         parquet.ParquetFile(
             source, buffer_size=_PAGE_BYTES, pre_buffer=False, page_checksum_verification=True
         ) as opened,
@@ -180,7 +180,7 @@ def _ipc_reader(source: Any) -> Any:
 
 
 def _rechunked(tables: Iterator[Any], size: int) -> Iterator[Any]:
-    """Tables of exactly `size` rows, the last one of fewer."""
+    """Tables of exactly `size` rows; the last one may have fewer."""
     pending: list[Any] = []
     held = 0
     for table in tables:
@@ -197,7 +197,7 @@ def _rechunked(tables: Iterator[Any], size: int) -> Iterator[Any]:
 def _joined(tables: list[Any]) -> Any:
     try:
         return pa.concat_tables(tables, promote_options="permissive")
-    except (pa.ArrowTypeError, pa.ArrowInvalid):  # numbers here, text there: text
+    except (pa.ArrowTypeError, pa.ArrowInvalid):  # numbers in one, text in another: all become text
         texts = {
             name
             for table in tables
@@ -220,7 +220,7 @@ def _joined(tables: list[Any]) -> Any:
 
 
 def _broken(file: DataFile, rows: int, error: Exception) -> HdpvflError:
-    """The reader's text may quote a cell, so only its kind is passed on."""
+    """Translate a reader's error; its text may quote a cell, so only its kind is kept."""
     if isinstance(error, OSError) and "AWS Error" in str(error):
         return unreachable(file.path, error)
     return DataError(f"{file.name} cannot be read after row {rows}: {type(error).__name__}")

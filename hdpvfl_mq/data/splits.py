@@ -1,6 +1,6 @@
-"""Dealing rows and columns: test rows, overlapping parties, several passive parties.
+"""Splits of rows and columns: test rows, overlapping parties, several passive parties.
 
-It owns splits that depend on ids and public seeds only, so that parties agree without talking; it
+It owns splits that depend on ids and public seeds only, so that parties agree without messages; it
 knows no values.
 """
 
@@ -28,14 +28,14 @@ def fractions(ids: Column, seed: str) -> NDArray[np.float64]:
 
 
 def held_out(ids: Column, *, seed: int, fraction: float = 0.2) -> NDArray[np.bool_]:
-    """Which rows are held out for testing, decided for each id by itself."""
+    """A mask of the rows held out for testing; it depends on each id separately."""
     if not 0.0 < fraction < 1.0:
         raise SettingsError("the test fraction must lie between 0 and 1")
     return np.asarray(fractions(ids, f"test/{seed}") < fraction)
 
 
 def deal(table: Table, parts: int, *, keep: Sequence[str] = ("id",)) -> tuple[Table, ...]:
-    """Columns dealt in turn to several parties, each keeping the id."""
+    """Deal columns in turn to several parties; each keeps the id."""
     features = [name for name in table.names if name not in keep]
     if not 1 <= parts <= len(features):
         raise SettingsError(f"{len(features)} columns cannot be dealt to {parts} passive parties")
@@ -43,7 +43,7 @@ def deal(table: Table, parts: int, *, keep: Sequence[str] = ("id",)) -> tuple[Ta
 
 
 def overlapping(active: Table, passive: Table) -> tuple[Table, Table]:
-    """Take one id in eleven from each side, disjointly, so that each knows rows the other lacks."""
+    """Remove disjoint sets of one id in eleven from each side, so that each has rows of its own."""
     ranks = np.argsort(fractions(active["id"], "overlap"), kind="stable")
     ordered = [str(cell) for cell in active["id"][ranks].tolist()]
     part = len(ordered) // 11

@@ -1,7 +1,7 @@
 """A small immutable table: named Arrow columns of equal length.
 
-It owns the shape rules (no name twice, no empty table) and what may be handed over in Python; it
-knows no file format and no meaning of a column. Text is large_string here, whatever it was.
+It owns the shape rules (no name twice, no empty table) and the accepted Python objects; it knows no
+file format and no meaning of a column. Text is always large_string here.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from hdpvfl_mq.errors import DataError
 
 Column = NDArray[Any]
 
-# Variable-width text: 16 bytes a cell for the short ids and categories that are usual.
+# Variable-width text: 16 bytes per cell for short ids and categories.
 TEXT = np.dtypes.StringDType()
 ROWS_SHOWN = 5
 # What pyarrow raises for values it cannot hold in one column.
@@ -29,11 +29,11 @@ _MIXED = (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, Overf
 class Table:
     """Named columns of one kind each.
 
-    A chunk of a larger source knows by `first_row` which row of the whole it begins with, so that
-    errors can name rows; rows count from 1, headers apart.
+    `first_row` is the row of the whole source with which a chunk begins, so that errors can name
+    rows; rows count from 1, without the header.
     """
 
-    hint = ""  # a file has one where its separator may be another
+    hint = ""  # a file has one if its separator may be wrong
 
     def __init__(self, names: Sequence[str], columns: Sequence[Any], *, first_row: int = 1) -> None:
         check_names(names)
@@ -46,9 +46,9 @@ class Table:
 
     @classmethod
     def of(cls, source: Any) -> Table:
-        """A table from names and sequences, an array, or whatever speaks Arrow.
+        """A table from names and sequences, an array, or any object with the Arrow interface.
 
-        pandas, polars, duckdb and pyarrow do; the index of a pandas DataFrame is not used.
+        pandas, polars, duckdb and pyarrow have it; the index of a pandas DataFrame is not used.
         """
         if isinstance(source, Mapping):
             return cls(tuple(source), tuple(source.values()))
@@ -102,7 +102,7 @@ class Table:
     def chunks(
         self, columns: Sequence[str] | None = None, *, numeric: Collection[str] = ()
     ) -> Iterator[Table]:
-        """The table, or these columns of it, as the single chunk of itself."""
+        """The table, or these columns of it, as a single chunk."""
         if self.rows == 0:
             raise DataError("the table has no row")
         yield self if columns is None else self.select(columns)
@@ -112,7 +112,7 @@ class Table:
 
 
 def concatenate(tables: Sequence[Table]) -> Table:
-    """Chunks of one source put together."""
+    """Join chunks of one source."""
     names = tables[0].names
     return Table(names, [pa.chunked_array([part.arrow(name) for part in tables]) for name in names])
 
@@ -129,7 +129,7 @@ def check_names(names: Sequence[str]) -> None:
 
 
 def refuse(first_row: int, name: str, bad: NDArray[np.bool_], reason: str) -> None:
-    """Raise a DataError that names the column, the first marked rows, and counts the others."""
+    """Raise a DataError that names the column and the first marked rows and counts the others."""
     rows = np.flatnonzero(bad) + first_row
     if rows.size == 0:
         return

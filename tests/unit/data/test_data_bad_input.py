@@ -181,3 +181,41 @@ def test_too_many_categories_are_refused(monkeypatch: pytest.MonkeyPatch) -> Non
     settings = DataSettings(columns=("id2",), rules=(NamedColumn(name="id2", categories="learn"),))
     with pytest.raises(DataError, match="'id2' has more than 3 categories"):
         prepared(settings, role="passive", id2=["a", "b", "c", "d"])
+
+
+def test_all_faults_of_a_file_come_at_once_with_their_remedies():
+    """Of every column its first fault, also where the columns are wrong in different chunks."""
+    parts: list[dict[str, list]] = [
+        {"id": ["a", "b"], "age": ["1", "x"], "pay": ["1", "2"], "city": ["u", "v"], "y": [0, 1]},
+        {"id": ["c", ""], "age": ["q", "4"], "pay": ["", "4"], "city": ["u", "w"], "y": ["no", 1]},
+    ]
+
+    class Chunked:
+        names = tuple(parts[0])
+        hint = ""
+
+        def chunks(self, columns=None, *, numeric=()):
+            for first, part in zip((1, 3), parts, strict=True):
+                cells = [[str(cell) for cell in part[name]] for name in columns]
+                yield Table(columns, cells, first_row=first)
+
+    rules = (NamedColumn(name="city", categories=("u", "v")),)
+    with pytest.raises(DataError) as stop:
+        prepare(Chunked(), DataSettings(label_column="y", rules=rules), role="active")
+    assert str(stop.value).split("; column ") == [
+        "column 'age', row 2: the cell is not a number; declare categories in data.rules, or "
+        "classes of a label",
+        "'pay', row 3: the cell is empty; state missing in data.rules: a number, or learn for the "
+        "mean",
+        "'city', row 4: the category is not in the declared list; add it, or state unknown = "
+        '"zero"',
+        "'id', row 4: the id is empty",
+        "'y', row 3: the cell is not a number; declare categories in data.rules, or classes of a "
+        "label",
+    ]
+
+
+def test_of_many_faulty_columns_some_are_shown_and_the_others_counted():
+    wide = {"id": ["a", "b"], **{f"c{n}": ["1", "x"] for n in range(30)}}
+    with pytest.raises(DataError, match="and 10 more columns"):
+        prepare(Table.of(wide), DataSettings(), role="passive")

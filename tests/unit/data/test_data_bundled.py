@@ -23,6 +23,8 @@ from hdpvfl_mq.data.tables import Table
 from hdpvfl_mq.errors import NetworkError, SettingsError
 from hdpvfl_mq.glm.families import FAMILIES
 
+pytestmark = pytest.mark.seconds
+
 FOLDER = Path(os.environ["HDPVFL_DATA"]) if os.environ.get("HDPVFL_DATA") else None
 needs_folder = pytest.mark.skipif(FOLDER is None, reason="needs HDPVFL_DATA")
 LABEL_SUMS = {"visits": 13882, "breast": 357, "randhie": 57752, "diabetes": 67243, "meps": 13368795}

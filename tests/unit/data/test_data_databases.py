@@ -20,9 +20,10 @@ from hdpvfl_mq.data.tables import Table
 from hdpvfl_mq.errors import DataError, HdpvflError, NetworkError, SettingsError
 from schemas.data import DataSettings
 
+pytestmark = pytest.mark.seconds
+
 PEOPLE = [("k1", 1.5, 3), ("k2", -2.0, 4), ("k3", 0.25, 9)]
 QUERY = "select id, a, b from people order by id"
-pytestmark = pytest.mark.xdist_group("postgresql")  # one server at a time
 EXPECTED = Table.of({"id": ["k1", "k2", "k3"], "a": [1.5, -2.0, 0.25], "b": [3, 4, 9]})
 
 

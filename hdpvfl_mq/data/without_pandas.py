@@ -1,0 +1,34 @@
+"""Arrow without pandas, which saves half a second of start-up and 50 MB of memory.
+
+It owns one call for this project's own processes. pyarrow imports pandas, if it is installed, with
+the first value that passes between Arrow and Python.
+"""
+
+from __future__ import annotations
+
+import sys
+from importlib.abc import MetaPathFinder
+from types import ModuleType
+
+import pyarrow as pa
+
+
+class _NoPandas(MetaPathFinder):
+    def find_spec(self, name: str, path: object, target: ModuleType | None = None) -> None:
+        if name == "pandas":
+            raise ModuleNotFoundError(name=name)
+
+
+def leave_pandas_out() -> None:
+    """Make pyarrow look for pandas now and not find it; pyarrow looks only once.
+
+    A program that uses pandas itself must not call this: pyarrow would not recognise its frames.
+    """
+    if "pandas" in sys.modules:
+        return
+    finder = _NoPandas()
+    sys.meta_path.insert(0, finder)
+    try:
+        pa.scalar(0)
+    finally:
+        sys.meta_path.remove(finder)
