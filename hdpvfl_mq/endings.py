@@ -1,7 +1,7 @@
-"""Why a run ends early, in words: one sentence for every reason a party may withdraw with.
+"""Why a run ends early: one sentence for every reason with which a party may withdraw.
 
-It owns the wording and which outcome a reason leads to; it knows no role. The sentences are fixed,
-so that they tell nothing about any row.
+It owns the wording and the outcome of each reason; it knows no role. The sentences are fixed, so
+they reveal nothing about any row.
 """
 
 from __future__ import annotations
@@ -28,6 +28,11 @@ WHY: dict[WithdrawReason, str] = {
     "ledger": "the privacy ledger of {about} is older than a head that it signed earlier",
     "orders": "the coordinator has told {about} other orders than it, or {about} says so",
     "residuals": "{about} has learnt from other residuals than it, or says so",
+    "message": "{about} sent it what the protocol does not allow, or its own journal is an older "
+    "copy",
+    "missing": "envelopes or acknowledgements of {about} are missing although later ones arrive: "
+    "{about} or the broker withholds them",
+    "deadline": "the deadline of the run is over",
     "end": "the coordinator ends the run as it cannot end",
 }
 _WITHDRAWN = ("operator", "budget", "rows", "proof", "data")
@@ -39,10 +44,12 @@ def why(withdrawn: Withdraw) -> str:
 
 
 def said_by(sender: PartyId, withdrawn: Withdraw) -> str:
-    """The reason of a run that ended by it."""
+    """The reason of a run that ended by this withdrawal."""
     return f"{sender} withdrew: {why(withdrawn)}"
 
 
 def outcome_of(reason: WithdrawReason) -> Outcome:
-    """Whether somebody chose to leave, or parties do not fit each other."""
+    """The outcome of a reason: a party chose to leave, or the parties do not fit each other."""
+    if reason == "deadline":
+        return "deadline"
     return "withdrawn" if reason in _WITHDRAWN else "mismatch"

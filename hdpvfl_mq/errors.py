@@ -32,15 +32,19 @@ class PeerError(HdpvflError):
 
 
 class CheatingError(PeerError):
-    """A peer's proof is wrong: what it was part of is over, as a second try is a second guess."""
+    """A peer's proof is wrong: its exchange ends, because a second try is a second guess."""
+
+
+class WithheldError(PeerError):
+    """Envelopes of a peer are missing, or it acknowledges none: it or the broker withholds them."""
 
 
 class TermsError(CheatingError):
-    """A peer holds other terms of what both take part in: it, or who gave them, is lying."""
+    """A peer holds other terms of the same exchange: the peer or the sender of the terms lies."""
 
 
 class OperatorError(HdpvflError):
-    """The operator of this process has to act before it can go on."""
+    """The operator of this process must act before it can continue."""
 
     exit_code = 2
 
@@ -80,12 +84,12 @@ _BY_EXIT: dict[int, type[HdpvflError]] = {
 
 
 def error_of(exit_code: int, text: str) -> HdpvflError:
-    """What another process of this project ended or answered with, to be raised here."""
+    """The error with which another process of this project ended or answered, to raise here."""
     return _BY_EXIT.get(exit_code, OperatorError)(text)
 
 
 def of_the_system(stop: OSError) -> str:
-    """What the operator is told when the operating system refuses: which file, why, what to do."""
+    """The message to the operator if the operating system refuses: file, cause and remedy."""
     named = f" {stop.filename}" if stop.filename else ""
     return (
         f"reading or writing{named} failed ({stop.strerror or type(stop).__name__}); free disk "

@@ -10,15 +10,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, Literal, Protocol, TypeVar
 
 from hdpvfl_mq.errors import PeerError
-from schemas.federation import Meet, OperatorCommand
+from schemas.federation import Meet, OperatorCommand, SignWith
 from schemas.ids import PartyId
 from schemas.messages import Message
 from schemas.records import (
     Arm,
     Book,
+    Charge,
+    Charged,
     CheckLedger,
     Finish,
     LedgerRead,
@@ -34,6 +36,8 @@ from schemas.records import (
 __all__ = [
     "Arm",
     "Book",
+    "Charge",
+    "Charged",
     "CheckLedger",
     "Effect",
     "Finish",
@@ -43,6 +47,9 @@ __all__ = [
     "Meet",
     "Move",
     "Moves",
+    "NoReleases",
+    "Offence",
+    "OffenceCause",
     "OperatorCommand",
     "OperatorRequest",
     "ReadLedger",
@@ -52,6 +59,7 @@ __all__ = [
     "Reserve",
     "Role",
     "Send",
+    "SignWith",
     "Started",
     "Step",
     "TimerFired",
@@ -63,14 +71,27 @@ __all__ = [
     "stay",
 ]
 MessageT = TypeVar("MessageT", bound=Message)
+# offence: the peer signed what is not allowed; missing: the peer or the broker withholds something.
+OffenceCause = Literal["offence", "missing"]
 
 
 @dataclass(frozen=True)
 class Received(Generic[MessageT]):
-    """A peer's message, verified, in order, once."""
+    """A peer's message, verified, delivered once and in order."""
 
     sender: PartyId
     message: MessageT
+
+
+@dataclass(frozen=True)
+class Offence:
+    """A peer's message was refused, or is missing, and the run cannot continue without it.
+
+    It follows from the record of the refusal and has no record of its own.
+    """
+
+    sender: PartyId
+    cause: OffenceCause = "offence"
 
 
 @dataclass(frozen=True)
@@ -81,12 +102,33 @@ class Send:
     message: Message
 
 
-Input = Started | LedgerRead | Received[Any] | TimerFired | OperatorRequest | OperatorCommand
+Input = (
+    Started
+    | LedgerRead
+    | Charged
+    | Received[Any]
+    | Offence
+    | TimerFired
+    | OperatorRequest
+    | OperatorCommand
+)
 LedgerOrder = ReadLedger | RememberHead | CheckLedger
 Effect = (
-    Send | Arm | Reserve | Book | ReadLedger | RememberHead | CheckLedger | Meet | Finish | Refused
+    Send
+    | Arm
+    | Reserve
+    | Book
+    | Charge
+    | ReadLedger
+    | RememberHead
+    | CheckLedger
+    | Meet
+    | SignWith
+    | Finish
+    | Refused
 )
 StateT = TypeVar("StateT")
+CommandT = TypeVar("CommandT")
 Step = tuple[StateT, tuple[Effect, ...]]
 
 
@@ -98,12 +140,12 @@ class Move:
     to: tuple[type, ...]
 
 
-# (phase, name of the input) -> move. A phase is a class; a move of a base class holds for all.
+# (phase, name of the input) -> move. A phase is a class; a base class's move holds for subclasses.
 Moves = Mapping[tuple[type, str], Move]
 
 
 class Role(Protocol):
-    """A party or the coordinator: data and secrets are fixed at its making, `step` is pure."""
+    """A party or the coordinator: data and secrets are fixed at creation, `step` is pure."""
 
     name: PartyId
 
@@ -111,21 +153,58 @@ class Role(Protocol):
         """The state before any input."""
 
     def step(self, state: Any, given: Input) -> Step[Any]:
-        """One input; raises PeerError and changes nothing when the move is not legal."""
+        """Take one input; raises PeerError and changes nothing if the move is not legal."""
 
     def progress(self, state: Any) -> dict[str, Any]:
-        """What the owner of this process may see of it; never sent."""
+        """Progress for the owner of this process; never sent."""
+
+    def release_bytes_max(self, state: Any) -> int | None:
+        """Bytes that a peer's release may have; None while that is not known yet."""
 
     def freeze(self, state: Any) -> bytes | None:
-        """The state as bytes for a snapshot; None in a phase that has none."""
+        """The state as bytes for a snapshot; None in a phase without snapshots."""
 
     def thaw(self, frozen: bytes) -> Any | None:
-        """The state that was frozen; None if this role has other data or settings than then."""
+        """The frozen state; None if this role's data or settings have changed since."""
+
+
+class NoReleases:
+    """A role that receives no release."""
+
+    def release_bytes_max(self, state: Any) -> int | None:
+        """No byte in any phase."""
+        return 0
+
+
+class NoSnapshot(NoReleases):
+    """A role without snapshots, because its journal is folded quickly."""
+
+    def freeze(self, state: Any) -> bytes | None:
+        """None in every phase."""
+        return None
+
+    def thaw(self, frozen: bytes) -> Any | None:
+        """See `freeze`."""
+        return None
+
+
+def command_of(given: OperatorCommand, kind: type[CommandT]) -> CommandT:
+    """The operator's command, as the kind that a move handles."""
+    assert isinstance(given.command, kind)
+    return given.command
 
 
 def arm(timer: str, delay_s: float) -> Arm:
-    """An alarm after so many seconds."""
+    """Set a timer that fires after `delay_s` seconds."""
     return Arm(timer=timer, delay_ms=round(delay_s * 1000))
+
+
+_NAMES: dict[type, str] = {
+    Started: "started",
+    LedgerRead: "ledger",
+    Charged: "charged",
+    Offence: "offence",
+}
 
 
 def move_name(given: Input) -> str:
@@ -139,10 +218,8 @@ def move_name(given: Input) -> str:
             return f"operator:{request}"
         case OperatorCommand(command=command):
             return f"command:{command.name}"
-        case Started():
-            return "started"
-        case LedgerRead():
-            return "ledger"
+        case Started() | LedgerRead() | Charged() | Offence():
+            return _NAMES[type(given)]
 
 
 def find_move(moves: Moves, phase: type, name: str) -> Move | None:
@@ -164,7 +241,7 @@ def dispatch(moves: Moves, role: Any, state: Any, given: Input) -> Step[Any]:
 
 
 def stay(role: Any, state: Any, given: Input) -> Step[Any]:
-    """A legal move without effect, for what may arrive late."""
+    """A legal move without effect, for inputs that may arrive late."""
     return state, ()
 
 

@@ -1,7 +1,8 @@
-"""Hash links between records: each digest covers the record's stored bytes, which name the last.
+"""Hash links between records: a digest covers a record's stored bytes, which name the digest
+before.
 
-It owns the link and its check; it is pure and knows no storage. What is hashed is the bytes as
-stored, never a re-encoding.
+It owns the link and its check; it is pure and knows no storage. It hashes the bytes as stored,
+never a re-encoding.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ MAX_RECORD_BYTES = 2**31
 
 
 class DivergenceError(IntegrityError):
-    """A recorded step comes out differently when it is folded again."""
+    """A recorded step gives a different result when it is replayed."""
 
     def __init__(self, index: int, recorded: bytes, recomputed: bytes) -> None:
         super().__init__(
@@ -41,19 +42,22 @@ def encode(record: StepRecord) -> bytes:
 
 
 def decode(stored: bytes, index: int) -> StepRecord:
-    """A stored record, or IntegrityError naming it."""
+    """Decode a stored record; IntegrityError names it if it cannot be decoded."""
     try:
         return StepRecord.model_validate(unpack(stored, max_bytes=MAX_RECORD_BYTES))
-    except (PeerError, ValidationError) as broken:
+    except PeerError as broken:
         raise IntegrityError(f"journal record {index} cannot be read: {broken}") from None
+    except ValidationError as broken:  # its own text has many lines and may quote values
+        fields = ", ".join(sorted({".".join(map(str, e["loc"])) for e in broken.errors()})[:3])
+        raise IntegrityError(f"journal record {index} is no record: see {fields}") from None
 
 
 def walk(
     stored: Iterable[tuple[int, bytes, bytes]], first: int = 0, previous: bytes = GENESIS
 ) -> Iterator[tuple[StepRecord, bytes]]:
-    """Each record with its bytes, in order, once its place in the chain is proved.
+    """Yield each record with its bytes, in order, after verifying its place in the chain.
 
-    `previous` is the digest of the record before the first one, where that is not the beginning.
+    `previous` is the digest of the record before the first one that is read.
     """
     for expected, (index, record_bytes, digest) in enumerate(stored, start=first):
         if index != expected:

@@ -1,7 +1,7 @@
 """Merkle trees over a journal's record digests, as RFC 9162 (section 2.1) defines them.
 
 It owns the tree hash and the growing tree of a live journal; it is pure and knows no record. Every
-envelope states size and root of its sender's tree.
+envelope states the size and root of its sender's tree.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ EMPTY = hashlib.sha256(b"").digest()
 
 
 def leaf(digest: bytes) -> bytes:
-    """Hash of one entry; the prefix keeps leaves and nodes apart."""
+    """Hash of one entry; the prefix separates leaves from inner nodes."""
     return hashlib.sha256(b"\x00" + digest).digest()
 
 
@@ -31,7 +31,7 @@ class Tree:
 
     @property
     def peaks(self) -> tuple[bytes, ...]:
-        """Roots of the full subtrees, largest first: with the size, all there is to keep."""
+        """Roots of the full subtrees, largest first; size and peaks are all that must be stored."""
         return tuple(self._peaks)
 
     def append(self, digest: bytes) -> None:

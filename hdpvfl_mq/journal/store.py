@@ -1,19 +1,21 @@
-"""One run's journal of one party in SQLite: one commit per pump turn, then speak.
+"""One party's journal of one run in SQLite: one commit per pump turn, and only then send.
 
-It owns the file, its durability and its lock; it knows no role. One connection per file (the
-system's SQLite has a WAL bug that needs two), `synchronous=FULL`, exclusive lock. Any I/O error
-stops the process: nothing is sent after it.
+It owns the file, its durability and its lock; it knows no role. It opens one connection per file
+(the system's SQLite has a WAL bug that needs two), with `synchronous=FULL` and an exclusive lock.
+Any I/O error stops the process, and nothing is sent after it.
 """
 
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from hdpvfl_mq.errors import IntegrityError, OperatorError
 from hdpvfl_mq.journal import chain
-from schemas.records import JOURNAL_FORMAT, TurnedAway
+from hdpvfl_mq.journal import parts as stored_parts
+from hdpvfl_mq.wire.parts import Buffer, PartList
+from schemas.records import JOURNAL_FORMAT, TurnedAway, Withheld
 
 TABLES = (
     "CREATE TABLE IF NOT EXISTS meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) STRICT",
@@ -23,11 +25,11 @@ TABLES = (
 
 
 def open_database(path: Path | str) -> sqlite3.Connection:
-    """One exclusive, durable connection; a second process on the file is refused."""
+    """Open one exclusive, durable connection; a second process cannot open the file."""
     try:
         if str(path) != ":memory:":
             Path(path).parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-            Path(path).touch(mode=0o600)  # -wal and -shm take the mode of the file
+            Path(path).touch(mode=0o600)  # -wal and -shm inherit the mode of the file
             Path(path).chmod(0o600)
         connection = sqlite3.connect(
             str(path), timeout=0.0, isolation_level=None, check_same_thread=False
@@ -54,13 +56,13 @@ def open_database(path: Path | str) -> sqlite3.Connection:
 
 
 class Journal:
-    """Append-only records: all a process knows is in their chain."""
+    """Append-only records; their chain holds everything a process knows."""
 
     def __init__(self, path: Path | str, *, run: str, party: str) -> None:
         self.path = path
         self._connection = open_database(path)
         with self._guard():
-            # In one transaction: a crash in here must not leave half a stamp.
+            # In one transaction: a crash must not leave tables without run and party.
             self._connection.execute("BEGIN IMMEDIATE")
             for statement in TABLES:
                 self._connection.execute(statement)
@@ -84,20 +86,40 @@ class Journal:
                 "SELECT idx, record, digest FROM records WHERE idx >= ? ORDER BY idx", (first,)
             )
 
-    def refusals(self) -> list[tuple[int, str, bytes]]:
-        """What was turned away at the door: index of the record, reason, digest of the frames."""
+    def refusals(self) -> list[tuple[int, str]]:
+        """Frames refused on arrival, or missing: index of the record, reason."""
         inputs = ((index, chain.decode(stored, index).input) for index, stored, _ in self.records())
-        return [(index, i.reason, i.digest) for index, i in inputs if isinstance(i, TurnedAway)]
+        return [(index, i.reason) for index, i in inputs if isinstance(i, TurnedAway | Withheld)]
 
     def commit(self, records: Sequence[tuple[int, bytes, bytes]]) -> None:
-        """Everything of one pump turn, in one durable transaction."""
+        """Write everything of one pump turn in one durable transaction."""
         with self._guard():
             self._connection.execute("BEGIN IMMEDIATE")
             self._connection.executemany("INSERT INTO records VALUES (?, ?, ?)", records)
             self._connection.execute("COMMIT")
 
+    def keep_parts(self, parts: Iterable[tuple[bytes, Buffer]]) -> None:
+        """Store parts of a large array under their digests, durably, before a record lists them."""
+        with self._guard():
+            stored_parts.keep(self._connection, parts)
+
+    def part(self, digest: bytes) -> bytes | None:
+        """One stored part, or None."""
+        with self._guard():
+            return stored_parts.part(self._connection, digest)
+
+    def missing_parts(self, parts: PartList) -> list[int]:
+        """Numbers of the parts that are not stored yet."""
+        with self._guard():
+            return stored_parts.missing(self._connection, parts)
+
+    def joined(self, parts: PartList) -> memoryview:
+        """The whole array of these parts, mapped; IntegrityError if one is missing or wrong."""
+        folder = None if str(self.path) == ":memory:" else Path(self.path).parent
+        return stored_parts.joined(self.part, parts, folder)
+
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file and release its lock."""
         self._connection.close()
 
     def _guard(self) -> _Guard:
@@ -105,7 +127,7 @@ class Journal:
 
 
 class _Guard:
-    """Turns a database error into a stop that names the file."""
+    """Turns a database error into an error that names the file and stops the process."""
 
     def __init__(self, path: Path | str) -> None:
         self._path = path

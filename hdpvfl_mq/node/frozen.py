@@ -1,8 +1,8 @@
-"""A role's state as plain values for a snapshot, and back, by the types of its fields.
+"""Converts a role's state to plain values for a snapshot and back, by the types of its fields.
 
-It owns that translation; it knows no role. A field whose metadata says `fixed` follows from what
-the role is made of and is left out. What does not fit its type is a ValueError: the snapshot is
-then passed over.
+It owns that conversion; it knows no role. A field whose metadata says `fixed` is left out, because
+it follows from what the role is made of. A value that does not fit its type is a ValueError, and
+the snapshot is then ignored.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from schemas.tensor import Tensor
 
 
 def to_plain(value: Any) -> Any:
-    """Plain values: dict, tuple, str, bytes, int, float, bool, None."""
+    """The state as plain values: dict, tuple, str, bytes, int, float, bool, None."""
     if is_dataclass(value):
         return {f.name: to_plain(getattr(value, f.name)) for f in fields(value) if not is_fixed(f)}
     if isinstance(value, BaseModel):
@@ -35,7 +35,7 @@ def to_plain(value: Any) -> Any:
 
 
 def fields_from_plain(state: type, plain: Any) -> dict[str, Any]:
-    """The stored fields of a state, checked, as arguments for it."""
+    """The stored fields of a state, checked, as keyword arguments for its type."""
     wanted = {f.name for f in fields(state) if not is_fixed(f)}
     if not isinstance(plain, dict) or set(plain) != wanted:
         raise ValueError("the stored fields are not those of this state")
@@ -49,7 +49,7 @@ def is_fixed(f: Any) -> bool:
 
 
 def from_plain(hint: Any, plain: Any) -> Any:  # noqa: PLR0911 - one case each
-    """The value of a type that these plain values describe."""
+    """The value of type `hint` that these plain values describe."""
     origin, arguments = get_origin(hint), get_args(hint)
     if origin is typing.Annotated:
         return from_plain(arguments[0], plain)

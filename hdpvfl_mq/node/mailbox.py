@@ -1,32 +1,35 @@
-"""A node's correspondence: one numbered stream to and from every peer, signed both ways.
+"""A node's mailbox: a numbered, signed stream of envelopes to and from every peer.
 
-It owns who may write what to whom, the order of a stream and what is not acknowledged yet; it knows
-no role and no store. All of it is rebuilt by folding the journal, or taken from a snapshot.
+It owns who may send what to whom, the order of a stream and what is not yet acknowledged; it knows
+no role and no store. It is rebuilt by replaying the journal, or restored from a snapshot.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 
-from hdpvfl_mq.errors import PeerError
+from hdpvfl_mq.errors import CheatingError, PeerError, WithheldError
 from hdpvfl_mq.node.ports import Contact, Identity
 from hdpvfl_mq.wire.codec import Frames, decode_header, encode_body, encode_header
+from hdpvfl_mq.wire.parts import PartList, is_in_parts
 from hdpvfl_mq.wire.sequence import UNACKNOWLEDGED_BYTES_MAX, Inbox, Outbox
 from hdpvfl_mq.wire.signing import envelope_digest, frames_digest, sign, verify
 from schemas.envelope import NO_PARENT, PROTOCOL_VERSION, Delivery, Header
 from schemas.ids import PartyId
-from schemas.messages import GREETINGS, ROUTES, Ack, Message
+from schemas.messages import GREETINGS, ROUTES, UNNUMBERED, Ack, Message
 from schemas.snapshot import DIGESTS_MAX, StreamMark
 
-REFUSED_BYTES_MAX = 64 * 2**20  # of one peer that one process puts into its journal
-COPIES_NOTED_MAX = 1000  # copies one process records; a bad link makes many
+REFUSED_BYTES_MAX = 64 * 2**20  # refused bytes of one peer that a process writes to its journal
+COPIES_NOTED_MAX = 1000  # copies one process records; a bad connection makes many
+# Whether all parts of the next envelope of a stream are here: sender, sequence number, frames.
+IsWhole = Callable[[PartyId, int, Frames], bool]
 
 
 @dataclass(frozen=True)
 class Stamp:
-    """What every envelope says of its sender's process and journal."""
+    """What every envelope states about its sender's process and journal."""
 
     epoch: int
     head: bytes
@@ -43,24 +46,30 @@ class Mailbox:
         self._outbox: dict[PartyId, Outbox[Frames]] = {p: Outbox() for p in contacts}
         self._seen: dict[PartyId, bytes] = dict.fromkeys(contacts, NO_PARENT)
         for outbox in self._outbox.values():
-            outbox.digests[0] = NO_PARENT  # who has seen nothing yet
+            outbox.digests[0] = NO_PARENT  # for a peer that has seen nothing yet
         self._bare_acks: dict[PartyId, Frames] = {}
         self._owed: set[PartyId] = set()
         self._copies_noted = 0
         self._refused_bytes: Counter[PartyId] = Counter()
-        self.greeting: Frames | None = None  # this process's hello, first on every connection
+        self._early_from: set[PartyId] = set()  # peers whose envelopes came out of order
+        self.greeting: Frames | None = None  # this process's hello, sent first on every connection
 
     def meet(self, party: PartyId, contact: Contact) -> None:
-        """Read a peer's envelopes from now on, with this key; its stream goes on if it has one."""
+        """Accept a peer's envelopes from now on, with this key; an existing stream continues."""
         self._contacts[party] = contact
         self._inbox.setdefault(party, Inbox())
         self._outbox.setdefault(party, Outbox())
         self._seen.setdefault(party, NO_PARENT)
 
+    def sign_with(self, verify_key: bytes) -> None:
+        """Sign later envelopes with another key of this node's identity."""
+        key = self._identity.later_keys[verify_key]
+        self._identity = replace(self._identity, signing_key=key)
+
     # -- out ----------------------------------------------------------------------------------
 
     def write(self, to: Sequence[PartyId], message: Message, parent: bytes, stamp: Stamp) -> Frames:
-        """One envelope with the next number of each receiver, kept until all have recorded it."""
+        """One envelope with the next number of each receiver, kept until all acknowledge it."""
         numbers = {party: self._outbox[party].number() for party in to}
         deliveries = tuple(self._delivery(party, number) for party, number in numbers.items())
         frames = self._envelope(deliveries, message, parent, stamp)
@@ -74,19 +83,28 @@ class Mailbox:
         return frames
 
     def acknowledgement(self, stamp: Stamp) -> Frames | None:
-        """One envelope that says what has been recorded, if anybody is owed that."""
+        """One envelope that acknowledges what is recorded; None if no peer waits for that."""
         if not self._owed:
             return None
         to = tuple(self._delivery(party, 0) for party in sorted(self._owed))
         self._owed.clear()
         return self._envelope(to, Ack(), NO_PARENT, stamp)
 
+    def unnumbered(self, party: PartyId, message: Message, stamp: Stamp) -> Frames:
+        """One envelope outside the stream to a peer; it is not kept."""
+        return self._envelope((self._delivery(party, 0),), message, NO_PARENT, stamp)
+
+    def waiting_envelope(self, party: PartyId, sequence: int) -> Frames | None:
+        """An envelope that a peer has not acknowledged yet."""
+        found = self._outbox[party].waiting.get(sequence)
+        return None if found is None else found[0]
+
     def owe_all(self) -> None:
-        """Tell everybody what has been recorded: a process before this one may not have."""
+        """Acknowledge to every peer what is recorded: an earlier process may not have done so."""
         self._owed.update(self._contacts)
 
     def unacknowledged(self) -> tuple[Frames, ...]:
-        """Stored envelopes some peer has not recorded yet, to be sent again as they are."""
+        """Stored envelopes that some peer has not acknowledged, to be sent again unchanged."""
         waiting: dict[int, Frames] = {}
         for outbox in self._outbox.values():
             for frames, _ in outbox.waiting.values():
@@ -100,12 +118,17 @@ class Mailbox:
 
     @property
     def has_unacknowledged(self) -> bool:
-        """Whether some peer has not recorded something that was sent to it."""
+        """Whether some peer has not acknowledged an envelope that was sent to it."""
         return any(outbox.waiting for outbox in self._outbox.values())
 
     @property
+    def unacknowledged_count(self) -> int:
+        """The number of deliveries that peers have not acknowledged."""
+        return sum(len(outbox.waiting) for outbox in self._outbox.values())
+
+    @property
     def acknowledged(self) -> int:
-        """How many deliveries peers have acknowledged in all; rises when something got through."""
+        """The number of deliveries that peers have acknowledged; it rises when one got through."""
         return sum(outbox.acknowledged for outbox in self._outbox.values())
 
     def _envelope(
@@ -135,8 +158,11 @@ class Mailbox:
 
     # -- in -----------------------------------------------------------------------------------
 
-    def accept(self, frames: Frames) -> None:
-        """Verify an envelope and put it in its place; PeerError if it may not be here."""
+    def accept(self, frames: Frames) -> Header | None:
+        """Verify an envelope and queue it in its stream; PeerError if it is not allowed.
+
+        Returns the header of an envelope that belongs to the exchange of parts.
+        """
         header, me = decode_header(frames), self._identity
         contact = self._contacts.get(header.sender)
         if header.run != me.run or contact is None:
@@ -149,25 +175,35 @@ class Mailbox:
             raise PeerError(f"a {contact.role} party may not send {header.kind} here")
         verify(contact.verify_key, frames_digest(frames), frames[1])
         self._check_seen(header.sender, mine)
+        if mine.sequence == 0 and header.kind not in UNNUMBERED:
+            raise PeerError("an envelope without a sequence number")
+        if mine.sequence and header.kind in UNNUMBERED and header.kind != "ack":
+            raise PeerError(f"a {header.kind} has no place in a stream")
+        if mine.sequence == 0 and header.kind != "ack":
+            return header
         is_news = self._outbox[header.sender].acknowledge(mine.ack)
         if mine.sequence == 0:
-            if header.kind != "ack":
-                raise PeerError("an envelope without a sequence number")
             if is_news:
                 self._bare_acks[header.sender] = frames
-            return
+            return None
         self._check_limits(header.sender)
-        self._owed.add(header.sender)
+        if mine.sequence > self._inbox[header.sender].received + 1:
+            self._early_from.add(header.sender)
         is_new = self._inbox[header.sender].offer(mine.sequence, (header, frames), _size(frames))
-        # A hello comes again on every connection; any other copy is a resend or a replay.
-        if not is_new and header.kind not in GREETINGS and self._copies_noted < COPIES_NOTED_MAX:
+        if not is_new:
+            self._owed.add(header.sender)  # the sender may not know that this is recorded
+        # A hello is sent on every connection, and an envelope in parts while they are on their way;
+        # any other copy is a resend or a replay.
+        is_noted = header.kind not in GREETINGS and not is_in_parts(frames)
+        if not is_new and is_noted and self._copies_noted < COPIES_NOTED_MAX:
             self._copies_noted += 1
             raise PeerError(f"a copy of envelope {mine.sequence} of {header.sender}")
+        return None
 
     def _check_seen(self, sender: PartyId, mine: Delivery) -> None:
-        """A peer that says it saw another envelope than it was sent would discredit this journal.
+        """Refuse a false `seen`: recording it would make this party's journal look forged.
 
-        Its answers are in order, so they never name an older envelope than one before.
+        A peer answers in order, so a later envelope never acknowledges less than an earlier one.
         """
         outbox = self._outbox[sender]
         is_copy = 0 < mine.sequence <= self._inbox[sender].received
@@ -175,46 +211,76 @@ class Mailbox:
         if is_copy or (is_stale and mine.sequence == 0):
             return
         if is_stale or not outbox.is_seen(mine.ack, mine.seen):
-            raise PeerError(f"{sender} acknowledges another envelope {mine.ack} than it was sent")
+            raise CheatingError(
+                f"{sender} acknowledges another envelope {mine.ack} than it was sent"
+            )
 
     def bare_acks(self) -> tuple[Frames, ...]:
-        """The newest acknowledgement of each peer that no envelope has carried, to be recorded."""
+        """Each peer's newest acknowledgement that came without an envelope, to be recorded."""
         news = tuple(frames for _, frames in sorted(self._bare_acks.items()))
         self._bare_acks.clear()
         return news
 
     def recall_ack(self, frames: Frames) -> None:
-        """Take a recorded acknowledgement in again."""
+        """Replay a recorded acknowledgement."""
         header = decode_header(frames)
         mine = next(d for d in header.to if d.party == self._identity.party)
         self._outbox[header.sender].acknowledge(mine.ack)
 
     def _check_limits(self, sender: PartyId) -> None:
-        """A peer that only sends, or sends what is refused, is not heard any further."""
+        """Refuse a peer that never acknowledges, or whose refused envelopes are too many."""
         waiting = self._outbox[sender].waiting_bytes
         if waiting > UNACKNOWLEDGED_BYTES_MAX:
-            raise PeerError(f"{sender} has not acknowledged {waiting} bytes that were sent to it")
+            raise WithheldError(f"{sender} has not acknowledged {waiting} bytes sent to it")
         if self._refused_bytes[sender] > REFUSED_BYTES_MAX:
-            raise PeerError(f"{self._refused_bytes[sender]} bytes of {sender} were refused by now")
+            raise CheatingError(
+                f"{self._refused_bytes[sender]} bytes of {sender} were refused by now"
+            )
+
+    def missing(self, party: PartyId) -> int | None:
+        """The number of a peer's envelope that later ones wait for; None if none is missing."""
+        return self._inbox[party].missing
+
+    def take_early(self) -> tuple[PartyId, ...]:
+        """Peers whose envelopes have come out of order since the last call."""
+        early = tuple(sorted(self._early_from))
+        self._early_from.clear()
+        return early
 
     def note_refused(self, frames: Frames) -> None:
-        """An envelope is in the journal for nothing: count its bytes against its sender."""
-        self._refused_bytes[decode_header(frames).sender] += _size(frames)
+        """Count the bytes of a recorded but refused envelope against its sender."""
+        size = PartList.of_frames(frames).sizes.bytes if is_in_parts(frames) else _size(frames)
+        self._refused_bytes[decode_header(frames).sender] += size
 
-    @property
-    def has_arrived(self) -> bool:
-        """Whether something is next in some stream."""
-        return any(inbox.received + 1 in inbox.early for inbox in self._inbox.values())
+    def has_arrived(self, is_whole: IsWhole) -> bool:
+        """Whether the next envelope of some stream has arrived, with all its parts."""
+        return any(self._is_next_whole(party, is_whole) for party in self._inbox)
 
-    def arrived(self) -> Iterator[tuple[Header, Frames, bytes]]:
-        """What is next in any stream, with its digest; party by party, each in its own order."""
+    def _is_next_whole(self, party: PartyId, is_whole: IsWhole) -> bool:
+        inbox = self._inbox[party]
+        found = inbox.early.get(inbox.received + 1)
+        if found is None:
+            return False
+        frames = found[0][1]
+        return not is_in_parts(frames) or is_whole(party, inbox.received + 1, frames)
+
+    def arrived(self, is_whole: IsWhole) -> Iterator[tuple[Header, Frames, bytes]]:
+        """The next envelopes of all streams, with their digests: party by party, each in order.
+
+        A stream stops at an envelope whose parts are not all here.
+        """
         for party in sorted(self._inbox):
-            while (item := self._inbox[party].next()) is not None:
+            while self._is_next_whole(party, is_whole):
+                item = self._inbox[party].next()
+                assert item is not None
                 header, frames = item
+                # Owed from now on, not from arrival: an answer to an earlier envelope must not
+                # count for it.
+                self._owed.add(party)
                 yield header, frames, self._saw(header, frames)
 
     def recall(self, frames: Frames) -> tuple[Header, bytes]:
-        """Take a recorded envelope in again, as `arrived` gave it."""
+        """Replay a recorded envelope, with the result that `arrived` gave."""
         header = decode_header(frames)
         self._inbox[header.sender].received += 1
         self._owed.discard(header.sender)
@@ -227,13 +293,13 @@ class Mailbox:
         self._seen[header.sender] = digest
         mine = next(d for d in header.to if d.party == self._identity.party)
         self._outbox[header.sender].confirm(mine.ack)
-        self._bare_acks.pop(header.sender, None)  # this envelope says at least as much
+        self._bare_acks.pop(header.sender, None)  # this envelope acknowledges at least as much
         return digest
 
     # -- snapshots ----------------------------------------------------------------------------
 
     def marks(self) -> tuple[StreamMark, ...] | None:
-        """How far every stream has come; None while a peer answers nothing at all."""
+        """The position of every stream; None if a peer leaves too many envelopes unconfirmed."""
         if any(len(outbox.digests) > DIGESTS_MAX for outbox in self._outbox.values()):
             return None
         return tuple(
@@ -252,7 +318,7 @@ class Mailbox:
     def restore(
         self, marks: Sequence[StreamMark], waiting: Sequence[Frames], greeting: Frames | None
     ) -> None:
-        """Go on from there; `waiting` is what was not acknowledged."""
+        """Continue from these positions; `waiting` are the envelopes not yet acknowledged."""
         for mark in marks:
             self._inbox[mark.party].received = mark.received
             self._seen[mark.party] = mark.seen

@@ -1,40 +1,44 @@
 """One process without its sockets: machine + journal + sequences. Frames in, frames out.
 
-It owns the order of things: verify, put in order, step, book, commit, and only then hand out what
+It owns the order of a turn: verify, put in order, step, book, commit, and only then hand out what
 is to be sent. It knows no socket and no clock. Recovery and replay are the same code: `open` feeds
 the journal's inputs through the role again and demands the same bytes; a snapshot only lets it
-begin later than with the first.
+start after the first record.
 """
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
-import numpy as np
 from nacl.signing import VerifyKey
 
-from hdpvfl_mq import __version__
-from hdpvfl_mq.errors import IntegrityError, PeerError
+from hdpvfl_mq.errors import CheatingError, PeerError, WithheldError
 from hdpvfl_mq.journal import chain
-from hdpvfl_mq.journal.merkle import Tree
-from hdpvfl_mq.machine import Effect, Input, Received, Role, Send
-from hdpvfl_mq.node.mailbox import Mailbox, Stamp
+from hdpvfl_mq.machine import Effect, Input, Offence, OffenceCause, Received, Role, Send
+from hdpvfl_mq.node import node_snapshot
+from hdpvfl_mq.node.chained import Chained
+from hdpvfl_mq.node.mailbox import Mailbox
+from hdpvfl_mq.node.parts import PartExchange
 from hdpvfl_mq.node.ports import Contact, Identity, LedgerPort, RecordStore, Turn
 from hdpvfl_mq.node.uncommitted import Uncommitted
 from hdpvfl_mq.wire.codec import Frames, decode_body, decode_header
+from hdpvfl_mq.wire.parts import PartList, is_in_parts
 from schemas.base import printable
 from schemas.envelope import NO_PARENT, Header
-from schemas.federation import Meet, OperatorCommand
+from schemas.federation import Meet, OperatorCommand, SignWith
 from schemas.ids import PartyId
-from schemas.messages import Releasing
+from schemas.messages import NEEDED, Part, PartRequest, Releasing
 from schemas.privacy import LedgerHead
 from schemas.records import (
     GENESIS,
     Acknowledged,
     Arm,
     Book,
+    Charge,
+    Charged,
     CheckLedger,
     EnvelopeReceived,
     EnvelopeSent,
@@ -53,18 +57,18 @@ from schemas.records import (
     StepRecord,
     TimerFired,
     TurnedAway,
+    Withheld,
 )
 from schemas.snapshot import NodeSnapshot
-from schemas.tensor import Tensor
 
 Event = TimerFired | OperatorRequest | OperatorCommand
-Moved = Started | LedgerRead | Event
-TURNED_AWAY_MAX = 10_000  # records of what was turned away, in one process
+Moved = Started | LedgerRead | Charged | Event
+TURNED_AWAY_MAX = 10_000  # records of refused frames that one process writes
 NO_LEDGER = LedgerStanding(head=LedgerHead(sequence=0, digest=GENESIS), mu2_units_free=0)
 
 
-class Node:
-    """A role with a memory and a voice."""
+class Node(Chained):
+    """A role with its journal and its mailbox."""
 
     def __init__(
         self,
@@ -75,35 +79,33 @@ class Node:
         journal: RecordStore,
         ledger: LedgerPort | None = None,
     ) -> None:
+        super().__init__(journal)
         self.role = role
         self.identity = identity
         self.state: Any = role.initial()
         self.outcome: str | None = None
-        self.head = GENESIS
-        self.epoch = 0
-        self.steps = 0
         self.mailbox = Mailbox(identity, contacts)
-        self._journal = journal
+        self.parts = PartExchange(journal)
         self._ledger = ledger
-        self._tree = Tree()
-        self._armed: dict[str, Arm] = {}
-        self._is_ledger_due = False
-        self._uncommitted = Uncommitted()
-        self._turned_away: list[TurnedAway] = []
-        self._noted = 0  # what was turned away so far
+        self.armed: dict[str, Arm] = {}
+        self.is_ledger_due = False
+        self._is_charge_due = False
+        self._turned_away: list[TurnedAway | Withheld] = []
+        self._noted = 0  # refused frames recorded so far
+        self.refused = 0  # refused frames and illegal moves
 
     # -- life ---------------------------------------------------------------------------------
 
     def open(self) -> int:
-        """Fold what the journal holds, demanding the same bytes; returns the number of steps."""
+        """Replay the journal, demanding the same bytes; returns the number of steps."""
         for record, stored in chain.walk(self._journal.records(self.steps), self.steps, self.head):
             self.refold(record, stored)
         self._uncommitted = Uncommitted()
         return self.steps
 
     def refold(self, record: StepRecord, stored: bytes) -> None:
-        """One recorded step again; IntegrityError when it does not come out as recorded."""
-        if isinstance(record.input, Acknowledged | TurnedAway):
+        """Replay one recorded step; IntegrityError if the result differs from the record."""
+        if isinstance(record.input, Acknowledged | TurnedAway | Withheld):
             self._note_again(record.input)
         else:
             given, parent = self._recorded_input(record.input)
@@ -113,44 +115,61 @@ class Node:
         self._uncommitted = Uncommitted()
 
     def start(self) -> Turn:
-        """Announce this process; to be called once, after `open`."""
+        """Announce this process; call it once, after `open`."""
         standing = self._ledger.standing() if self._ledger else NO_LEDGER
         started = Started(epoch=self.epoch + 1, standing=standing)
-        self._uncommitted.arm.extend(self._armed.values())  # armed before a crash, still to run out
+        self._uncommitted.arm.extend(self.armed.values())  # armed before a crash and not fired yet
         self._step(started, started, NO_PARENT)
         return self._commit()
 
     def turn(self, arrivals: Sequence[Frames], events: Sequence[Event] = ()) -> Turn:
-        """Take in everything that has arrived, step, commit; then the caller may send."""
+        """Take in everything that has arrived, step, commit; only then may the caller send."""
         for frames in arrivals:
             try:
-                self.mailbox.accept(frames)
+                self._take(frames)
+            except CheatingError as false:
+                self.refuse(frames, str(false), by=decode_header(frames).sender)
+            except WithheldError as missing:
+                self._withheld(decode_header(frames).sender, str(missing))
             except PeerError as refused:
                 self.refuse(frames, str(refused))
-        is_due = events or self.mailbox.has_arrived or self._turned_away
+        parts_taken = self.parts.store()
+        is_due = events or self._turned_away or self.mailbox.has_arrived(self._is_whole)
         if is_due or self.outcome is not None:
-            for frames in self.mailbox.bare_acks():  # they wait for a turn that commits anyway
+            for frames in self.mailbox.bare_acks():  # recorded only in a turn that commits anyway
                 self._append(Acknowledged(frames=frames), ())
         for note in self._turned_away:
-            self._append(note, ())
+            self._append(note, self._answered(note))
         self._turned_away.clear()
         for event in events:
             self._step(event, event, NO_PARENT)
-        for header, frames, digest in self.mailbox.arrived():
-            self._step(_received(header, frames), EnvelopeReceived(frames=frames), digest)
-        return self._commit()
+        for header, frames, digest in self.mailbox.arrived(self._is_whole):
+            self._step(self._received(header, frames), EnvelopeReceived(frames=frames), digest)
+        return self._exchanged(self._commit(), parts_taken)
 
-    def close(self) -> None:
-        """Close the journal; the node takes no turn after this."""
-        self._journal.close()
+    def refuse(self, frames: Frames, reason: str, *, by: PartyId | None = None) -> None:
+        """Record refused frames with the next commit.
 
-    def refuse(self, frames: Frames, reason: str) -> None:
-        """Record frames that were turned away at the door, with the next commit."""
+        `by` is a peer that signed something false; the role learns of it.
+        """
+        self.refused += 1
         if self._noted >= TURNED_AWAY_MAX:
             return
         self._noted += 1
         digest = hashlib.sha256(b"".join(frames[:4])).digest()
-        self._turned_away.append(TurnedAway(reason=printable(reason[:500]), digest=digest))
+        note = TurnedAway(reason=printable(reason[:500]), digest=digest, party=by)
+        self._turned_away.append(note)
+
+    def note_missing(self, party: PartyId) -> None:
+        """Record with the next commit that later envelopes of a peer wait for a missing one."""
+        if (number := self.mailbox.missing(party)) is not None:
+            self._withheld(party, f"envelope {number} of {party} is missing, later ones arrive")
+
+    def _withheld(self, party: PartyId, reason: str) -> None:
+        self.refused += 1
+        if self._noted < TURNED_AWAY_MAX:
+            self._noted += 1
+            self._turned_away.append(Withheld(party=party, reason=printable(reason[:500])))
 
     @property
     def has_refusals(self) -> bool:
@@ -158,11 +177,8 @@ class Node:
         return bool(self._turned_away)
 
     def acknowledgement(self) -> Frames | None:
-        """One envelope that says what has been recorded, if anybody is owed that."""
+        """One envelope that acknowledges what is recorded; None if no peer waits for that."""
         return self.mailbox.acknowledgement(self._stamp())
-
-    def _stamp(self) -> Stamp:
-        return Stamp(self.epoch, self.head, self._tree.size, self._tree.root())
 
     def _recorded_input(
         self, recorded: EnvelopeReceived | Moved
@@ -170,7 +186,7 @@ class Node:
         match recorded:
             case EnvelopeReceived(frames=frames):
                 header, digest = self.mailbox.recall(frames)
-                return _received(header, frames), digest
+                return self._received(header, frames), digest
             case _:
                 return recorded, NO_PARENT
 
@@ -180,9 +196,11 @@ class Node:
         if isinstance(given, Started):
             self.epoch = given.epoch
         if isinstance(given, TimerFired):
-            self._armed.pop(given.timer, None)
+            self.armed.pop(given.timer, None)
         if isinstance(given, LedgerRead):
-            self._is_ledger_due = False
+            self.is_ledger_due = False
+        if isinstance(given, Charged):
+            self._is_charge_due = False
         try:
             if isinstance(given, PeerError):
                 raise given
@@ -190,135 +208,170 @@ class Node:
             stored: tuple[RecordedEffect, ...] = tuple(self._perform(e, parent) for e in effects)
         except PeerError as refused:
             stored = (Refused(reason=str(refused)[:500]),)
+            self.refused += 1
             if isinstance(recorded, EnvelopeReceived):
                 self.mailbox.note_refused(recorded.frames)
+                header = decode_header(recorded.frames)
+                if header.kind in NEEDED:
+                    stored = (*stored, *self._wronged(Offence(header.sender), parent))
         self._append(recorded, stored)
+
+    def _wronged(self, offence: Offence, parent: bytes) -> tuple[RecordedEffect, ...]:
+        """Let the role react to a peer whose message was refused or is missing."""
+        # One timer for each peer and cause: repeating an offence must gain neither time nor memory.
+        timer = f"{offence.cause}:{offence.sender}:"
+        if any(armed.startswith(timer) for armed in self.armed):
+            return ()
+        try:
+            self.state, effects = self.role.step(self.state, offence)
+        except PeerError:  # the role's table has no move for it
+            return ()
+        return tuple(self._perform(effect, parent) for effect in effects)
+
+    def _answered(self, note: TurnedAway | Withheld) -> tuple[RecordedEffect, ...]:
+        if note.party is None:
+            return ()
+        cause: OffenceCause = "missing" if isinstance(note, Withheld) else "offence"
+        return self._wronged(Offence(note.party, cause), NO_PARENT)
 
     def _note_again(self, noted: Noted) -> None:
         if isinstance(noted, Acknowledged):
             self.mailbox.recall_ack(noted.frames)
+            self._append(noted, ())
         else:
             self._noted += 1
-        self._append(noted, ())
-
-    def _append(self, recorded: RecordedInput, effects: tuple[RecordedEffect, ...]) -> None:
-        """One more record of the chain."""
-        record = chain.encode(
-            StepRecord(index=self.steps, previous=self.head, input=recorded, effects=effects)
-        )
-        self.head = chain.link(record)
-        self._tree.append(self.head)
-        self._uncommitted.records.append((self.steps, record, self.head))
-        self.steps += 1
+            self._append(noted, self._answered(noted))
 
     def _perform(self, effect: Effect, parent: bytes) -> RecordedEffect:
-        """Note what the effect wants done after the commit; returns it as it is recorded."""
+        """Collect what the effect asks for after the commit; returns the effect as recorded."""
         match effect:
             case Send(to=to, message=message):
                 frames = self.mailbox.write(to, message, parent, self._stamp())
                 if isinstance(message, Releasing):
                     self._uncommitted.releases.append(message.release)
+                    if is_in_parts(frames):
+                        data = message.release.tensor.data
+                        self._uncommitted.parts.append((PartList.of_frames(frames), data))
                 self._uncommitted.send.append(frames)
                 return EnvelopeSent(frames=frames)
             case Arm(timer=timer):
                 self._uncommitted.arm.append(effect)
-                self._armed[timer] = effect
+                self.armed[timer] = effect
             case Reserve():
                 self._uncommitted.reservations.append(effect)
             case Book(release=release):
                 self._uncommitted.releases.append(release)
+            case Charge():
+                self._uncommitted.charges.append(effect)
+                self._is_charge_due = True  # kept until `Charged` is recorded
             case ReadLedger() | RememberHead() | CheckLedger():
                 self._uncommitted.ledger_orders.append(effect)
-                # Kept until it is done: a crash may come between the two steps.
-                self._is_ledger_due |= isinstance(effect, ReadLedger)
+                # Set until `LedgerRead` is recorded: a crash may come between the two steps.
+                self.is_ledger_due |= isinstance(effect, ReadLedger)
             case Meet(party=party, role=role, verify_key=key):
                 self.mailbox.meet(party, Contact(role, VerifyKey(key)))
+            case SignWith(verify_key=key):
+                self.mailbox.sign_with(key)
             case Finish(outcome=outcome):
                 self.outcome = outcome
             case Refused():
-                pass  # an input that was put aside and turned out to be no legal move
+                pass  # an input that was put aside and is no legal move
         return effect
 
     def _commit(self) -> Turn:
-        """Put the turn on disk; if a step asked for the ledger, take that step too."""
+        """Commit the turn; if a step asked for the ledger, also take the step that answers."""
+        if self._ledger is not None and self._uncommitted.charge(self._ledger):
+            # One commit for a query and its answer. After a crash before it the query comes again,
+            # and the account returns what it has counted for it.
+            self._answer_charge(self._ledger)
         done, self._uncommitted = self._uncommitted, Uncommitted()
         done.commit(self._ledger, self._journal)
         turn = Turn(tuple(done.send), tuple(done.arm), self.outcome)
-        if not self._is_ledger_due or self._ledger is None:
+        if self._ledger is None or not (self.is_ledger_due or self._is_charge_due):
             return turn
-        standing = self._ledger.standing()
-        read = LedgerRead(standing=standing)
-        self._step(read, read, NO_PARENT)
+        if self._is_charge_due:  # a journal that ends between the two steps
+            self._answer_charge(self._ledger)
+        else:
+            read = LedgerRead(standing=self._ledger.standing())
+            self._step(read, read, NO_PARENT)
         more = self._commit()
         return Turn((*turn.send, *more.send), (*turn.arm, *more.arm), more.outcome)
+
+    def _answer_charge(self, ledger: LedgerPort) -> None:
+        charged = ledger.charged()
+        self._step(charged, charged, NO_PARENT)
+
+    # -- parts of large arrays ----------------------------------------------------------------
+
+    def ask_again(self) -> tuple[Frames, ...]:
+        """Requests for all missing parts: those on their way may be lost."""
+        return self._requests(again=True)
+
+    def _take(self, frames: Frames) -> None:
+        header = self.mailbox.accept(frames)
+        if header is None:
+            return
+        message = decode_body(header, frames)
+        assert isinstance(message, Part | PartRequest)
+        if isinstance(message, PartRequest):
+            envelope = self.mailbox.waiting_envelope(header.sender, message.sequence)
+            self.parts.want(header.sender, message, envelope)
+        else:
+            self.parts.take(header.sender, message)
+
+    def _is_whole(self, sender: PartyId, sequence: int, frames: Frames) -> bool:
+        """Whether the role may have an envelope in parts; the step refuses one that is too large.
+
+        Before the plan is known, the envelope waits, and none of its parts is asked for.
+        """
+        limit = self.role.release_bytes_max(self.state)
+        if limit is None:
+            return False
+        is_too_large = PartList.of_frames(frames).sizes.bytes > limit
+        return is_too_large or self.parts.expect(sender, sequence, frames)
+
+    def _received(self, header: Header, frames: Frames) -> Received[Any] | PeerError:
+        try:
+            return Received(header.sender, decode_body(header, frames, self._array(frames)))
+        except PeerError as refused:
+            return refused
+
+    def _array(self, frames: Frames) -> memoryview | None:
+        """The whole array of an envelope in parts; PeerError if the plan has no such release."""
+        if not is_in_parts(frames):
+            return None
+        parts, limit = PartList.of_frames(frames), self.role.release_bytes_max(self.state) or 0
+        if parts.sizes.bytes > limit:
+            raise PeerError(f"a release of {parts.sizes.bytes} bytes, where the plan has {limit}")
+        return self._journal.joined(parts)
+
+    def _exchanged(self, turn: Turn, taken: int) -> Turn:
+        """Add requests for missing parts, and the parts that peers asked for, to a turn."""
+        if not self.parts.is_busy and not taken:
+            return turn
+        stamp = self._stamp()
+        served = tuple(
+            self.mailbox.unnumbered(party, part, stamp) for party, part in self.parts.served()
+        )
+        return replace(
+            turn,
+            send=(*turn.send, *self._requests()),
+            parts=served,
+            parts_taken=taken,
+            is_asking=self.parts.is_asking,
+        )
+
+    def _requests(self, *, again: bool = False) -> tuple[Frames, ...]:
+        stamp = self._stamp()
+        asked = self.parts.requests(again=again)
+        return tuple(self.mailbox.unnumbered(party, request, stamp) for party, request in asked)
 
     # -- snapshots ----------------------------------------------------------------------------
 
     def snapshot(self) -> NodeSnapshot | None:
-        """The memory of what is on disk, or None while the role's state cannot be put away."""
-        is_between = self.steps > 0 and self.outcome is None
-        state = self.role.freeze(self.state) if is_between else None
-        marks = self.mailbox.marks() if state is not None else ()
-        if state is None or marks is None:
-            return None
-        # An envelope states the size of its sender's journal: that is the index of its record.
-        waiting = {decode_header(frames).size for frames in self.mailbox.unacknowledged()}
-        greeting = self.mailbox.greeting
-        return NodeSnapshot(
-            version=__version__,
-            party=self.identity.party,
-            steps=self.steps,
-            head=self.head,
-            peaks=self._tree.peaks,
-            epoch=self.epoch,
-            streams=marks,
-            unacknowledged=Tensor.of(np.array(sorted(waiting), dtype=np.int64)),
-            greeting=-1 if greeting is None else decode_header(greeting).size,
-            timers=tuple(self._armed.values()),
-            is_ledger_due=self._is_ledger_due,
-            state=state,
-        )
+        """A snapshot of what is on disk, or None while the role's state cannot be frozen."""
+        return node_snapshot.take(self)
 
     def resume(self, snapshot: NodeSnapshot) -> bool:
-        """Take a snapshot for what it says, before `open`; False, and nothing done, if it is not
-        of this journal, these rows and this program.
-        """
-        if snapshot.version != __version__ or snapshot.party != self.identity.party:
-            return False
-        last = self._stored(snapshot.steps - 1)
-        if last is None or last[2] != snapshot.head:
-            return False
-        state = self.role.thaw(snapshot.state)
-        if state is None:
-            return False
-        self.state, self.steps, self.head = state, snapshot.steps, snapshot.head
-        self._tree = Tree(snapshot.steps, snapshot.peaks)
-        self.epoch, self._is_ledger_due = snapshot.epoch, snapshot.is_ledger_due
-        self._armed = {arm.timer: arm for arm in snapshot.timers}
-        waiting = [f for i in snapshot.unacknowledged.array() for f in self._sent(int(i))]
-        greeting = self._sent(snapshot.greeting)[-1] if snapshot.greeting >= 0 else None
-        self.mailbox.restore(snapshot.streams, waiting, greeting)
-        return True
-
-    def _stored(self, index: int) -> tuple[int, bytes, bytes] | None:
-        found = next(iter(self._journal.records(index)), None)
-        if found is None or found[0] != index:
-            return None
-        if chain.link(found[1]) != found[2]:
-            raise IntegrityError(f"journal record {index} does not match its digest")
-        return found
-
-    def _sent(self, index: int) -> list[Frames]:
-        """The envelopes one record holds."""
-        stored = self._stored(index)
-        if stored is None:
-            raise IntegrityError(f"journal record {index} is missing")
-        effects = chain.decode(stored[1], index).effects
-        return [effect.frames for effect in effects if isinstance(effect, EnvelopeSent)]
-
-
-def _received(header: Header, frames: Frames) -> Received[Any] | PeerError:
-    try:
-        return Received(header.sender, decode_body(header, frames))
-    except PeerError as refused:
-        return refused
+        """Continue from a snapshot, before `open`; False if it is not of this node."""
+        return node_snapshot.resume(self, snapshot)

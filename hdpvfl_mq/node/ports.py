@@ -1,20 +1,21 @@
-"""What a node needs from the world: an identity, contacts, a store for records, a ledger.
+"""What a node needs from outside: an identity, contacts, a store for records, a ledger.
 
 It owns these four shapes; it knows no implementation of them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
 from nacl.signing import SigningKey, VerifyKey
 
 from hdpvfl_mq.wire.codec import Frames
+from hdpvfl_mq.wire.parts import Buffer, PartList
 from schemas.ids import PartyId, RoleName, RunId
 from schemas.privacy import LedgerHead, Release
-from schemas.records import Arm, LedgerStanding, Reserve
+from schemas.records import Arm, Charge, Charged, LedgerStanding, Reserve
 
 
 @dataclass(frozen=True)
@@ -25,6 +26,9 @@ class Identity:
     role: RoleName
     run: RunId
     signing_key: SigningKey = field(repr=False)
+    later_keys: Mapping[bytes, SigningKey] = field(  # by public key; `SignWith` takes one of them
+        default_factory=dict, repr=False
+    )
 
 
 @dataclass(frozen=True)
@@ -36,23 +40,35 @@ class Contact:
 
 
 class RecordStore(Protocol):
-    """What a node needs of a journal."""
+    """What a node needs from a journal."""
 
     def records(self, first: int = 0) -> Iterable[tuple[int, bytes, bytes]]: ...
 
     def commit(self, records: Sequence[tuple[int, bytes, bytes]]) -> None: ...
 
+    def keep_parts(self, parts: Iterable[tuple[bytes, Buffer]]) -> None: ...
+
+    def part(self, digest: bytes) -> bytes | None: ...
+
+    def missing_parts(self, parts: PartList) -> list[int]: ...
+
+    def joined(self, parts: PartList) -> memoryview: ...
+
     def close(self) -> None: ...
 
 
 class LedgerPort(Protocol):
-    """What a node needs of a privacy ledger; booking the same release twice is booking it once."""
+    """What a node needs from a privacy ledger; booking the same release again changes nothing."""
 
     def standing(self) -> LedgerStanding: ...
 
     def reserve(self, reservation: Reserve) -> None: ...
 
     def book(self, releases: Sequence[Release]) -> None: ...
+
+    def charge(self, charge: Charge) -> None: ...
+
+    def charged(self) -> Charged: ...
 
     def remember(self, party: PartyId, head: LedgerHead, signature: bytes) -> None: ...
 
@@ -61,8 +77,12 @@ class LedgerPort(Protocol):
 
 @dataclass(frozen=True)
 class Turn:
-    """What one pump turn wants done, now that it is on disk."""
+    """What the caller must do after one pump turn, which is now on disk."""
 
     send: tuple[Frames, ...]
     arm: tuple[Arm, ...]
     outcome: str | None
+    # Parts of large arrays that peers asked for; what the link has no room for, they ask for again.
+    parts: tuple[Frames, ...] = ()
+    parts_taken: int = 0
+    is_asking: bool = False  # parts of an envelope that has arrived are still missing

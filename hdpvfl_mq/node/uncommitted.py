@@ -1,4 +1,4 @@
-"""One turn on its way to disk: what it collects, and in which order it is settled.
+"""One turn before it is on disk: what it collects, and the order in which it is committed.
 
 It owns the rule "ledger before journal"; it knows no role, no bytes and no socket.
 """
@@ -12,18 +12,23 @@ from hdpvfl_mq.errors import IntegrityError, RefusedError
 from hdpvfl_mq.machine import LedgerOrder
 from hdpvfl_mq.node.ports import LedgerPort, RecordStore
 from hdpvfl_mq.wire.codec import Frames
+from hdpvfl_mq.wire.parts import Buffer, PartList
 from schemas.privacy import Release
-from schemas.records import Arm, CheckLedger, RememberHead, Reserve
+from schemas.records import Arm, Charge, CheckLedger, RememberHead, Reserve
+
+_PARTS_AT_ONCE = 16
 
 
 @dataclass
 class Uncommitted:
-    """Everything of a turn that is not on disk yet."""
+    """Everything in a turn that is not on disk yet."""
 
     records: list[tuple[int, bytes, bytes]] = field(default_factory=list)
     reservations: list[Reserve] = field(default_factory=list)
     releases: list[Release] = field(default_factory=list)
+    charges: list[Charge] = field(default_factory=list)
     ledger_orders: list[LedgerOrder] = field(default_factory=list)
+    parts: list[tuple[PartList, Buffer]] = field(default_factory=list)
     send: list[Frames] = field(default_factory=list)
     arm: list[Arm] = field(default_factory=list)
 
@@ -31,10 +36,19 @@ class Uncommitted:
         """Ledger first, journal second: a crash between them over-counts, never under-counts."""
         if ledger is not None:
             self._settle(ledger)
-        elif self.releases or self.reservations or self.ledger_orders:
+        elif self.releases or self.charges or self.reservations or self.ledger_orders:
             raise IntegrityError("a release without a ledger to book it in")
+        for parts, array in self.parts:
+            _keep(journal, parts, array)
         if self.records:
             journal.commit(self.records)
+
+    def charge(self, ledger: LedgerPort) -> bool:
+        """Charge queries of scores; whether there were any."""
+        charges, self.charges = self.charges, []
+        for charge in charges:
+            ledger.charge(charge)
+        return bool(charges)
 
     def _settle(self, ledger: LedgerPort) -> None:
         for order in self.ledger_orders:
@@ -43,8 +57,15 @@ class Uncommitted:
             elif isinstance(order, RememberHead):
                 ledger.remember(order.party, order.head, order.signature)
         for reservation in self.reservations:
-            # Who reserves reads the ledger in the next step, and sees there that it was refused.
+            # A role that reserves reads the ledger in the next step and learns there of a refusal.
             with suppress(RefusedError):
                 ledger.reserve(reservation)
         if self.releases:
             ledger.book(self.releases)
+
+
+def _keep(journal: RecordStore, parts: PartList, array: Buffer) -> None:
+    """Store the parts of a release before the record that lists them, a few at a time."""
+    for first in range(0, len(parts), _PARTS_AT_ONCE):
+        numbers = range(first, min(first + _PARTS_AT_ONCE, len(parts)))
+        journal.keep_parts((parts.digests[n], parts.cut(array, n)) for n in numbers)

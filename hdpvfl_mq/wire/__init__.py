@@ -1,5 +1,5 @@
 """Bytes to envelopes and back.
 
-It owns canonical packing, limits, sequence numbers and signatures. It knows what a message is
-called, not what it means.
+It owns canonical packing, limits, sequence numbers and signatures. It knows the names of messages,
+not their meaning.
 """

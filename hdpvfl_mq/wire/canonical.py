@@ -1,4 +1,4 @@
-"""msgpack in exactly one form: the same value is always the same bytes, anything else is refused.
+"""Canonical msgpack: the same value always gives the same bytes; other encodings are refused.
 
 It owns packing, the canonical check and the limits of unpacking; it knows no schema.
 """
@@ -28,7 +28,7 @@ def _no_extension(code: int, data: bytes) -> NoReturn:
 
 
 def unpack(data: bytes, *, max_bytes: int, max_items: int = MAX_ITEMS) -> Any:
-    """Unpack bytes of at most `max_bytes`; refuse whatever `pack` would not have written."""
+    """Unpack bytes of at most `max_bytes`; refuse bytes that `pack` would not have written."""
     if len(data) > max_bytes:
         raise PeerError(f"frame of {len(data)} bytes is above the limit of {max_bytes}")
     try:
@@ -52,13 +52,13 @@ def unpack(data: bytes, *, max_bytes: int, max_items: int = MAX_ITEMS) -> Any:
 
 
 def _check_plain(value: Any) -> None:
-    """Level by level, so that a header to many parties costs few steps of the interpreter."""
+    """Check level by level, so that a header to many parties costs few interpreter steps."""
     level = [value]
     for _ in range(MAX_DEPTH):
         kinds = set(map(type, level))
         if kinds <= _LEAVES:
             return
-        if not kinds <= _PLAIN:  # msgpack reads time stamps past the extension hook
+        if not kinds <= _PLAIN:  # msgpack decodes timestamps without the extension hook
             raise TypeError("not a plain value")
         deeper: list[Any] = []
         for item in level:

@@ -1,7 +1,8 @@
 """Frames to (header, message) and back; limits first, then parsing, then schema.
 
 It owns the layout [header, signature, body, array...]; it knows no socket, no sequence, no key
-store. Arrays travel as raw trailing frames: in the body their place is the frame's number.
+store. Arrays travel as raw trailing frames; the body holds the frame number in their place. A large
+array travels in parts (parts.py): its envelope has their list in place of the array.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from pydantic import BaseModel, ValidationError
 
 from hdpvfl_mq.errors import PeerError
 from hdpvfl_mq.wire.canonical import pack, unpack
+from hdpvfl_mq.wire.parts import Buffer, PartList, is_in_parts, is_large
 from schemas.base import printable
 from schemas.envelope import (
     MAX_ARRAY_BYTES,
@@ -23,19 +25,21 @@ from schemas.envelope import (
     SIGNATURE_BYTES,
     Header,
 )
-from schemas.messages import ARRAY_BYTES, MESSAGE, ROUTES, Message
+from schemas.messages import ARRAY_BYTES, IN_PARTS, MESSAGE, ROUTES, Message
 
 Frames = tuple[bytes, ...]
 Model = TypeVar("Model", bound=BaseModel)
 
 
 def encode_body(message: Message) -> tuple[bytes, Frames]:
-    """Body frame and array frames of a message."""
-    arrays: list[bytes] = []
+    """Body frame and array frames of a message; a large array gives the list of its parts."""
+    arrays: list[Buffer] = []
     body = pack(_detach(message.model_dump(), arrays))
     if len(body) > MAX_BODY_BYTES:
         raise ValueError(f"a {message.kind} of {len(body)} bytes does not fit a body frame")
-    return body, tuple(arrays)
+    if message.kind in IN_PARTS and is_large(arrays[0]):
+        return body, PartList.of_array(arrays[0]).frames
+    return body, tuple(map(bytes, arrays))
 
 
 def encode_header(header: Header) -> bytes:
@@ -56,18 +60,27 @@ def check_frames(frames: Frames) -> None:
 
 
 def decode_header(frames: Frames) -> Header:
-    """The part a broker may read, if the other frames have a size that its kind may have."""
+    """The header, which a broker may read; checks the sizes of the other frames for its kind."""
     check_frames(frames)
     header = _validated(Header, unpack(frames[0], max_bytes=MAX_HEADER_BYTES), "header")
     if sum(map(len, frames[3:])) > ARRAY_BYTES.get(header.kind, 0):
         raise PeerError(f"array frame is above its limit for {header.kind}")
+    if is_in_parts(frames):
+        if header.kind not in IN_PARTS:
+            raise PeerError(f"a {header.kind} does not travel in parts")
+        PartList.of_frames(frames)
     return header
 
 
-def decode_body(header: Header, frames: Frames) -> Message:
-    """The message, attached to its arrays and checked against its schema."""
+def decode_body(header: Header, frames: Frames, array: Buffer | None = None) -> Message:
+    """The message with its arrays attached, checked against its schema.
+
+    `array` is the whole array of an envelope that lists its parts.
+    """
     plain = unpack(frames[2], max_bytes=MAX_BODY_BYTES)
-    arrays = list(frames[3:])
+    if is_in_parts(frames) and array is None:
+        raise PeerError("the parts of the array are not here")
+    arrays: list[Buffer] = list(frames[3:]) if array is None else [array]
     attached = _attach(plain, arrays)
     if arrays:
         raise PeerError("array frame that the body does not use")
@@ -77,7 +90,7 @@ def decode_body(header: Header, frames: Frames) -> Message:
         raise PeerError(f"body breaks its schema: {_first(wrong)}") from None
     if message.kind != header.kind or header.kind not in ROUTES:
         raise PeerError("header and body name different kinds")
-    if pack(_detach(message.model_dump(), arrays)) != frames[2]:  # a whole number for a float
+    if pack(_detach(message.model_dump(), arrays)) != frames[2]:  # e.g. an integer for a float
         raise PeerError("body is not in canonical form")
     return message
 
@@ -96,7 +109,7 @@ def _validated(schema: type[Model], value: Any, what: str) -> Model:
 
 def _first(wrong: ValidationError) -> str:
     error = wrong.errors(include_input=False, include_url=False, include_context=False)[0]
-    # The place of an unknown field is a word of the peer.
+    # The peer chooses the name of an unknown field.
     return printable(f"{'.'.join(str(part) for part in error['loc'])}: {error['msg']}"[:200])
 
 
@@ -104,7 +117,7 @@ def _is_tensor(value: Any) -> bool:
     return isinstance(value, dict) and value.keys() == {"dtype", "shape", "data"}
 
 
-def _detach(value: Any, arrays: list[bytes]) -> Any:
+def _detach(value: Any, arrays: list[Buffer]) -> Any:
     if _is_tensor(value):
         arrays.append(value["data"])
         return {**value, "data": len(arrays) - 1}
@@ -113,7 +126,7 @@ def _detach(value: Any, arrays: list[bytes]) -> Any:
     return value
 
 
-def _attach(value: Any, arrays: list[bytes]) -> Any:
+def _attach(value: Any, arrays: list[Buffer]) -> Any:
     if _is_tensor(value):
         if value["data"] != 0 or not arrays:
             raise PeerError("body points at an array frame that is not there")

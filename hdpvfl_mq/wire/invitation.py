@@ -1,7 +1,7 @@
-"""An invitation: one line that carries everything a newcomer needs to find and know its broker.
+"""An invitation: one line with everything a newcomer needs to find and authenticate its broker.
 
 It owns the line and the request that answers it; it reads no clock and draws no secret. The line
-holds no long-term secret: once it is used or expired, reading it is worth nothing.
+holds no long-term secret: once used or expired, it is worthless to a reader.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _FINGERPRINT_BYTES = 16
 
 @dataclass(frozen=True)
 class Invitation:
-    """What the line says."""
+    """The contents of the line."""
 
     federation: RunId
     party: PartyId
@@ -43,7 +43,7 @@ class Invitation:
 
 
 class Knock(Closed):
-    """The one message a guest may send."""
+    """The only message that a guest may send."""
 
     federation: RunId
     party: PartyId
@@ -53,7 +53,7 @@ class Knock(Closed):
 
 
 class Answer(Closed):
-    """What the guest hears."""
+    """The broker's reply to the guest."""
 
     accepted: bool
     reason: Text
@@ -61,12 +61,12 @@ class Answer(Closed):
 
 
 def fingerprint_of(verify_key: bytes) -> bytes:
-    """What stands for the broker's signing key in the line."""
+    """The fingerprint of the broker's signing key, as in the line."""
     return hashlib.sha256(_DOMAIN + verify_key).digest()[:_FINGERPRINT_BYTES]
 
 
 def line_of(invitation: Invitation) -> str:
-    """The line; SettingsError when address and names make it too long."""
+    """The line; SettingsError if address and names make it too long."""
     names = [invitation.federation, invitation.party, invitation.address]
     body = bytes([PARTY_ROLES.index(invitation.role)])
     body += invitation.expires_s.to_bytes(5, "big") + invitation.secret
@@ -79,7 +79,7 @@ def line_of(invitation: Invitation) -> str:
 
 
 def read_line(line: str) -> Invitation:
-    """What a line says; SettingsError if a letter is missing or wrong."""
+    """Parse a line; SettingsError if a letter is missing or wrong."""
     text = "".join(line.split())
     if not text.startswith(PREFIX):
         raise SettingsError(f"an invitation begins with {PREFIX}: copy the whole line")
@@ -118,7 +118,7 @@ def knock_of(invitation: Invitation, key: SigningKey, curve_key: bytes) -> bytes
 
 
 def read_knock(frame: bytes, curve_key: bytes) -> Knock:
-    """A guest's message, its signature checked against the key of its connection."""
+    """Parse a guest's message and check its signature against the key of its connection."""
     plain = unpack(frame, max_bytes=KNOCK_MAX_BYTES)
     try:
         knock = Knock.model_validate(plain)

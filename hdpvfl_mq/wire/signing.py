@@ -1,7 +1,7 @@
 """Ed25519 over the digest of an envelope's frames.
 
-It owns what is signed; it knows no key file and no role. PyNaCl, because it is the fastest wheel
-measured; the digest is signed, not the payload, so a large array costs one SHA-256.
+It owns what is signed; it knows no key file and no role. It uses PyNaCl, the fastest wheel
+measured. It signs the digest, not the payload, so a large array costs one SHA-256.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def envelope_digest(header: bytes, body: bytes, arrays: Sequence[bytes]) -> byte
 
 
 def frames_digest(frames: Sequence[bytes]) -> bytes:
-    """What the signature of an envelope's frames signs: all of them but itself."""
+    """The signed digest of an envelope's frames: it covers all of them but the signature."""
     return envelope_digest(frames[0], frames[2], frames[3:])
 
 
@@ -45,7 +45,7 @@ def verify(key: VerifyKey, digest: bytes, signature: bytes) -> None:
 
 
 def is_signed(key: VerifyKey, digest: bytes, signature: bytes) -> bool:
-    """Whether a signature verifies, for who has to say whose does not."""
+    """Whether a signature verifies, for callers that report whose signature is wrong."""
     try:
         verify(key, digest, signature)
     except PeerError:

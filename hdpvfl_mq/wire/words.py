@@ -1,7 +1,7 @@
 """Three words that two people can compare by telephone.
 
-It owns the words: four letters each, consonant and vowel in turn, twelve bits, hard to mistake for
-one another when spelt. It knows no key.
+It owns the words: four letters each, consonants and vowels alternating, twelve bits, hard to
+confuse when spelt. It knows no key.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ WORDS = 3
 
 
 def words_of(transcript: bytes) -> str:
-    """The words of a transcript: 36 bits, enough where a liar has one guess a call."""
+    """The words of a transcript: 36 bits, enough because a liar has one guess per call."""
     digest = hashlib.blake2b(transcript, person=b"hdpvfl words 1", digest_size=8).digest()
     number = int.from_bytes(digest, "big") >> (64 - WORDS * WORD_BITS)
     parts = [(number >> (WORD_BITS * place)) & (2**WORD_BITS - 1) for place in range(WORDS)]

@@ -1,8 +1,8 @@
 """A disk whose power may fail: an SQLite VFS in memory that remembers what was never synced.
 
-At a power failure each write since the file's last sync is dropped, kept, or torn at some byte, by
-dice. The connection looks like one of the standard library, so that ledger and journal run on it
-as they are.
+At a power failure each write since the file's last sync is randomly dropped, kept, or torn at some
+byte. The connection has the interface of the standard library's, so that ledger and journal use it
+unchanged.
 """
 
 from __future__ import annotations

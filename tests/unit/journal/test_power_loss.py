@@ -17,7 +17,10 @@ from schemas.records import GENESIS, StepRecord, TimerFired
 from tests.unit.journal.power import Connection, Disk, PowerFailure
 
 # A connection that is thrown away while the machine is off complains about the disk.
-pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+pytestmark = [
+    pytest.mark.seconds,
+    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
+]
 CRASHES, CRASHES_FULL = 200, 2000
 SECRET = LedgerSecret(bytes(32))
 SPENDS = 6
@@ -86,11 +89,13 @@ def lost_spends(crashes: int, synchronous: str) -> int:
     return lost
 
 
-def test_no_acknowledged_spend_is_lost_in_2000_crashes():
-    assert lost_spends(CRASHES_FULL, "FULL") == 0
+@pytest.mark.parametrize("crashes", [CRASHES, pytest.param(CRASHES_FULL, marks=pytest.mark.slow)])
+def test_no_acknowledged_spend_is_lost(crashes):
+    assert lost_spends(crashes, "FULL") == 0
 
 
 def test_the_same_test_fails_with_normal():
+    """As many crashes as the quick form has are enough to notice a loss."""
     assert lost_spends(CRASHES, "NORMAL") > 0
 
 

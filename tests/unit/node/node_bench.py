@@ -1,4 +1,4 @@
-"""A node on a bench: a scripted role, a book and a store that log, peers with keys."""
+"""A node under test: a scripted role, a ledger book and a store that log, peers with keys."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from nacl.signing import SigningKey
 
 from hdpvfl_mq.errors import OperatorError, PeerError
 from hdpvfl_mq.journal.store import Journal
-from hdpvfl_mq.machine import OperatorRequest, Received, Reserve, Send, Started, TimerFired
+from hdpvfl_mq.machine import Offence, OperatorRequest, Received, Reserve, Send, Started, TimerFired
 from hdpvfl_mq.node.node import NO_LEDGER, Node
 from hdpvfl_mq.node.ports import Contact, Identity
 from hdpvfl_mq.wire.codec import decode_header
@@ -34,7 +34,10 @@ class Echo:
         return ()
 
     def step(self, state, given):
+        if isinstance(given, Offence) and "offence" not in self.script:
+            raise PeerError("no move of this role")
         name = {
+            Offence: lambda: "offence",
             Started: lambda: "started",
             Received: lambda: given.message.kind,
             TimerFired: lambda: f"timer:{given.timer}",
@@ -126,7 +129,7 @@ class Bench:
         return list(self.journal.records())
 
     def refused(self) -> list[str]:
-        return [reason for _, reason, _ in self.journal.refusals()]
+        return [reason for _, reason in self.journal.refusals()]
 
 
 def new_bench():

@@ -28,6 +28,8 @@ from schemas.envelope import (
 from schemas.messages import RunRefuse, ScoreShare
 from tests.samples import KINDS, example, release, sample
 
+pytestmark = pytest.mark.seconds
+
 FUZZ = settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 

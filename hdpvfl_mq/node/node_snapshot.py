@@ -1,0 +1,67 @@
+"""Snapshots of a node: what a process needs to continue without replaying its whole journal.
+
+It owns which parts of a node a snapshot holds and when one is believed; it knows no file.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from hdpvfl_mq import __version__
+from hdpvfl_mq.journal.merkle import Tree
+from hdpvfl_mq.wire.codec import decode_header
+from schemas.snapshot import NodeSnapshot
+from schemas.tensor import Tensor
+
+if TYPE_CHECKING:
+    from hdpvfl_mq.node.node import Node
+
+
+def take(node: Node) -> NodeSnapshot | None:
+    """A snapshot of what is on disk, or None while the role's state cannot be frozen."""
+    is_between = node.steps > 0 and node.outcome is None
+    state = node.role.freeze(node.state) if is_between else None
+    marks = node.mailbox.marks() if state is not None else ()
+    if state is None or marks is None:
+        return None
+    # An envelope states the size of its sender's journal, which is the index of its record.
+    waiting = {decode_header(frames).size for frames in node.mailbox.unacknowledged()}
+    greeting = node.mailbox.greeting
+    return NodeSnapshot(
+        version=__version__,
+        party=node.identity.party,
+        steps=node.steps,
+        head=node.head,
+        peaks=node.tree.peaks,
+        epoch=node.epoch,
+        streams=marks,
+        unacknowledged=Tensor.of(np.array(sorted(waiting), dtype=np.int64)),
+        greeting=-1 if greeting is None else decode_header(greeting).size,
+        timers=tuple(node.armed.values()),
+        is_ledger_due=node.is_ledger_due,
+        state=state,
+    )
+
+
+def resume(node: Node, snapshot: NodeSnapshot) -> bool:
+    """Continue a node from a snapshot; returns False and changes nothing if the snapshot is not
+    of this journal, these rows and this program.
+    """
+    if snapshot.version != __version__ or snapshot.party != node.identity.party:
+        return False
+    last = node.stored_record(snapshot.steps - 1)
+    if last is None or last[2] != snapshot.head:
+        return False
+    state = node.role.thaw(snapshot.state)
+    if state is None:
+        return False
+    node.state, node.steps, node.head = state, snapshot.steps, snapshot.head
+    node.tree = Tree(snapshot.steps, snapshot.peaks)
+    node.epoch, node.is_ledger_due = snapshot.epoch, snapshot.is_ledger_due
+    node.armed = {arm.timer: arm for arm in snapshot.timers}
+    waiting = [f for i in snapshot.unacknowledged.array() for f in node.sent_by(int(i))]
+    greeting = node.sent_by(snapshot.greeting)[-1] if snapshot.greeting >= 0 else None
+    node.mailbox.restore(snapshot.streams, waiting, greeting)
+    return True

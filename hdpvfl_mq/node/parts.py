@@ -1,0 +1,145 @@
+"""The exchange of parts: asks for those an arrived envelope lists, and serves what peers ask for.
+
+It owns which parts are on their way; it knows no role, no signature and no socket. A stream stops
+at an envelope until all its parts are stored, so a role sees a message whole or not at all. Nothing
+here is recorded: after a restart the envelope arrives again, and only what is not stored is asked
+for. In memory are at most the parts of one turn.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from itertools import islice
+
+from hdpvfl_mq.errors import CheatingError, IntegrityError, PeerError
+from hdpvfl_mq.node.ports import RecordStore
+from hdpvfl_mq.wire.codec import Frames
+from hdpvfl_mq.wire.parts import PartList, is_in_parts
+from schemas.ids import PartyId
+from schemas.messages import MAX_PARTS_ASKED, Part, PartRequest
+from schemas.tensor import Tensor
+
+# On their way to this node from all peers together; one more for each peer that has none.
+WINDOW_PARTS = MAX_PARTS_ASKED
+
+
+@dataclass
+class _Incoming:
+    """The parts of one peer's next envelope."""
+
+    sequence: int
+    parts: PartList
+    missing: dict[int, None]  # in order
+    asked: set[int] = field(default_factory=set)
+
+    def ask(self, window: int, room: int) -> PartRequest | None:
+        """Ask for more once half of the window is free; `room` is what other peers leave of it."""
+        if len(self.asked) > window // 2 or len(self.asked) == len(self.missing):
+            return None
+        free = (number for number in self.missing if number not in self.asked)
+        at_least = 0 if self.asked else 1
+        numbers = tuple(islice(free, max(at_least, min(window - len(self.asked), room))))
+        self.asked.update(numbers)
+        return PartRequest(sequence=self.sequence, numbers=numbers) if numbers else None
+
+
+class PartExchange:
+    """Parts on their way to and from one node."""
+
+    def __init__(self, store: RecordStore) -> None:
+        self._store = store
+        self._incoming: dict[PartyId, _Incoming] = {}
+        self._wanted: dict[PartyId, tuple[PartRequest, PartList]] = {}
+        self._fresh: list[tuple[bytes, bytes]] = []
+
+    # -- in -----------------------------------------------------------------------------------
+
+    def expect(self, sender: PartyId, sequence: int, frames: Frames) -> bool:
+        """Whether all parts of a peer's next envelope are stored; else they are asked for."""
+        known = self._incoming.get(sender)
+        if known is None or known.sequence != sequence:
+            parts = PartList.of_frames(frames)
+            missing = dict.fromkeys(self._store.missing_parts(parts))
+            known = self._incoming[sender] = _Incoming(sequence, parts, missing)
+        if known.missing:
+            return False
+        del self._incoming[sender]
+        return True
+
+    def take(self, sender: PartyId, message: Part) -> None:
+        """Take a part; CheatingError if it is not what its sender's envelope lists."""
+        known = self._incoming.get(sender)
+        if known is None or known.sequence != message.sequence:
+            raise PeerError(f"a part of envelope {message.sequence}, which waits for none")
+        number, data = message.number, bytes(message.tensor.data)
+        try:
+            known.parts.check(number, data)
+        except PeerError as false:
+            raise CheatingError(str(false)) from None
+        if number not in known.asked:
+            raise PeerError(f"part {number}, which was not asked for")
+        known.asked.discard(number)
+        known.missing.pop(number, None)
+        self._fresh.append((known.parts.digests[number], data))
+
+    def store(self) -> int:
+        """Store what was taken, durably; returns the number of parts."""
+        fresh, self._fresh = self._fresh, []
+        if fresh:
+            self._store.keep_parts(fresh)
+        return len(fresh)
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether parts are missing here or wanted by a peer."""
+        return bool(self._incoming or self._wanted)
+
+    @property
+    def is_asking(self) -> bool:
+        """Whether parts are missing."""
+        return bool(self._incoming)
+
+    def waiting_for(self) -> dict[PartyId, tuple[int, int]]:
+        """For each peer, how many parts of its envelope are here, and how many there are."""
+        return {
+            party: (len(each.parts) - len(each.missing), len(each.parts))
+            for party, each in sorted(self._incoming.items())
+        }
+
+    def requests(self, *, again: bool = False) -> Iterator[tuple[PartyId, PartRequest]]:
+        """Requests for missing parts; `again` if those on their way may be lost."""
+        window = max(1, WINDOW_PARTS // max(1, len(self._incoming)))
+        for incoming in self._incoming.values() if again else ():
+            incoming.asked.clear()
+        for party, incoming in sorted(self._incoming.items()):
+            room = WINDOW_PARTS - sum(len(each.asked) for each in self._incoming.values())
+            if (request := incoming.ask(window, room)) is not None:
+                yield party, request
+
+    # -- out ----------------------------------------------------------------------------------
+
+    def want(self, peer: PartyId, request: PartRequest, frames: Frames | None) -> None:
+        """Note a peer's request; `frames` is the envelope, if it waits for its acknowledgement."""
+        if frames is None or not is_in_parts(frames):
+            raise PeerError(f"asks for parts of envelope {request.sequence}, which waits for none")
+        parts = PartList.of_frames(frames)
+        if max(request.numbers) >= len(parts):
+            raise PeerError(f"asks for part {max(request.numbers)} of {len(parts)}")
+        numbers = dict.fromkeys(request.numbers)
+        earlier = self._wanted.get(peer)
+        if earlier is not None and earlier[0].sequence == request.sequence:  # in the same turn
+            numbers |= dict.fromkeys(earlier[0].numbers)
+        first = tuple(islice(numbers, MAX_PARTS_ASKED))  # the newest request goes first
+        self._wanted[peer] = PartRequest(sequence=request.sequence, numbers=first), parts
+
+    def served(self) -> Iterator[tuple[PartyId, Part]]:
+        """The parts that each peer has asked for since the last turn, once."""
+        wanted, self._wanted = self._wanted, {}
+        for peer, (request, parts) in sorted(wanted.items()):
+            for number in request.numbers:
+                stored = self._store.part(parts.digests[number])
+                if stored is None:
+                    raise IntegrityError(f"part {number} of a release that was sent is missing")
+                tensor = Tensor(dtype="|u1", shape=(len(stored),), data=stored)
+                yield peer, Part(sequence=request.sequence, number=number, tensor=tensor)
