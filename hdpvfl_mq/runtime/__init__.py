@@ -1,5 +1,5 @@
-"""The shells that move frames: sockets, runner, simulation, and what a process needs to start.
+"""Input and output around nodes: sockets, runner, simulation, and what a process needs to start.
 
-It owns clocks, sockets, keys, settings files and snapshots. It knows no role; it pumps whatever
-node it is given.
+It owns clocks, sockets, keys, settings files and snapshots. It knows no role; it runs any node it
+is given.
 """

@@ -1,10 +1,10 @@
-"""The TCP connections below one ZeroMQ socket: how many, how much on its way, how long silent.
+"""Limits on the TCP connections of one ZeroMQ socket: their number, bytes in flight and silence.
 
-It owns counting and cutting; it knows no message and no key list. libzmq limits neither the frames
-of one multipart message nor the connections it accepts, and its high-water marks count messages,
-not bytes. The kernel counts the bytes of every connection, so a thread compares that with what the
-application has taken and cuts what is over. Nothing is added to the path of a message but two
-additions.
+It owns counting and cutting connections; it knows no message and no key list. libzmq limits neither
+the frames of one multipart message nor the connections it accepts, and its high-water marks count
+messages, not bytes. The kernel counts the bytes of every connection, so a thread compares that
+count with the bytes the application has taken, and cuts connections over a limit. The path of a
+message costs only two more additions.
 """
 
 from __future__ import annotations
@@ -26,24 +26,24 @@ from zmq.utils.monitor import recv_monitor_message
 TICK_S = 0.05
 _TCP_INFO_BYTES = 136
 _ACKED_AND_RECEIVED = 120  # offset of tcpi_bytes_acked, tcpi_bytes_received in struct tcp_info
-_MESSAGE_SLACK = 512  # heartbeats between two messages of a connection
-_ASK_KERNEL_ABOVE = 2**18  # bytes handed over since the kernel was last asked what left
+_MESSAGE_SLACK = 512  # allowance for heartbeats between two messages of a connection
+_ASK_KERNEL_ABOVE = 2**18  # unacknowledged bytes above which the kernel is asked again
 _OPENED = int(zmq.EVENT_ACCEPTED | zmq.EVENT_CONNECTED)
 _CLOSED = int(zmq.EVENT_DISCONNECTED | zmq.EVENT_CLOSED)
 _FAILED = int(zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL | zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL)
-# A party's own side: its key is refused, or nobody listens.
+# Events at a party's own side: its key is refused, or nobody listens.
 _TROUBLE = int(zmq.EVENT_HANDSHAKE_FAILED_AUTH | zmq.EVENT_CONNECT_RETRIED)
 _EVENTS = _TROUBLE | _OPENED | _CLOSED | _FAILED | int(zmq.EVENT_HANDSHAKE_SUCCEEDED)
 
 
 @dataclass(frozen=True)
 class Limits:
-    """What one socket's connections may take."""
+    """Limits for the connections of one socket."""
 
     unread_bytes: int  # received by the kernel, not yet taken as whole messages, of one connection
-    unsent_bytes: int  # of one sender to one connection
-    waiting: int = 256  # connections that have not sent a message yet, in all
-    waiting_s: float = 10.0  # how long one may stay like that
+    unsent_bytes: int  # from one sender to one connection
+    waiting: int = 256  # all connections that have not sent a message yet
+    waiting_s: float = 10.0  # how long a connection may stay without a message
     per_user: int = 4  # connections of one key
 
 
@@ -55,21 +55,21 @@ class Connection:
     inode: int
     address: str
     since_s: float
-    user: str | None = None  # whose messages come over it
-    taken: int = 0  # wire bytes of messages the application has
+    user: str | None = None  # the party that sends over this connection
+    taken: int = 0  # wire bytes of messages that the application has received
     handed: int = 0  # wire bytes the application has given to libzmq
-    acked: int = 0  # of those, what the kernel had acknowledged when last asked
+    acked: int = 0  # bytes of `handed` that were acknowledged when the kernel was last asked
     unsent: deque[tuple[int, str, int]] = field(default_factory=deque)  # end, sender, bytes
     held: Counter[str] = field(default_factory=Counter)  # the bytes of each sender in `unsent`
 
 
 def wire_bytes(frames: Sequence[Any]) -> int:
-    """What frames take on a connection with CURVE: 33 bytes around each, and its length."""
+    """Bytes of frames on a CURVE connection: each adds 33 bytes and its length field."""
     return sum(len(frame) + (35 if len(frame) < 223 else 42) for frame in frames)
 
 
 class Connections:
-    """A watch over one socket; `close` ends it."""
+    """Watches the connections of one socket in a thread; `close` ends it."""
 
     def __init__(
         self,
@@ -79,10 +79,15 @@ class Connections:
         note: Callable[[str], object],
         connected: Callable[[], object] = lambda: None,
         trouble: Callable[[int], object] = lambda event: None,
+        overran: Callable[[float], object] = lambda since_s: None,
     ) -> None:
-        """`note`, `connected` and `trouble` are called from this object's own thread."""
+        """The four functions are called from this object's own thread.
+
+        `overran` gets the time at which a connection was made that sent more than the largest
+        message.
+        """
         self._limits, self._note, self._connected = limits, note, connected
-        self._trouble = trouble
+        self._trouble, self._overran = trouble, overran
         self._lock = threading.Lock()
         self._open: dict[int, Connection] = {}
         self.cut = 0
@@ -102,16 +107,27 @@ class Connections:
 
     # -- the application's side ---------------------------------------------------------------
 
-    def took(self, descriptor: int, user: str | None, size: int) -> None:
-        """The application has a whole message of `size` wire bytes from a connection."""
+    def took(self, descriptor: int, user: str | None, size: int) -> int:
+        """Count a whole message of `size` wire bytes that the application took from a connection.
+
+        Returns the inode, which differs for a later connection with the same descriptor.
+        """
         with self._lock:
             connection = self._open.get(descriptor) or self._opened(descriptor)
-            if connection is not None:
-                connection.taken += size + _MESSAGE_SLACK
-                connection.user = user or connection.user
+            if connection is None:
+                return -1
+            connection.taken += size + _MESSAGE_SLACK
+            connection.user = user or connection.user
+            return connection.inode
+
+    def is_open(self, descriptor: int, inode: int) -> bool:
+        """Whether this connection, not a later one with its descriptor, is open."""
+        with self._lock:
+            connection = self._open.get(descriptor)
+            return connection is not None and connection.inode == inode
 
     def has_room(self, descriptor: int, sender: str, size: int) -> bool:
-        """Note that `size` bytes of a sender are handed over; False if its share is used up."""
+        """Count `size` bytes of a sender as handed to libzmq; False if its share is used up."""
         with self._lock:
             connection = self._open.get(descriptor)
             if connection is None:
@@ -127,12 +143,26 @@ class Connections:
             return True
 
     @property
+    def moved_bytes(self) -> int:
+        """Bytes that open connections have carried in both directions, as the kernel counts."""
+        with self._lock:
+            counted = [_counted(connection) for connection in self._open.values()]
+        return sum(sum(each) for each in counted if each is not None)
+
+    @property
+    def acked_bytes(self) -> int:
+        """Bytes sent over open connections that their peers' kernels have acknowledged."""
+        with self._lock:
+            counted = [_counted(connection) for connection in self._open.values()]
+        return sum(each[0] for each in counted if each is not None)
+
+    @property
     def count(self) -> int:
-        """Connections that are open."""
+        """The number of open connections."""
         return len(self._open)
 
     def close(self) -> None:
-        """End the watch, before its socket is closed."""
+        """End the thread; call this before the socket is closed."""
         self._ended.set()
         self._thread.join()
         self._monitored.disable_monitor()
@@ -169,7 +199,7 @@ class Connections:
     def _opened(self, descriptor: int) -> Connection | None:
         try:
             inode, address = os.fstat(descriptor).st_ino, _peer(descriptor)
-        except OSError:  # closed by now
+        except OSError:  # already closed
             return None
         known = self._open.get(descriptor)
         if known is not None and known.inode == inode:
@@ -179,7 +209,7 @@ class Connections:
         return connection
 
     def _check(self) -> list[str]:
-        """Cut what is over a limit; returns what to say of it."""
+        """Cut connections over a limit; returns the notes about them."""
         notes = []
         for connection in list(self._open.values()):
             counted = _counted(connection)
@@ -190,6 +220,7 @@ class Connections:
             unread = counted[1] - connection.taken
             if unread > self._limits.unread_bytes:
                 self._cut(connection)
+                self._overran(connection.since_s)
                 whose = connection.user or f"a stranger at {connection.address}"
                 notes.append(f"cut {whose}: {unread >> 20} MiB on their way that make no message")
         notes += self._cut_waiting()
@@ -232,7 +263,7 @@ class Connections:
         if counted is None:
             return
         connection.acked = counted[0]
-        connection.handed = max(connection.handed, connection.acked)  # heartbeats count there only
+        connection.handed = max(connection.handed, connection.acked)  # `acked` has heartbeats too
         while connection.unsent and connection.unsent[0][0] <= connection.acked:
             _, sender, size = connection.unsent.popleft()
             connection.held[sender] -= size
@@ -244,7 +275,7 @@ def _age(connection: Connection) -> float:
 
 @contextmanager
 def _borrowed(descriptor: int) -> Iterator[socket.socket]:
-    """A socket object over libzmq's descriptor: detached at the end, never closed."""
+    """A socket object over libzmq's descriptor; it is detached at the end, never closed."""
     borrowed = socket.socket(socket.AF_INET, socket.SOCK_STREAM, 0, fileno=descriptor)
     try:
         yield borrowed
@@ -258,7 +289,7 @@ def _peer(descriptor: int) -> str:
 
 
 def _counted(connection: Connection) -> tuple[int, int] | None:
-    """Bytes the peer has acknowledged and sent; None when the connection is another one by now."""
+    """Bytes the peer has acknowledged and sent; None if the descriptor now belongs to another."""
     try:
         with _borrowed(connection.descriptor) as tcp:
             if os.fstat(connection.descriptor).st_ino != connection.inode:

@@ -1,7 +1,7 @@
-"""A service's control socket: the operator's commands reach a process that stands.
+"""A service's control socket: carries the operator's commands to a running process.
 
-It owns the Unix socket in the state folder (mode 0600) and its one-line questions and answers in
-JSON; it knows no command. Only the user who runs the service, and root, can open it.
+It owns the Unix socket in the state folder (mode 0600) and its one-line requests and answers in
+JSON; it knows no command. Only root and the user who runs the service can open the socket.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from hdpvfl_mq.errors import HdpvflError, NetworkError, error_of
 
 NAME = "control.sock"
 LINE_MAX = 2**20
-PATH_MAX = 100  # of a Unix socket; the system allows a few more
+PATH_MAX = 100  # characters in the path of a Unix socket; the system allows a few more
 PATIENCE_S = 30.0
 Answer = dict[str, Any]
 Handler = Callable[[dict[str, Any]], Awaitable[Answer]]
@@ -27,7 +27,7 @@ Handler = Callable[[dict[str, Any]], Awaitable[Answer]]
 
 @contextmanager
 def _near(folder: Path) -> Iterator[str]:
-    """The socket's path; one that is too long for a socket goes by its folder's descriptor."""
+    """The socket's path; one that is too long goes through the descriptor of its folder."""
     if len(os.fsencode(folder / NAME)) < PATH_MAX:
         yield str(folder / NAME)
         return
@@ -39,14 +39,14 @@ def _near(folder: Path) -> Iterator[str]:
 
 
 class Control:
-    """Listens for commands; one line in, one line out."""
+    """Listens for commands: one line in, one line out."""
 
     def __init__(self, folder: Path, handle: Handler) -> None:
         self._folder, self._handle = folder, handle
         self._server: asyncio.Server | None = None
 
     async def open(self) -> None:
-        """Listen; a socket that a dead process left is replaced."""
+        """Start to listen; replaces a socket that a dead process left."""
         self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         (self._folder / NAME).unlink(missing_ok=True)
         listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -86,7 +86,7 @@ class Control:
 
 
 def ask(folder: Path, question: dict[str, Any], *, what: str) -> Answer:
-    """A service's answer; NetworkError, with the command that starts it, when none runs."""
+    """A service's answer; if none runs, NetworkError names the command that starts it."""
     try:
         with _near(folder) as path, socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as line:
             line.settimeout(PATIENCE_S)

@@ -1,7 +1,7 @@
-"""Why there is no connection to the broker, in one sentence for whoever can mend it.
+"""Why there is no connection to the broker, in one sentence for the person who can fix it.
 
-It owns the sentences and the probe that tells the cases apart: name, port, silence, keys. It sends
-nothing but an opening of a TCP connection.
+It owns the sentences and the probe that distinguishes the cases: name, port, silence, keys. It
+only opens a TCP connection and sends nothing over it.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ PROBE_S = 5.0
 
 
 def probe(endpoint: str) -> str:
-    """What keeps TCP from reaching `tcp://host:port`; nothing if it can be reached."""
+    """Why TCP cannot reach `tcp://host:port`; empty if it can."""
     host, _, port = endpoint.removeprefix("tcp://").rpartition(":")
     if not _is_found(host):
         return f"the name {host} is not found: check 'broker' in party.toml, and the name server"
@@ -36,7 +36,7 @@ def probe(endpoint: str) -> str:
 
 
 def _is_found(host: str) -> bool:
-    """Whether the name server knows a name; one that takes long to say so does not count."""
+    """Whether the name server knows a name; an answer that takes too long counts as no."""
     found: list[bool] = []
 
     def look() -> None:
@@ -50,7 +50,7 @@ def _is_found(host: str) -> bool:
 
 
 def refusal(trouble: str, federation: str) -> str:
-    """Why a broker that TCP reaches does not let this party in."""
+    """Why a broker that TCP reaches does not admit this party."""
     if trouble == "own key refused":
         return (
             "the broker does not know this party's key: it was removed, or has never joined; ask "
@@ -68,5 +68,5 @@ def refusal(trouble: str, federation: str) -> str:
 
 
 def sentence(endpoint: str, trouble: str, federation: str) -> str:
-    """The one sentence."""
+    """The sentence for an operator."""
     return probe(endpoint) or refusal(trouble, federation)

@@ -1,6 +1,6 @@
-"""Files that are there whole or not at all, readable by their owner only.
+"""Write files atomically, readable by their owner only.
 
-It owns how such a file is written; it knows no content.
+It owns how such a file is written: it appears whole or not at all. It knows no content.
 """
 
 from __future__ import annotations
@@ -10,16 +10,16 @@ from pathlib import Path
 
 
 def write_private(path: Path, content: bytes | str, *, durable: bool = False) -> None:
-    """Replace a file's content in one step; `durable` waits until the disk has it.
+    """Replace a file atomically; `durable` waits until the content is on disk.
 
-    Only one process may write a file: what was begun lies in `aside_of`.
+    Only one process may write a file, because the temporary file has the fixed path `aside_of`.
     """
     _write(aside_of(path), content, durable=durable)
     aside_of(path).replace(path)
 
 
 def create_private(path: Path, content: bytes | str) -> None:
-    """Write a new file and wait for the disk; FileExistsError where there is one already."""
+    """Write a new file and wait until it is on disk; FileExistsError if the file exists."""
     aside = path.with_name(f"{path.name}.{os.getpid()}.new")
     try:
         _write(aside, content, durable=True)
@@ -29,7 +29,7 @@ def create_private(path: Path, content: bytes | str) -> None:
 
 
 def aside_of(path: Path) -> Path:
-    """Where `write_private` writes before the file takes its place."""
+    """The temporary file that `write_private` renames to the final path."""
     return path.with_name(path.name + ".new")
 
 

@@ -1,13 +1,13 @@
-"""Many runs over one connection: frames go to the run their header names.
+"""Many runs over one connection: each frame goes to the run that its header names.
 
-It owns the table from run name to link; it knows no role. A run that reads slowly fills its own
-queue only: what does not fit is dropped and comes again from its sender's journal.
+It owns the table from run name to link; it knows no role. A run that reads slowly fills only its
+own queue: frames that do not fit are dropped, and their sender sends them again from its journal.
 """
 
 from __future__ import annotations
 
 from hdpvfl_mq.errors import PeerError
-from hdpvfl_mq.runtime.transport import Arrivals, Link
+from hdpvfl_mq.runtime.arrivals import Arrivals, Link
 from hdpvfl_mq.wire.codec import Frames, decode_header
 from schemas.ids import RunId
 
@@ -18,33 +18,37 @@ class RunLink(Arrivals):
     def __init__(self, link: Link) -> None:
         super().__init__()
         self._link = link
-        self._connected = True  # its hello is due at once
+        self._connected = True  # a new link sends its hello at once
         self.bytes_sent = 0
 
     def take_connected(self) -> bool:
-        """Whether a new connection stands since the last time this was asked."""
+        """Whether a new connection was made since the last call."""
         connected, self._connected = self._connected, False
         return connected
 
+    def has_room(self) -> bool:
+        """Whether the shared connection has room for parts."""
+        return self._link.has_room()
+
     def connected(self) -> None:
-        """A new connection stands."""
+        """Note that a new connection was made."""
         self._connected = True
         self.wake.set()
 
     async def send(self, frames: Frames) -> None:
-        """On the one connection."""
+        """Send frames over the shared connection."""
         self.bytes_sent += sum(map(len, frames))
         await self._link.send(frames)
 
 
 class Hub:
-    """Deals arrivals out to the runs of this process."""
+    """Distributes arriving frames to the runs of this process."""
 
     def __init__(self, link: Link) -> None:
         self._link = link
         self._runs: dict[RunId, RunLink] = {}
-        self.connections = 0  # how often a connection has come to stand
-        self.strays = 0  # frames for runs that are not here
+        self.connections = 0  # how many connections have been made
+        self.strays = 0  # frames for runs that are not in this process
 
     def open(self, run: RunId) -> RunLink:
         """A link for one run."""
@@ -56,7 +60,7 @@ class Hub:
         self._runs.pop(run, None)
 
     async def pump(self) -> None:
-        """Deal out for ever; NetworkError when nothing can arrive any more."""
+        """Distribute frames for ever; NetworkError when nothing can arrive any more."""
         while True:
             await self._link.wake.wait()
             self._link.wake.clear()

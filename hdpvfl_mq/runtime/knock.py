@@ -1,4 +1,4 @@
-"""A newcomer's one message to a broker's lobby, and what it hears.
+"""A newcomer's one message to a broker's lobby, and the broker's answer.
 
 It owns that short connection; it makes no key and writes no file.
 """
@@ -32,13 +32,13 @@ SENTENCES = {
 
 
 def explain_trouble(trouble: str, address: str) -> str:
-    """Why there is no connection, and what to look at."""
+    """Why there is no connection, and what to check."""
     return f"{address}: {SENTENCES.get(trouble, SENTENCES[''])}"
 
 
-async def knock(invitation: Invitation, keys: Keys) -> bytes:
-    """The broker's signing key, once it has let this newcomer in."""
-    link = DealerLink(f"tcp://{invitation.address}", keys, invitation.curve_key)
+async def knock(invitation: Invitation, keys: Keys, *, proxy: str | None = None) -> bytes:
+    """Ask the broker for admission; returns the broker's signing key once it is granted."""
+    link = DealerLink(f"tcp://{invitation.address}", keys, invitation.curve_key, proxy=proxy)
     try:
         await link.send((knock_of(invitation, keys.signing, keys.curve_public),))
         answer = await _answer(link, invitation.address)

@@ -1,7 +1,7 @@
-"""When to speak without having heard: timers, late acknowledgements, sending again.
+"""When to send without a new input: timers, delayed acknowledgements, resending.
 
-It owns the deadlines of one pump; it reads no clock, `now` comes from the caller, so sockets and
-simulation share it.
+It owns the deadlines of one node. It reads no clock: the caller passes `now`, so sockets and
+simulation share this code.
 """
 
 from __future__ import annotations
@@ -10,26 +10,33 @@ from dataclasses import dataclass, field
 
 from hdpvfl_mq.node.mailbox import Mailbox
 from hdpvfl_mq.node.ports import Turn
+from schemas.ids import PartyId
 from schemas.records import TimerFired
 
-ACK_DELAY_S = 0.02  # most acknowledgements ride on an answer; the rest wait this long
+ACK_DELAY_S = 0.02  # most acknowledgements travel with an answer; the others wait this long
 RESEND_S = 0.5
-RESEND_BYTES_PER_S = 2e6  # bulk gets this much longer: its receiver works before it acknowledges
+RESEND_BYTES_PER_S = 2e6  # bulk waits longer: its receiver works before it acknowledges
 BULK_MAX_S = 4.5
-RESEND_MAX_S = 1.5  # a peer that comes back after a crash waits no longer than this for its frames
-# But for bulk: copies of it fill the memory of a peer that works for minutes before it reads them.
+RESEND_MAX_S = 1.5  # a peer that restarts after a crash waits at most this long for its frames
+# Bulk waits longer: copies fill the memory of a peer that works for minutes before it reads them.
 BULK_RESEND_MAX_S = 60.0
-GREET_S = 5.0  # after this long without a word, say hello again: the broker may have forgotten
+# Later envelopes may wait this long for a missing one, which its sender resends several times.
+GAP_S = 15.0
+ASK_S = 3.0  # ask again for parts of a large array when none has come for this long, then slower
+ASK_MAX_S = 60.0
+GREET_S = 5.0  # send hello again after this long without an answer: the broker may have lost it
 
 
 @dataclass(frozen=True)
 class Due:
-    """What the clock asks for."""
+    """The actions that are due."""
 
     fired: tuple[TimerFired, ...]
     acknowledge: bool
     resend: bool
     greet: bool
+    gaps: tuple[PartyId, ...] = ()  # peers that resend later envelopes but not the missing one
+    ask: bool = False  # again for the missing parts of a large array
 
 
 @dataclass
@@ -43,11 +50,18 @@ class Pacing:
     bulk_s: float = 0.0
     acknowledged: int = 0
     greet_at: float | None = None
+    gaps: dict[PartyId, tuple[int, float]] = field(default_factory=dict)  # missing number, since
+    lasting: set[PartyId] = field(default_factory=set)
+    ask_at: float | None = None
+    ask_s: float = ASK_S
 
     def after_turn(self, mailbox: Mailbox, turn: Turn, now: float) -> None:
-        """Set deadlines by what a turn has left open."""
+        """Set the deadlines for what is pending after a turn."""
         self.greet_at = None if mailbox.greeting is None else now + GREET_S
-        acknowledged = mailbox.acknowledged  # a sum over all peers, so once a turn
+        acknowledged = mailbox.acknowledged  # a sum over all peers, so read it once a turn
+        for party in mailbox.take_early():
+            self._note_gap(party, mailbox.missing(party), now)
+        self._after_parts(turn, now)
         for arm in turn.arm:
             self.timers[arm.timer] = now + arm.delay_ms / 1000
         if not mailbox.owes:
@@ -59,14 +73,32 @@ class Pacing:
         elif acknowledged > self.acknowledged or self.resend_at is None or turn.send:
             if turn.send:
                 size = sum(len(frame) for frames in turn.send for frame in frames)
-                # Bulk of the turns before is likely to be on its way still.
+                # Bulk of earlier turns is probably still on its way.
                 self.bulk_s = max(size / RESEND_BYTES_PER_S, self.bulk_s / 2)
             self.resend_s = RESEND_S + min(BULK_MAX_S, self.bulk_s)
             self.resend_at = now + self.resend_s
         self.acknowledged = acknowledged
 
+    def _note_gap(self, party: PartyId, missing: int | None, now: float) -> None:
+        """Only a peer that sends later envelopes is noted: one that is silent may be restarting."""
+        number, since = self.gaps.get(party, (None, now))
+        if missing is None:
+            self.gaps.pop(party, None)
+        elif missing != number:
+            self.gaps[party] = (missing, now)
+        elif now - since >= GAP_S:
+            self.lasting.add(party)
+            del self.gaps[party]
+
+    def _after_parts(self, turn: Turn, now: float) -> None:
+        if not turn.is_asking:
+            self.ask_at = None
+        elif self.ask_at is None or turn.parts_taken:
+            self.ask_s = ASK_S
+            self.ask_at = now + self.ask_s
+
     def due(self, now: float) -> Due:
-        """Take what has come due; sending again slows down while nothing gets through."""
+        """Take the actions that are due; resending slows down while nothing is acknowledged."""
         fired = tuple(sorted(name for name, at in self.timers.items() if at <= now))
         for name in fired:
             del self.timers[name]
@@ -81,11 +113,19 @@ class Pacing:
         greet = self.greet_at is not None and self.greet_at <= now
         if greet:
             self.greet_at = now + GREET_S
-        return Due(tuple(TimerFired(timer=name) for name in fired), acknowledge, resend, greet)
+        gaps, self.lasting = tuple(sorted(self.lasting)), set()
+        ask = self.ask_at is not None and self.ask_at <= now
+        if ask:
+            self.ask_s = min(ASK_MAX_S, self.ask_s * 2)
+            self.ask_at = now + self.ask_s
+        timers = tuple(TimerFired(timer=name) for name in fired)
+        return Due(timers, acknowledge, resend, greet, gaps, ask)
 
     def next(self) -> float | None:
-        """The next moment at which `due` has something."""
+        """The time of the next deadline."""
+        if self.lasting:
+            return 0.0  # at once
         moments = [*self.timers.values()]
-        others = (self.acknowledge_at, self.resend_at, self.greet_at)
+        others = (self.acknowledge_at, self.resend_at, self.greet_at, self.ask_at)
         moments += [at for at in others if at is not None]
         return min(moments, default=None)

@@ -1,4 +1,4 @@
-"""The numeric profile: what bit-identical replay depends on, stated in every hello.
+"""The numeric profile: what bit-identical replay depends on; every hello contains it.
 
 It owns pinning BLAS to one thread and naming the libraries; results differ with thread count and
 core type, so both are part of the profile.
@@ -16,17 +16,22 @@ from hdpvfl_mq import __version__
 
 
 def pin_threads() -> Any:
-    """One BLAS thread for the life of the process; keep the returned object."""
+    """Limit BLAS to one thread for the life of the process; keep the returned object."""
     return threadpool_limits(limits=1, user_api="blas")
 
 
 def numeric_profile() -> str:
-    """Versions, BLAS, threads and machine in one line."""
+    """Versions, BLAS, threads and machine in one line.
+
+    If numpy ships its own BLAS, only that one is named: whether another library has loaded its
+    own BLAS depends on what else the process did, and a replay does other things.
+    """
+    pools = [pool for pool in threadpool_info() if pool["user_api"] == "blas"]
+    own = [pool for pool in pools if "numpy" in str(pool.get("filepath", ""))]
     blas = ", ".join(
         f"{pool['internal_api']} {pool.get('version')} {pool.get('architecture')} "
         f"x{pool['num_threads']}"
-        for pool in threadpool_info()
-        if pool["user_api"] == "blas"
+        for pool in own or pools
     )
     return (
         f"hdpvfl-mq {__version__}; python {platform.python_version()}; numpy {np.__version__}; "

@@ -1,4 +1,4 @@
-"""The pump: drain what has arrived, take one turn, send what is now on disk.
+"""The loop of a process: drain arrived frames, take one turn, send what is now on disk.
 
 It owns the loop of one process; it knows no role and no socket type. A turn that cannot be
 committed ends the process with nothing sent.
@@ -13,14 +13,15 @@ from contextlib import suppress
 from hdpvfl_mq.errors import NetworkError
 from hdpvfl_mq.node.node import Event, Node
 from hdpvfl_mq.node.ports import Turn
+from hdpvfl_mq.runtime.arrivals import Link
+from hdpvfl_mq.runtime.metrics import Tally
 from hdpvfl_mq.runtime.pacing import Pacing
-from hdpvfl_mq.runtime.transport import Link
 
 FAREWELL_S = 3.0  # after the end, how long a party waits for the last acknowledgements
 
 
 class Stopped(Exception):  # noqa: N818 - the operator's wish, not an error
-    """The operator ended this process; its journal goes on where it stopped."""
+    """The operator ended this process; a restart continues from its journal."""
 
 
 class Runner:
@@ -34,6 +35,7 @@ class Runner:
         patience_s: float,
         observe: Callable[[Node], None],
         farewell_s: float = FAREWELL_S,
+        tally: Tally | None = None,
     ) -> None:
         """`patience_s` and `farewell_s` may be infinite: a service waits as long as it takes."""
         self._node, self._link = node, link
@@ -42,19 +44,20 @@ class Runner:
         self._patience_s, self._observe = patience_s, observe
         self._pacing = Pacing()
         self._stopped = False
+        self._tally, self._refused = tally or Tally(), node.refused
 
     def stop(self) -> None:
-        """End after the current turn."""
+        """Make `run` end after the current turn."""
         self._stopped = True
         self._link.wake.set()
 
     def give(self, event: Event) -> None:
-        """Have the node take an input that comes from inside this process."""
+        """Give the node an input that comes from inside this process."""
         self._given.append(event)
         self._link.wake.set()
 
     async def run(self) -> str:
-        """The outcome of the run; Stopped or an error otherwise."""
+        """Run the node and return the outcome; raises Stopped or an error otherwise."""
         clock = asyncio.get_running_loop().time
         heard_at, ended_at = clock(), None
         if self._node.outcome is None:
@@ -79,7 +82,7 @@ class Runner:
                     return self._node.outcome
 
     async def _wait(self) -> None:
-        """Until something arrives or comes due."""
+        """Wait until a frame arrives or a deadline is due."""
         next_at = self._pacing.next()
         left = 1.0 if next_at is None else next_at - asyncio.get_running_loop().time()
         if not self._link.wake.is_set():
@@ -92,11 +95,17 @@ class Runner:
         connected = self._link.take_connected()
         if (due.greet or connected) and node.mailbox.greeting is not None:
             await self._link.send(node.mailbox.greeting)
+        for party in due.gaps:
+            node.note_missing(party)
         given, self._given = self._given, []
         if arrivals or due.fired or given or node.has_refusals:
             await self._finish(node.turn(arrivals, (*due.fired, *given)))
         if due.resend or connected:
             for frames in node.mailbox.unacknowledged():
+                self._tally.resends += 1
+                await self._link.send(frames)
+        if due.ask or connected:
+            for frames in node.ask_again():
                 await self._link.send(frames)
         if (due.acknowledge or connected) and (ack := node.acknowledgement()) is not None:
             await self._link.send(ack)
@@ -104,5 +113,10 @@ class Runner:
     async def _finish(self, turn: Turn) -> None:
         for frames in turn.send:
             await self._link.send(frames)
+        for frames in turn.parts:
+            if self._link.has_room():  # else the peer asks again
+                await self._link.send(frames)
         self._pacing.after_turn(self._node.mailbox, turn, asyncio.get_running_loop().time())
+        self._tally.refusals += self._node.refused - self._refused
+        self._refused = self._node.refused
         self._observe(self._node)

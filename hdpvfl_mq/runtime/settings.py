@@ -1,6 +1,6 @@
-"""TOML files to checked settings, with errors that name file, field and remedy.
+"""Read TOML files into validated settings; errors name file, field and remedy.
 
-It owns reading and the wording of mistakes; what is allowed is said in schemas/config.py.
+It owns reading and the wording of errors; schemas/config.py defines what is valid.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def load_settings(schema: type[Model], path: Path) -> Model:
 
 
 def names(path: Path, field: str) -> bool:
-    """Whether a settings file has this field; one that cannot be read has none."""
+    """Whether a settings file has this field; an unreadable file has none."""
     try:
         return field in tomllib.loads(path.read_text())
     except (OSError, tomllib.TOMLDecodeError, UnicodeDecodeError):
@@ -50,15 +50,20 @@ def check_settings(schema: type[Model], values: dict[str, Any], where: str) -> M
 
 
 def check_choice(choices: Any, value: str, where: str) -> Any:
-    """One of the values of a Literal type."""
+    """Check that a value is one of a Literal type's."""
     if value not in get_args(choices):
         raise SettingsError(f"{where} = {value!r}: choose {', '.join(get_args(choices))}")
     return value
 
 
 def describe_mistakes(wrong: ValidationError) -> str:
-    """All mistakes, one after the other, each with its field."""
-    parts = []
+    """All mistakes in one text, each with its field."""
+    return "; ".join(text for _, text in mistakes(wrong))
+
+
+def mistakes(wrong: ValidationError) -> list[tuple[tuple[str | int, ...], str]]:
+    """The place of each mistake, and its remedy."""
+    found = []
     for error in wrong.errors(include_url=False, include_input=False):
         field = ".".join(str(part) for part in error["loc"])
         text = error["msg"].removeprefix("Value error, ")
@@ -66,15 +71,15 @@ def describe_mistakes(wrong: ValidationError) -> str:
             text = "unknown field; remove it or check its spelling"
         if error["type"] == "missing":
             text = "is missing; add it"
-        parts.append(f"{field}: {text}" if field else text)
-    return "; ".join(parts)
+        found.append((error["loc"], f"{field}: {text}" if field else text))
+    return found
 
 
 def dump_settings(model: BaseModel) -> str:
-    """A settings file that `load_settings` reads back."""
+    """The text of a settings file that `load_settings` can read."""
     return tomlkit.dumps(json.loads(model.model_dump_json(exclude_none=True)))
 
 
 def fields_of(model: BaseModel) -> dict[str, Any]:
-    """The fields of a model; dict() of one that has a field called keys takes it for a mapping."""
+    """The fields of a model; dict(model) fails if a field is named keys, as for a mapping."""
     return {name: getattr(model, name) for name in type(model).model_fields}

@@ -1,4 +1,4 @@
-"""A whole federation in one process on a seeded network that loses, copies, delays and kills.
+"""A whole federation in one process, with seeded loss, copies, delays and crashes.
 
 It owns virtual time and the faults; it knows no role. Nodes, router and pacing are those of
 production: only sockets and clocks are replaced. The same seed gives the same run.
@@ -14,18 +14,18 @@ from functools import partial
 from typing import Any, Protocol
 
 from hdpvfl_mq.errors import NetworkError, PeerError
-from hdpvfl_mq.node.node import Node
+from hdpvfl_mq.node.node import Event, Node
 from hdpvfl_mq.node.ports import Turn
 from hdpvfl_mq.runtime.pacing import Pacing
 from hdpvfl_mq.wire.codec import Frames
 from schemas.ids import COORDINATOR, PartyId
 
-RESTART_S = 0.3  # how long a killed process stays away
+RESTART_S = 0.3  # time until a killed process restarts
 PATIENCE_S = 3600.0  # virtual time after which a run that has not ended is a failure
 
 
 class Killed(Exception):  # noqa: N818 - a fault of the machine, not of the program
-    """A process dies at this very instruction; a store may raise it in the middle of a commit."""
+    """A process dies at this instruction; a store may raise it in the middle of a commit."""
 
     def __init__(self, party: PartyId) -> None:
         super().__init__(party)
@@ -33,20 +33,23 @@ class Killed(Exception):  # noqa: N818 - a fault of the machine, not of the prog
 
 
 class Switch(Protocol):
-    """What the simulation needs of the broker's router."""
+    """The methods of the broker's router that the simulation uses."""
 
     def from_connection(self, connection: bytes, user: str | None, frames: Frames) -> Any: ...
 
     def from_coordinator(self, frames: Frames) -> Any: ...
 
 
+Operator = Callable[[Node], Event | None]
+
+
 @dataclass(frozen=True)
 class Faults:
-    """How unkind the network and the machines are."""
+    """Faults of the network and the machines."""
 
     loss: float = 0.0
     copies: float = 0.0
-    delay_s: float = 0.001  # each leg takes up to this long, so frames overtake each other
+    delay_s: float = 0.001  # each hop takes up to this long, so frames can overtake each other
     crashes: int = 0  # processes killed at random moments
     crash_window_s: float = 0.2
     absences: tuple[tuple[PartyId, float, float], ...] = ()  # party, gone at, back after (s)
@@ -70,7 +73,10 @@ class Simulation:
         *,
         seed: int = 0,
         faults: Faults | None = None,
+        operators: Mapping[PartyId, Operator] | None = None,
     ) -> None:
+        """Each of `operators` sees its node after every turn, and may give it an input."""
+        self._operators = operators or {}
         self._make_node, self._make_router = make_node, make_router
         self._faults = faults or Faults()
         self._dice = random.Random(seed)  # noqa: S311 - faults, not secrets
@@ -83,11 +89,11 @@ class Simulation:
 
     @property
     def nodes(self) -> dict[PartyId, Node]:
-        """The nodes as they stand."""
+        """The current nodes."""
         return {party: process.node for party, process in self._processes.items()}
 
     def run(self) -> dict[PartyId, str]:
-        """Everybody's outcome; NetworkError when the run does not end."""
+        """Run all nodes and return their outcomes; NetworkError if the run does not end."""
         for party in self._make_node:
             self._survive(partial(self._start, party))
         for _ in range(self._faults.crashes):
@@ -128,13 +134,13 @@ class Simulation:
         self._greet(party)
 
     def _greet(self, party: PartyId) -> None:
-        """A new connection: hello first, then whatever is not acknowledged."""
+        """Use a new connection: send hello first, then every unacknowledged frame."""
         process = self._processes[party]
         if not process.alive:
             return
         if process.node.mailbox.greeting is not None:
             self._send(party, process.node.mailbox.greeting)
-        for frames in process.node.mailbox.unacknowledged():
+        for frames in (*process.node.mailbox.unacknowledged(), *process.node.ask_again()):
             self._send(party, frames)
 
     def _crash_any(self) -> None:
@@ -150,10 +156,19 @@ class Simulation:
         self._at(self.now + back_after_s, partial(self._start, party))
 
     def _finish_turn(self, process: _Process, party: PartyId, turn: Turn) -> None:
-        for frames in turn.send:
+        for frames in (*turn.send, *turn.parts):
             self._send(party, frames)
         process.pacing.after_turn(process.node.mailbox, turn, self.now)
         self._wake_later(process, party)
+        operator = self._operators.get(party)
+        if operator is not None and (event := operator(process.node)) is not None:
+            life = process.life
+            self._at(self.now, lambda: self._give(party, life, event))
+
+    def _give(self, party: PartyId, life: int, event: Event) -> None:
+        process = self._processes[party]
+        if process.alive and process.life == life:
+            self._finish_turn(process, party, process.node.turn((), (event,)))
 
     def _wake_later(self, process: _Process, party: PartyId) -> None:
         moment = process.pacing.next()
@@ -171,11 +186,16 @@ class Simulation:
         if due.resend:
             for frames in process.node.mailbox.unacknowledged():
                 self._send(party, frames)
+        if due.ask:
+            for frames in process.node.ask_again():
+                self._send(party, frames)
         if due.acknowledge and (ack := process.node.acknowledgement()) is not None:
             self._send(party, ack)
-        if due.fired:
+        for party_with_gap in due.gaps:
+            process.node.note_missing(party_with_gap)
+        if due.fired or process.node.has_refusals:
             self._finish_turn(process, party, process.node.turn((), due.fired))
-        elif due.resend or due.acknowledge or due.greet:
+        elif due.resend or due.acknowledge or due.greet or due.ask:
             self._wake_later(process, party)
 
     # -- the network --------------------------------------------------------------------------

@@ -1,8 +1,8 @@
-"""A process's snapshot on disk: taken when folding again would cost noticeable time.
+"""A process's snapshot on disk, taken when replaying the journal would take noticeable time.
 
 It owns one file and when it is written; it knows no role. The file is signed with the process's own
-key and not forced to disk: one that is torn, stale or somebody else's is passed over, and the
-journal is folded from its first record.
+key and not forced to disk: a snapshot that is torn, stale or signed by another key is ignored, and
+the journal is folded from its first record.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from hdpvfl_mq.wire.canonical import pack, unpack
 from hdpvfl_mq.wire.signing import sign, verify
 from schemas.snapshot import NodeSnapshot
 
-# Processor time between two snapshots. Folding repeats what was computed since, and no more.
+# Least processor time between two snapshots; a restart repeats what was computed since the last.
 EVERY_CPU_S = 1.0
-REST_BY_COST = 20.0  # and this many times as much as the last one took
+REST_BY_COST = 20.0  # and at least this many times the processor time of the last snapshot
 _DOMAIN = b"hdpvfl-mq snapshot 1\x00"
 _SIGNATURE_BYTES = 64
 _MAX_BYTES = 2**31
@@ -38,7 +38,7 @@ class Snapshots:
         self._next_s = time.process_time() + EVERY_CPU_S
 
     def see(self, node: Node) -> None:
-        """Look at a node after a commit: put its memory away if much was computed since."""
+        """Write a snapshot of a node after a commit, if much was computed since the last one."""
         if node.outcome is not None:
             for path in (self._path, aside_of(self._path)):
                 path.unlink(missing_ok=True)
@@ -46,8 +46,8 @@ class Snapshots:
         began_s = time.process_time()
         if began_s < self._next_s:
             return
-        # A state that no snapshot can hold, or a full disk, costs the short cut; the journal says
-        # what is wrong with the disk.
+        # If a snapshot cannot hold the state, or the disk is full, a restart is only slower; the
+        # journal reports the fault of the disk.
         with suppress(OSError, ValidationError):
             snapshot = node.snapshot()
             if snapshot is not None:
@@ -56,7 +56,7 @@ class Snapshots:
         self._next_s = now_s + max(EVERY_CPU_S, REST_BY_COST * (now_s - began_s))
 
     def load(self) -> NodeSnapshot | None:
-        """The last one, if it is whole and this process's own."""
+        """The last snapshot, if it is whole and signed by this process."""
         try:
             stored = self._path.read_bytes()
             signature, body = stored[:_SIGNATURE_BYTES], stored[_SIGNATURE_BYTES:]

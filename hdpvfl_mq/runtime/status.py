@@ -1,7 +1,7 @@
-"""A process's own window: status.json, written for its operator, never sent.
+"""status.json: the status of a process, written for its operator, never sent.
 
-It owns the file and how often it is written; it knows no role. Replaced atomically, so that a
-reader never sees half of it.
+It owns the file and how often it is written; it knows no role. The file is replaced atomically, so
+a reader never sees half of it.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Status:
 
 
 class Stopwatch:
-    """How long something has been running in this process, read off what each turn sees."""
+    """Measures how long something has been running in this process, from one look per turn."""
 
     def __init__(self) -> None:
         self._seen_at = time.monotonic()
@@ -42,7 +42,7 @@ class Stopwatch:
         self.elapsed_s = 0.0
 
     def see(self, *, running: bool) -> None:
-        """Count the time since the last look if it ran then or runs now."""
+        """Add the time since the last call if the thing ran then or runs now."""
         now = time.monotonic()
         if running or self._ran:
             self.elapsed_s += now - self._seen_at
@@ -50,7 +50,7 @@ class Stopwatch:
 
 
 def read(path: Path) -> dict[str, Any]:
-    """What a status file says, or nothing yet."""
+    """The content of a status file; empty if there is none yet."""
     try:
         fields: dict[str, Any] = json.loads(path.read_text())
     except (OSError, ValueError):

@@ -9,10 +9,10 @@ import pytest
 from nacl.signing import SigningKey
 
 from hdpvfl_mq.app.demo.prepare import free_port
-from hdpvfl_mq.runtime import transport
+from hdpvfl_mq.runtime import gate as gate_module
 from hdpvfl_mq.runtime.connections import Limits
+from hdpvfl_mq.runtime.gate import PENALTY_S, Gate, Pace
 from hdpvfl_mq.runtime.keys import Keys
-from hdpvfl_mq.runtime.transport import Gate, Pace
 from scripts.attacks.raw_curve import RawCurve
 from tests.integration.sockets import new_curve_secret, until
 
@@ -25,7 +25,7 @@ def new_keys() -> Keys:
 
 @pytest.fixture
 async def gate(monkeypatch):
-    monkeypatch.setattr(transport, "LIMITS", LIMITS)
+    monkeypatch.setattr(gate_module, "LIMITS", LIMITS)
     broker, member, endpoint = new_keys(), new_keys(), f"tcp://127.0.0.1:{free_port()}"
     notes: list[str] = []
     gate = Gate(endpoint, broker, {member.curve_public: "shop"}, refused=notes.append)
@@ -54,6 +54,9 @@ async def test_frames_of_a_message_that_never_ends_are_cut(gate):
     sent = await asyncio.to_thread(send_for_ever)
     assert sent < 2**28
     await noted(gate, "that make no message")
+    with pytest.raises(ConnectionError):  # its key waits before it may come again
+        await asyncio.to_thread(gate.connect)
+    await noted(gate, "connects too often")
 
 
 async def test_a_message_that_ends_is_taken_and_counts_no_more(gate):
@@ -90,3 +93,13 @@ def test_a_key_that_connects_all_the_time_is_turned_away():
     assert allowed.count(True) == 20
     assert pace.allows(102.5)
     assert not pace.allows(102.6)
+
+
+def test_a_key_that_overran_waits_and_has_no_burst_after_that():
+    pace = Pace()
+    pace.allows(100.0)
+    pace.punish()
+    assert not pace.allows(101.0)
+    assert not pace.allows(100.0 + PENALTY_S - 1.0)
+    assert pace.allows(101.0 + PENALTY_S)
+    assert not pace.allows(101.5 + PENALTY_S)

@@ -9,6 +9,7 @@ from hdpvfl_mq.node.ports import Turn
 from hdpvfl_mq.runtime.pacing import (
     ACK_DELAY_S,
     BULK_MAX_S,
+    GAP_S,
     GREET_S,
     RESEND_MAX_S,
     RESEND_S,
@@ -21,6 +22,14 @@ class FakePost:
     has_unacknowledged = False
     acknowledged = 0
     greeting = None
+    early = ()
+    number = None
+
+    def take_early(self):
+        return self.early
+
+    def missing(self, party):
+        return self.number
 
 
 def turn(*, send=(), arm=()):
@@ -103,3 +112,28 @@ def test_a_hello_is_repeated_after_a_silence(mailbox):
     assert pacing.due(GREET_S).greet
     pacing.after_turn(mailbox, turn(), 2 * GREET_S)  # something was heard
     assert not pacing.due(2.5 * GREET_S).greet
+
+
+def test_a_gap_lasts_when_its_peer_still_sends_later_envelopes(mailbox):
+    pacing = Pacing()
+    mailbox.early, mailbox.number = ("shop",), 7
+    for now in (0.0, GAP_S - 0.1):
+        pacing.after_turn(mailbox, turn(), now)
+        assert pacing.due(now).gaps == ()
+    pacing.after_turn(mailbox, turn(), GAP_S)
+    assert pacing.next() == 0.0
+    assert pacing.due(GAP_S).gaps == ("shop",)
+    assert pacing.due(GAP_S).gaps == ()
+
+
+def test_a_gap_of_a_silent_peer_is_no_offence(mailbox):
+    """It may be restarting; its first envelopes fill the gap."""
+    pacing = Pacing()
+    mailbox.early, mailbox.number = ("shop",), 7
+    pacing.after_turn(mailbox, turn(), 0.0)
+    mailbox.early = ()
+    pacing.after_turn(mailbox, turn(), 10 * GAP_S)
+    assert pacing.due(10 * GAP_S).gaps == ()
+    mailbox.early, mailbox.number = ("shop",), 8  # the stream went on in the meantime
+    pacing.after_turn(mailbox, turn(), 11 * GAP_S)
+    assert pacing.due(11 * GAP_S).gaps == ()

@@ -7,8 +7,8 @@ import asyncio
 import pytest
 
 from hdpvfl_mq.errors import NetworkError
+from hdpvfl_mq.runtime.arrivals import Arrivals
 from hdpvfl_mq.runtime.runner import Runner
-from hdpvfl_mq.runtime.transport import Arrivals
 from hdpvfl_mq.wire.codec import decode_header
 from tests.federation import Federation, manifest, tables
 

@@ -13,6 +13,8 @@ from hdpvfl_mq.runtime import files, snapshots
 from hdpvfl_mq.runtime.snapshots import Snapshots
 from tests.federation import Federation, manifest, tables
 
+pytestmark = pytest.mark.seconds
+
 KEY = SigningKey(bytes(range(32)))
 
 

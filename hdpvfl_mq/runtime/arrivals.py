@@ -1,0 +1,93 @@
+"""Frames that have arrived and that no turn has taken yet, in a bounded queue.
+
+It owns the queue and what the runner needs from a connection; it knows no socket and no message.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from typing import Protocol
+
+from hdpvfl_mq.errors import NetworkError
+from hdpvfl_mq.wire.codec import Frames
+
+QUEUE_MAX = 4096  # messages
+QUEUE_BYTES_MAX = 32 * 2**20  # of arrivals; one more message may wait to enter the queue
+
+
+class Link(Protocol):
+    """The methods of a connection that the runner uses."""
+
+    wake: asyncio.Event
+
+    def take(self) -> list[Frames]: ...
+
+    def take_connected(self) -> bool: ...
+
+    def has_room(self) -> bool: ...
+
+    async def send(self, frames: Frames) -> None: ...
+
+
+class Arrivals:
+    """A bounded queue that one task fills and the runner drains."""
+
+    def __init__(self) -> None:
+        self.wake = asyncio.Event()
+        self._room = asyncio.Event()
+        self._room.set()
+        self._queue: deque[Frames] = deque()
+        self._queue_bytes = 0
+        self._broken: BaseException | None = None
+        self.bytes_received = 0
+
+    def watch(self, task: asyncio.Task[None]) -> asyncio.Task[None]:
+        """Make the runner stop when a task that it depends on ends: nothing would arrive again."""
+        task.add_done_callback(self._ended)
+        return task
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        if not task.cancelled():
+            self._broken = task.exception() or RuntimeError("it returned")
+            self.wake.set()
+
+    async def put(self, frames: Frames) -> None:
+        """Add frames, waiting while the queue is full."""
+        await self._room.wait()
+        self._queue.append(frames)
+        size = sum(map(len, frames))
+        self._queue_bytes += size
+        self.bytes_received += size
+        if len(self._queue) >= QUEUE_MAX or self._queue_bytes >= QUEUE_BYTES_MAX:
+            self._room.clear()
+        self.wake.set()
+
+    def offer(self, frames: Frames) -> None:
+        """Add frames if there is room; the sender sends dropped frames again from its journal."""
+        if len(self._queue) < QUEUE_MAX:
+            self._queue.append(frames)
+            self.bytes_received += sum(map(len, frames))
+            self.wake.set()
+
+    def has_room(self) -> bool:
+        """Whether parts of large arrays may be sent now."""
+        return True
+
+    @property
+    def waiting(self) -> int:
+        """The number of messages that no turn has taken yet."""
+        return len(self._queue)
+
+    def take(self) -> list[Frames]:
+        """Take all arrived frames; NetworkError when nothing can arrive any more."""
+        if self._broken is not None:
+            raise NetworkError(
+                f"reading from the network ended ({type(self._broken).__name__}); start this "
+                "process again, it goes on where it stopped"
+            ) from self._broken
+        taken = list(self._queue)
+        self._queue.clear()
+        self._queue_bytes = 0
+        self._room.set()
+        return taken
