@@ -1,14 +1,15 @@
 """An independent verifier of a run's journals: standard library and PyNaCl, no code shared.
 
     python verify_journal.py runs/RUN [LEDGERS [MEMBERS.toml]]
+    python verify_journal.py BUNDLE.zip [MEMBERS.toml]
 
 The thirteen checks of `hdpvfl audit`, with sensitivities taken on trust (docs/audit.md). It prints
 the formats of the journals, 1 or 2, and what each check found. Exit code 0: no alarm; 5: the
 evidence contradicts itself (checks 1 to 5); 1: it is whole, the run is wrong.
 """
 
-# ruff: noqa: E401, I001, BLE001
-import base64, hashlib, json, math, shutil, sqlite3, struct, sys, tempfile, tomllib
+# ruff: noqa: E401, I001, BLE001 - one file, however long: an auditor carries it alone
+import base64, hashlib, json, math, shutil, sqlite3, struct, sys, tempfile, tomllib, zipfile
 from collections import Counter, defaultdict
 from pathlib import Path
 from typing import Any
@@ -18,15 +19,20 @@ ZERO = bytes(32)
 # The effects a record of each format may have, and the methods a manifest may name.
 EFFECTS = {
     "1": "sent armed reserved ledger finished refused",
-    "2": "sent arm reserve book read_ledger remember_head check_ledger finish refused",
+    "2": "sent arm reserve book charge read_ledger remember_head check_ledger finish refused",
 }
-METHODS = {"1": "descent minimiser prediction", "2": "descent one_round private_model prediction"}
+METHODS = {
+    "1": "descent minimiser prediction",
+    "2": "descent private_model prediction scoring",
+}
 # Who may send what to whom: a active, p passive, c coordinator.
-_ROUTES = """ack apc apc, hello ap c, welcome c ap, run_offer c ap, run_accept ap c,
+_ROUTES = """ack apc apc, part_request ap ap, part ap ap, hello ap c,
+welcome c ap, run_offer c ap, run_accept ap c,
 run_refuse ap c, align_start c ap, align_block ap ap, aligned ap c, agreement p a,
-agreed a p, round_plan c ap, score_share p a, residual a p, round_report ap c, ending p a,
-ended a p, pause c ap, resume c ap, withdraw ap apc,
-run_closed c ap, ledger_head ap ap, ledger_witness ap ap"""
+agreed a p, round_plan c ap, score_share p a, residual a p,
+score_query a p, score_reply p a, round_report ap c, ending p a, ended a p, pause c ap,
+waiting ap c, resume c ap, withdraw ap apc, run_closed c ap, ledger_head ap ap,
+ledger_witness ap ap"""
 # Messages that state their sender's ledger, and the field that does.
 STATED = {"hello": "ledger", "ledger_head": "head", "agreement": "ledger", "agreed": "ledger"}
 FINISH = ("finish", "finished")  # in format 2 and 1
@@ -82,9 +88,9 @@ def affordable(budget: Any, mu2_units: int, pure: Any = ()) -> bool:
     for units in pure:
         after: dict[int, float] = defaultdict(float)
         for loss, chance in losses.items():
-            for sign in (1, -1):  # the loss of randomised response, of which no pure one has more
+            for sign in (1, -1):  # loss of randomised response, the worst pure mechanism
                 after[loss + sign * units] += chance / (1 + math.exp(-sign * units * 2.0**-40))
-        grid = -(-2 * max(after) // 4096) or 1  # few enough to go on with, rounded up
+        grid = -(-2 * max(after) // 4096) or 1  # rounds losses up to a grid of limited size
         losses = defaultdict(float)
         for loss, chance in after.items():
             losses[-(-loss // grid) * grid if len(after) > 4096 else loss] += chance
@@ -97,7 +103,7 @@ def affordable(budget: Any, mu2_units: int, pure: Any = ()) -> bool:
 
 
 def linked(place: bytes, body: bytes, key: bytes | None = None) -> bytes:
-    """A ledger entry's digest: as in format 1, else of its commitment."""
+    """A ledger entry's digest: of the entry in format 1, of its commitment in format 2."""
     if key is None:
         return sha(place, body)
     seal = hashlib.blake2b(body, key=key, person=b"hdpvfl ledger 2", digest_size=32)
@@ -120,6 +126,8 @@ class Envelope:
         self.sender, self.kind = self.header["sender"], self.header["kind"]
         self.to, self.body = {d["party"]: d for d in self.header["to"]}, unpack(frames[2])
         self.round, self.release = self.body.get("round"), self.body.get("release", {})
+        # A large array is five frames: the digests of its parts and their sizes stand for it.
+        self.listed = unpack(frames[4])["bytes"] if len(frames) == 5 else 0
         self.noise = (self.release.get("noise_std"), self.release.get("exponent"))
 
 
@@ -132,6 +140,8 @@ class Run:
         self.keys: dict[str, tuple[str, bytes]] = {}
         self.records: dict[str, list[Any]] = defaultdict(list)
         self.envelopes: list[Envelope] = []
+        self.paths: dict[str, Path] = {}
+        self.arrays: dict[bytes, bytes] = {}  # digest of a list of parts: sha256 of the array
         self.found: dict[int, str] = {}
         for file in [members] if members else sorted((folder / "settings").glob("*.toml")):
             table = tomllib.loads(file.read_text())
@@ -145,6 +155,7 @@ class Run:
                 self.ledgers[party] = query(ledger, "SELECT * FROM entry")
             for index, stored, _ in self.journals[party]:
                 self.parse(party, index, stored)
+            self.paths[party] = path
         own_last = sorted(self.envelopes, key=lambda e: e.sent)
         self.said = list({e.digest: e for e in own_last}.values())
         offers = self.of("run_offer")
@@ -163,6 +174,7 @@ class Run:
         self.rounds = r * self.method.get("epochs", 1)
         self.releases = self.of("score_share", "residual")
         self.sound = self.manifest.get("guarantee") == "sound"
+        self.scores = self.method.get("kind") == "scoring"
 
     def parse(self, party: str, index: int, stored: bytes) -> None:
         try:
@@ -193,6 +205,33 @@ class Run:
         events = self.events(party)
         pure = sorted(event.get("pure_units", 0) for event in events)
         return sum(event["mu2_units"] for event in events), [units for units in pure if units]
+
+    def payload(self, e: Envelope) -> bytes:  # sha256 of the array
+        return self.arrays.get(sha(*e.frames[3:]), ZERO) if e.listed else sha(*e.frames[3:])
+
+    def parts_hold(self) -> None:  # 2: every part that a signed envelope lists is there
+        for party in {e.party for e in self.envelopes if e.listed}:
+            stored = dict(query(self.paths[party], "SELECT digest, part FROM parts"))
+            refused = {
+                record["index"]
+                for record in self.records[party]
+                if any(effect["kind"] == "refused" for effect in record["effects"])
+            }
+            for e in [e for e in self.envelopes if e.listed and e.party == party]:
+                if not e.sent and e.index in refused:
+                    continue  # it was too large to be asked for
+                size, whole, total = unpack(e.frames[4])["part_bytes"], hashlib.sha256(), 0
+                for at in range(0, len(e.frames[3]), 32):
+                    digest = e.frames[3][at : at + 32]
+                    part = stored.get(digest, b"")
+                    good = sha(b"hdpvfl-mq part 1\0", part) == digest
+                    self.check(2, good, e.where, f"part {at // 32} is missing or another one")
+                    whole.update(part)
+                    total += len(part)
+                count = -(-e.listed // size)
+                good = total == e.listed and len(e.frames[3]) == 32 * count
+                self.check(2, good, e.where, "its parts are not the whole array")
+                self.arrays[sha(*e.frames[3:])] = whole.digest()
 
     def journals_hold(self) -> None:  # 1, 2 and the epochs of 3
         spoken = {(e.party, e.index): e.header["epoch"] for e in self.envelopes if e.sent}
@@ -261,12 +300,32 @@ class Run:
             legal &= len(e.to) == len(e.header["to"]) and e.body["kind"] == e.kind
             arrays = [x for part in (e.body, e.release) for x in part.values() if type(x) is dict]
             sizes = [math.prod(x["shape"]) * WIDTH[x["dtype"]] for x in arrays if "dtype" in x]
-            legal &= sizes == [len(frame) for frame in e.frames[3:]]
+            legal &= sizes == [e.listed or len(frame) for frame in e.frames[3:4]]
             self.check(6, legal, e.where, f"may not send such a {e.kind}")
             if e.kind == "hello":
                 kept = tuple(v for k, v in e.body.items() if k not in ("epoch", "ledger"))
                 self.check(13, first.setdefault(e.sender, kept) == kept, e.where, "another seed")
         self.check(13, len(set(first.values())) == len(first), "hello", "two share a seed")
+
+    def noise_shown(self) -> tuple[list[Any], float]:
+        """Noise and grid of every release that the plan counts, and C; empty if some are hidden."""
+        outer = [self.noises(role)[:1] for role in ("active", "passive")]
+        inner = [self.inner(kind)[:1] for kind in ("moments", "gram")]
+        sides = [side for found in (outer if self.descends else outer + inner) for side in found]
+        if self.descends and len(sides) == 2:
+            share = self.method["passive"]["received_clip"]
+            return sides, share * sides[0][0] if self.sound else math.inf
+        plain = self.method["kind"] == "private_model" and self.method["noise"] == "gaussian"
+        if not plain or len(sides) < 4:
+            return [], 0.0
+        clip = min(1.0 + self.method["received_clip"] * sides[0][0], 2.0**16)
+        return sides, math.ceil(clip * 2.0**16) * 2.0**-16
+
+    def inner(self, kind: str) -> list[Any]:  # noise of statistics that stay inside a passive party
+        effects = [x for rows in self.records.values() for row in rows for x in row["effects"]]
+        made = [x["release"] for x in effects if x["kind"] == "book"]
+        named = [x for x in made if x["release_id"].split("/")[-2] == kind]
+        return [(x["noise_std"], x["exponent"]) for x in named]
 
     def plan_followed(self) -> None:  # 7
         m, plans, planned = self.manifest, self.of("round_plan"), 0
@@ -281,20 +340,10 @@ class Run:
         named = self.method["kind"] in METHODS[self.format].split()
         self.check(7, named, "manifest", "is of another method or format")
         digest = plans[0].body["plan_digest"]
-        loss = self.manifest["loss"]
-        largest = {"logistic": 1.0, "bernoulli": 1.0}.get(loss["name"])  # of a residual, unclipped
-        in_one = self.method["kind"] == "one_round" and not loss.get("residual_clip")
-        ties = self.descends or (largest and in_one)
-        if self.noises("active") and self.noises("passive") and ties:
-            # Both sides' noise is in the plan's digest, so nobody declares another.
-            active, passive = self.noises("active")[0], self.noises("passive")[0]
-            if self.descends:
-                share = self.method["passive"]["received_clip"]
-                clip = share * active[0] if self.sound else math.inf
-            else:
-                clip = (largest or 0.0) * loss.get("weight_max", 1.0)
-                clip += self.method["received_clip"] * active[0]
-            parts = ((*active, self.rounds), (*passive, self.rounds), (self.rows, clip))
+        sides, clip = self.noise_shown()
+        if sides:
+            # The plan's digest covers the noise of all parties, so nobody can declare another.
+            parts = [*((*side, self.rounds) for side in sides), (self.rows, clip)]
             domain = f"hdpvfl-mq plan {self.format}\0".encode()
             digest = sha(domain, self.manifest_digest, *(repr(part).encode() for part in parts))
         for e in plans:
@@ -305,9 +354,21 @@ class Run:
             plan = (e.body["rows"], e.body["rounds"], e.body["plan_digest"])
             self.check(7, plan == (self.rows, self.rounds, digest), e.where, "another plan")
         for e in self.releases:
-            count = e.release["tensor"]["shape"] == [self.sizes[e.round % len(self.sizes)]]
+            size = self.sizes[e.round % len(self.sizes)]
+            held, shown = (self.method.get(x, 0) for x in ("held_out_rows", "disclosed_rows"))
+            if e.kind == "residual" or shown:  # of rows that are learnt from; of agreed rows
+                size -= held
+            if e.kind == "score_share" and shown:
+                size = min(shown, size) + held
+            exact = (
+                e.release["event"]["mechanism"] == "disclosed"
+                or self.method["kind"] == "prediction"
+            )
+            if exact and not e.noise[0] and self.format != "1":
+                size += 2  # the tag of a seal
+            count = e.release["tensor"]["shape"] == [size]
             self.check(7, count and e.round < planned <= self.rounds, e.where, "not planned")
-        if self.method["kind"] == "prediction" or self.method.get("early_stop"):
+        if self.method["kind"] in ("prediction", "scoring") or self.method.get("early_stop"):
             return
         for party, records in self.records.items():  # a completed run had all its rounds
             ends = [x.get("outcome") for r in records for x in r["effects"] if x["kind"] in FINISH]
@@ -321,15 +382,64 @@ class Run:
             event, kind = e.release["event"], e.kind.removeprefix("score_")
             self.check(8, (e.sender, e.round) not in used, e.where, "rows leave a second time")
             used |= {(e.sender, e.round)}
-            noised = not self.sound if event["mechanism"] == "exact" else e.noise[0] > 0
+            agreed = e.kind == "score_share" and self.method.get("disclosed_rows", 0) > 0
+            free = {"exact": not self.sound, "disclosed": agreed}
+            noised = free.get(event["mechanism"], e.noise[0] > 0)
             noised &= e.noise == self.noises(self.keys[e.sender][0])[0]
             self.check(9, noised, e.where, "another noise than before, or none")
             named, stated = f"{self.name}/{e.sender}/{kind}/{e.round}", e.release["release_id"]
             self.check(11, stated == named, e.where, f"is not named {named}")
             pays = (event["release_id"], event["round"]) == (stated, e.round)
             self.check(10, pays, e.where, "pays for another release")
-        for party in self.keys if self.sound else ():
+        for party in self.keys if self.sound and not self.scores else ():
             self.check(9, affordable(self.manifest["budget"], *self.paid(party)), party, "cost")
+
+    def scores_answered(self) -> None:  # 7 to 11, in a scoring session
+        queries = {e.body["number"]: e for e in self.of("score_query")}
+        once = len(queries) == len(self.of("score_query"))
+        self.check(7, once and (self.scores or not queries), "score_query", "twice, or no session")
+        for e in queries.values():
+            array, raw = e.body["places"], e.frames[3]
+            width = WIDTH[array["dtype"]]
+            parts = [raw[at : at + width] for at in range(0, len(raw), width)]
+            places = [int.from_bytes(part, "little", signed=True) for part in parts]
+            rise = all(a < b for a, b in zip([-1, *places], [*places, self.rows], strict=True))
+            self.check(7, rise, e.where, "leaves the places of the session")
+        answered, noises = set[Any](), set[Any]()
+        for e in self.of("score_reply"):
+            number, event = e.body["number"], e.release["event"]
+            query, array = queries.get(number), e.release["tensor"]
+            refused = int.from_bytes(e.body["refused"], "big").bit_count()
+            count = query.body["places"]["shape"][0] - refused if query else -1
+            self.check(7, array["shape"] == [count + 2], e.where, "is not what its query asks for")
+            self.check(8, (e.sender, number) not in answered, e.where, "answers a second time")
+            answered |= {(e.sender, number)}
+            noises |= {e.noise}
+            if self.method.get("scores") == "noised":
+                fair = e.noise[0] > 0 and event["mechanism"] == "lattice_gaussian"
+                fair &= affordable(self.manifest["budget"], event["mu2_units"])
+            else:
+                fair = (event["mechanism"], event["disclosed_rows"]) == ("disclosed", count)
+            sealed = array["dtype"] == "<i8" and len(noises) == 1
+            self.check(9, fair and sealed, e.where, "unsealed, or not the noise and price")
+            named = f"{self.name}/{e.sender}/score/{number}"
+            stated = {e.release["release_id"], event["release_id"]}
+            self.check(11, stated == {named}, e.where, f"is not named {named}")
+        for party, records in self.records.items():  # charged before it is answered
+            asked, sequence, granted = -1, 0, dict[int, bytes]()
+            for record in records:
+                given, where = record["input"], f"{party}, record {record['index']}"
+                if given["kind"] == "charged":
+                    grows = given["query"] == asked and given["head"]["sequence"] > sequence
+                    self.check(10, grows, where, "an account that does not grow")
+                    granted[asked], sequence = given["refused"], given["head"]["sequence"]
+                for x in [x for x in record["effects"] if x["kind"] == "charge"]:
+                    asked = x["query"]
+                    same = asked in queries and queries[asked].frames[3] == x["places"]["data"]
+                    self.check(10, same, where, "charges others than its query asks for")
+            for e in [e for e in self.of("score_reply") if e.sender == party]:
+                good = granted.get(e.body["number"]) == e.body["refused"]
+                self.check(10, good, e.where, "answers uncharged")
 
     def caps_kept(self) -> None:  # 12
         reserves = ("reserved", "reserve")  # in format 1 and 2
@@ -347,7 +457,11 @@ class Run:
             paid = self.paid(party)
             done = any((e.sender, e.round + 1) == (party, self.rounds) for e in self.releases)
             within = paid[0] <= mu2 and not Counter(paid[1]) - Counter(pure)
-            self.check(12, paid == (mu2, pure) if done else within, party, "reserve")
+            # If X'X is kept from an earlier run, its part of the reserve stays unspent.
+            names = {event["release_id"].split("/")[-2] for event in self.events(party)}
+            kept = "moments" in names and "gram" not in names
+            whole = paid == (mu2, pure) or (kept and within)
+            self.check(12, whole if done else within, party, "reserve")
 
     def ledgers_hold(self) -> None:  # 10 and 12
         for party, entries in self.ledgers.items():
@@ -389,14 +503,14 @@ class Run:
 
     def ledger_shown(
         self, party: str, heads: list[bytes], booked: dict[str, Any], payloads: dict[str, Any]
-    ) -> None:  # 10: what left is booked, what is booked left, and heads that were signed are there
+    ) -> None:  # 10: what left is booked, what is booked left, and the ledger has every signed head
         for event in self.events(party):
             good = booked.get(event["release_id"], [None])[0] == event
             self.check(10, good, f"ledger of {party}", f"books {event} otherwise")
         for e in [e for e in self.releases if e.sender == party]:
             entry = payloads.get(e.release["release_id"], {"keyed": True})
             stored = base64.urlsafe_b64decode(entry.get("digest", ""))
-            good = entry.get("keyed") or stored == sha(*e.frames[3:])
+            good = entry.get("keyed") or stored == self.payload(e)
             self.check(10, good, e.where, "has another payload in the ledger")
         for e in [e for e in self.of(*STATED) if e.sender == party]:
             stated = e.body[STATED[e.kind]]
@@ -414,8 +528,9 @@ def report(
         run = Run(folder, ledgers, members)
     except Exception as broken:
         return [], {1: f"cannot be read: {broken}"}
-    steps = {1: run.journals_hold, 3: run.envelopes_hold, 6: run.messages_legal}
-    steps |= {7: run.plan_followed, 8: run.releases_paid, 12: run.caps_kept, 10: run.ledgers_hold}
+    steps = {1: run.journals_hold, 2: run.parts_hold, 3: run.envelopes_hold, 6: run.messages_legal}
+    steps |= {7: run.plan_followed, 8: run.releases_paid, 9: run.scores_answered}
+    steps |= {12: run.caps_kept, 10: run.ledgers_hold}
     for number, step in steps.items():
         try:
             step()
@@ -425,11 +540,38 @@ def report(
     return seen, dict(sorted(run.found.items()))
 
 
+def report_bundle(
+    bundle: Path, members: Path | None = None
+) -> tuple[list[str], dict[int, str]]:  # a bundle's digests and signatures, then its run
+    with tempfile.TemporaryDirectory() as base, zipfile.ZipFile(bundle) as packed:
+        try:
+            plain = packed.read("evidence.json")
+            index = json.loads(plain)
+            run, names = Path(base) / Path(index["run"]).name, {f["name"] for f in index["files"]}
+            if names | {"evidence.json", "signatures.json"} != set(packed.namelist()):
+                raise ValueError("other files than its index lists")
+            for file in index["files"]:
+                content, path = packed.read(file["name"]), (run / file["name"]).resolve()
+                if sha(content).hex() != file["sha256"] or run.resolve() not in path.parents:
+                    raise ValueError(f"{file['name']} is not the file that its index names")
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_bytes(content)
+            table = tomllib.loads((members or run / "members.toml").read_text())
+            keys = {m["party"]: bytes.fromhex(m["verify_key"]) for m in table["members"]}
+            for one in json.loads(packed.read("signatures.json"))["signatures"]:
+                signed = sha(b"hdpvfl-mq evidence 1\0", plain)
+                VerifyKey(keys[one["party"]]).verify(signed, bytes.fromhex(one["signature"]))
+        except Exception as broken:
+            return [], {1: f"the bundle cannot be believed: {type(broken).__name__} {broken}"}
+        return report(run, run, members or run / "members.toml")
+
+
 def verify(*paths: Path) -> dict[int, str]:
     return report(*paths)[1]
 
 
 if __name__ == "__main__":
-    seen, found = report(*map(Path, sys.argv[1:]))
+    show = report_bundle if Path(sys.argv[1]).is_file() else report
+    seen, found = show(*map(Path, sys.argv[1:]))
     print(json.dumps({"formats": seen, "found": found}, indent=1))
     sys.exit(0 if not found else 5 if min(found) <= 5 else 1)

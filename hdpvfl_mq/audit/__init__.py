@@ -1,5 +1,5 @@
 """The audit: what an outsider can say about a run from its journals and ledgers.
 
-It owns the evidence, the numbered checks and their wording. It needs no data and no secret, and
-writes nothing.
+It owns the evidence, the numbered checks and their wording. It needs neither data nor secrets, and
+it writes nothing.
 """

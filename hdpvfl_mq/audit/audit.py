@@ -1,7 +1,7 @@
 """The audit: thirteen numbered checks that need neither data nor secrets.
 
-It owns their order, what they mean together and what no outsider can check; the checks themselves
-are in checks_*.py.
+It owns their order, what their results mean together and what no outsider can check; the checks
+themselves are in checks_*.py.
 
      1  records can be read and stand in order        8  no row is released twice in an epoch
      2  the hash chain holds                          9  mechanism and sigma suffice for the claim
@@ -27,7 +27,7 @@ LAST_INTEGRITY_CHECK = 5  # a failure up to here means that stored evidence cont
 
 @dataclass(frozen=True)
 class Numbered:
-    """A check with its number and what it shows when it passes."""
+    """A check with its number and the statement that holds when it passes."""
 
     number: int
     title: str
@@ -36,7 +36,7 @@ class Numbered:
 
 @dataclass(frozen=True)
 class Verdict:
-    """What one check said; `found` is empty when it passed."""
+    """The result of one check; `found` is empty when it passed."""
 
     number: int
     title: str
@@ -44,7 +44,7 @@ class Verdict:
 
     @property
     def passed(self) -> bool:
-        """Whether nothing was found."""
+        """Whether the check found nothing."""
         return not self.found
 
 
@@ -80,7 +80,7 @@ NOT_VERIFIABLE = (
 
 
 def audit(evidence: Evidence, checks: Sequence[Numbered] = CHECKS) -> tuple[Verdict, ...]:
-    """Run every check; one that cannot even be run on this evidence has found something too."""
+    """Run every check; a check that cannot run on this evidence counts as a finding."""
     return tuple(
         Verdict(numbered.number, numbered.title, _found(numbered, evidence)) for numbered in checks
     )
@@ -91,14 +91,14 @@ def _found(numbered: Numbered, evidence: Evidence) -> str:
         numbered.check(evidence)
     except CheckFailed as failed:
         return str(failed)
-    # Evidence may hold anything; whatever breaks a check is a finding, never a pass.
+    # Evidence may hold anything; an exception in a check is a finding, never a pass.
     except Exception as broken:  # noqa: BLE001 - see above
         return f"cannot be checked: {type(broken).__name__}: {broken}"
     return ""
 
 
 def exit_code(verdicts: Sequence[Verdict]) -> int:
-    """0: no alarm; 5: the evidence contradicts itself; 1: it is whole and shows a wrong run."""
+    """0: no finding; 5: the evidence contradicts itself; 1: it is sound and shows a wrong run."""
     failed = [verdict.number for verdict in verdicts if not verdict.passed]
     if not failed:
         return 0

@@ -1,7 +1,7 @@
-"""Checks 1 to 5: is the evidence whole, in order, signed, witnessed, and the same at both ends?
+"""Checks 1 to 5: is the evidence complete, in order, signed, witnessed, and equal at both ends?
 
-It owns the checks that need no knowledge of what a run computes; it knows no plan and no ledger.
-Each raises `CheckFailed` naming the record, or returns nothing.
+It owns the checks that need not know what a run computes; it knows no plan and no ledger. Each
+check raises `CheckFailed` naming the record, or returns nothing.
 """
 
 from __future__ import annotations
@@ -110,7 +110,8 @@ def checkpoints_witnessed(evidence: Evidence) -> None:
     """Check 4: every journal head and root that anybody signed or co-signed is in the journals.
 
     An envelope states its sender's journal (head, size, root) and co-signs, with `seen`, the last
-    envelope of each receiver. A journal that was cut, forked or rewritten contradicts some of them.
+    envelope of each receiver. A journal that was cut, forked or rewritten contradicts at least one
+    of these statements.
     """
     for transcript in evidence.transcripts.values():
         stated = [e for e in evidence.envelopes if e.header.sender == transcript.party]
@@ -149,8 +150,8 @@ def _acknowledged_as_sent(transcript: Transcript, envelopes: Sequence[Envelope])
             continue
         known = mine.get(sender, {}).get(mark.ack, None if mark.ack else NO_PARENT)
         if known != mark.seen:
-            # An honest party refuses such an envelope when it comes, so who recorded it has changed
-            # its journal since; if it was not recorded, its sender has lied.
+            # An honest party refuses such an envelope on arrival. So a party that recorded it has
+            # changed its journal since; if it was not recorded, its sender has lied.
             own = envelope.place.party == transcript.party
             at_fault = transcript.party if own else sender
             raise CheckFailed(

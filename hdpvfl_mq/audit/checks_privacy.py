@@ -1,7 +1,7 @@
 """Checks 9 to 13: is the noise enough, do the sums agree, and is every payment within its cap?
 
-It owns the checks that read prices; they hold what the journals say against the plan derived again
-and, where a party shows its ledger, against the ledger.
+It owns the checks that read prices. They compare the journals with the plan, which they derive
+again from the manifest, and with the ledgers that parties show.
 """
 
 from __future__ import annotations
@@ -9,9 +9,11 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator, Mapping
 
+from hdpvfl_mq.audit import checks_scoring
 from hdpvfl_mq.audit.checks_chain import CheckFailed
 from hdpvfl_mq.audit.evidence import Evidence, Place, StoredEntry, Transcript
 from hdpvfl_mq.errors import HdpvflError, PeerError
+from hdpvfl_mq.methods.scoring.plan import ScoringPlan
 from hdpvfl_mq.privacy.accountant import Spent, affordable, fold
 from hdpvfl_mq.privacy.ledger import EMPTY_LEDGER, Books, Entry, apply, decode, extend
 from hdpvfl_mq.privacy.mechanism import receive_planned
@@ -28,7 +30,8 @@ def noise_sufficient(evidence: Evidence) -> None:
     plan = evidence.plan
     if plan is None:
         return
-    for role in PARTY_ROLES:
+    checks_scoring.scores_sealed(evidence)
+    for role in PARTY_ROLES if not isinstance(plan, ScoringPlan) else ():
         spent, budget = plan.spent_by(role), plan.manifest.budget
         if plan.manifest.guarantee == "sound" and (
             budget is None or not affordable(budget, spent.mu2_units, spent.tau_units, spent.pure)
@@ -46,7 +49,9 @@ def noise_sufficient(evidence: Evidence) -> None:
         exact, disclosed = release.event.mechanism == "exact", release.event.disclosed_rows
         if exact != noise.infinite or disclosed != noise.disclosed_rows:
             raise CheckFailed(envelope.place, f"declares the mechanism {release.event.mechanism}")
-        if plan.is_sealed:  # nobody but its receiver can look at the values
+        if plan.is_sealed and isinstance(
+            message, ScoreShare
+        ):  # only the receiver can read the values
             if release.tensor.dtype != "<i8":
                 raise CheckFailed(envelope.place, "exact scores left unsealed")
             continue
@@ -68,6 +73,7 @@ def sums_agree(evidence: Evidence) -> None:
     """Check 10: what the releases cost adds up to the plan, and the ledger books exactly that."""
     if evidence.plan is None:
         return
+    checks_scoring.scores_charged(evidence)
     for party in evidence.keys:
         mine = [(e, m) for e, m in evidence.releases() if e.header.sender == party]
         if not mine:
@@ -92,7 +98,7 @@ def sums_agree(evidence: Evidence) -> None:
 
 
 def _inner_releases(evidence: Evidence, party: PartyId) -> None:
-    """What a party booked for itself is of a kind the plan knows, at its price, and once."""
+    """Each release a party booked for itself is in the plan, at its price, and booked once."""
     assert evidence.plan is not None
     shown, seen = evidence.transcripts.get(party), set[str]()
     for record in shown.records if shown else ():
@@ -134,7 +140,7 @@ def _ledger_books(evidence: Evidence, party: PartyId) -> None:
 
 
 def _spends_shown(evidence: Evidence, party: PartyId, booked: Mapping[str, ReleaseBooked]) -> None:
-    """What the ledger says was spent is in the journal: a journal that was cut lacks some of it."""
+    """Everything the ledger says was spent is in the journal; a journal that was cut lacks some."""
     shown = {message.release.release_id for _, message in evidence.releases()}
     for record in evidence.transcripts[party].records if party in evidence.transcripts else ():
         shown |= {e.release.release_id for e in record.effects if isinstance(e, Book)}
@@ -187,7 +193,7 @@ def _entries(stored: tuple[StoredEntry, ...], party: PartyId) -> Iterator[tuple[
 
 def release_ids_unique(evidence: Evidence) -> None:
     """Check 11: a release id names its run, party and round, and one payload for ever."""
-    payloads: dict[str, bytes] = {}
+    payloads: dict[str, bytes | memoryview] = {}
     for envelope, message in evidence.releases():
         release = message.release
         kind = "share" if message.kind == "score_share" else "residual"

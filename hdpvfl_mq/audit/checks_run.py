@@ -1,6 +1,6 @@
-"""Checks 6 to 8: may these messages be said, do the rounds follow the plan, is no row used twice?
+"""Checks 6 to 8: are these messages allowed, do the rounds follow the plan, is no row used twice?
 
-It owns the checks that read messages but no price; what a round may cost is in checks_privacy.py.
+It owns the checks that read messages but no price; the price of a round is in checks_privacy.py.
 """
 
 from __future__ import annotations
@@ -8,10 +8,12 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from hdpvfl_mq.audit import checks_scoring
 from hdpvfl_mq.audit.checks_chain import CheckFailed
 from hdpvfl_mq.audit.evidence import Envelope, Evidence, Place, Transcript
 from hdpvfl_mq.errors import OperatorError
 from hdpvfl_mq.methods.run_plan import RunPlan
+from hdpvfl_mq.privacy.mechanism import SEAL_WORDS
 from hdpvfl_mq.wire.codec import model_digest
 from schemas.config import RunManifest
 from schemas.ids import COORDINATOR, PartyId
@@ -25,12 +27,12 @@ from schemas.messages import (
     RunOffer,
     ScoreShare,
 )
-from schemas.methods import Prediction
+from schemas.methods import Prediction, Scoring
 from schemas.records import Finish
 
 
 def messages_legal(evidence: Evidence) -> None:
-    """Check 6: every body fits its schema and its limits, and its sender may send it there."""
+    """Check 6: every body fits its schema and limits, and its sender may send it there."""
     for envelope in evidence.said:
         if envelope.message is None:
             raise CheckFailed(envelope.place, envelope.flaw)
@@ -46,7 +48,7 @@ def messages_legal(evidence: Evidence) -> None:
 
 
 def schedule_followed(evidence: Evidence) -> None:
-    """Check 7: one manifest, and every round is one of the plan that follows from it."""
+    """Check 7: there is one manifest, and every round is in the plan that follows from it."""
     manifest = evidence.manifest
     if manifest is None:
         return
@@ -60,6 +62,7 @@ def schedule_followed(evidence: Evidence) -> None:
     planned = _planned(evidence, plan)
     for envelope in evidence.said:
         _as_planned(envelope, plan, planned)
+    checks_scoring.queries_answered(evidence)
     for transcript in evidence.transcripts.values():
         _had_its_rounds(transcript, plan)
 
@@ -80,9 +83,9 @@ def _one_manifest(evidence: Evidence, manifest: RunManifest) -> None:
 
 
 def _had_its_rounds(transcript: Transcript, plan: RunPlan) -> None:
-    """A run that a party calls completed had every round; a public stop rule may end it earlier."""
+    """A run that a party calls completed had every round, or a public stop rule ended it."""
     method = plan.manifest.method
-    if isinstance(method, Prediction) or getattr(method, "early_stop", None) is not None:
+    if isinstance(method, Prediction | Scoring) or getattr(method, "early_stop", None) is not None:
         return
     ends = [
         (record.index, effect.outcome)
@@ -122,20 +125,26 @@ def _as_planned(envelope: Envelope, plan: RunPlan, planned: int) -> None:
     if isinstance(message, ScoreShare | Residual):
         if message.round >= min(planned, plan.rounds):
             raise CheckFailed(envelope.place, f"round {message.round} was never allowed")
-        rows = plan.schedule.batch(message.round)
-        if message.release.tensor.shape != (rows.stop - rows.start,):
+        if message.release.tensor.shape != (_value_count(message, plan),):
             raise CheckFailed(envelope.place, "holds another number of values than its batch")
+
+
+def _value_count(message: ScoreShare | Residual, plan: RunPlan) -> int:
+    if isinstance(message, Residual):
+        return plan.residual_count(message.round)
+    return plan.share_count(message.round) + (SEAL_WORDS if plan.is_sealed else 0)
 
 
 def rows_once_an_epoch(evidence: Evidence) -> None:
     """Check 8: no party releases a value of the same row twice in one epoch."""
+    checks_scoring.answered_once(evidence)
     if evidence.plan is None:
         return
     schedule = evidence.plan.schedule
     used: dict[tuple[PartyId, int], NDArray[np.int64]] = {}
     for envelope, message in evidence.releases():
         if message.round >= schedule.rounds:
-            continue  # check 7 names it
+            continue  # check 7 reports it
         key = (envelope.header.sender, schedule.epoch(message.round))
         rows = used.setdefault(key, np.zeros(schedule.rows, dtype=np.int64))
         rows[schedule.batch(message.round)] += 1

@@ -1,12 +1,13 @@
-"""What an auditor has: journals as they were read, public keys, ledgers. Nothing in it is trusted.
+"""What an auditor has: journals as stored, public keys, ledgers. Nothing in it is trusted.
 
-It owns the shapes the checks read and how stored bytes become them; it judges nothing and opens no
-file. What cannot be decoded is kept as a flaw with its place, for the check whose business it is.
+It owns the shapes that the checks read and how stored bytes become them; it judges nothing and
+opens no file. What cannot be decoded is kept as a flaw with its place, for the check that reports
+it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -15,6 +16,7 @@ from hdpvfl_mq.journal import chain
 from hdpvfl_mq.methods import plan_run
 from hdpvfl_mq.methods.run_plan import RunPlan
 from hdpvfl_mq.wire.codec import Frames, decode_body, decode_header
+from hdpvfl_mq.wire.parts import PartList, is_in_parts
 from hdpvfl_mq.wire.signing import frames_digest
 from schemas.config import RunManifest
 from schemas.envelope import Delivery, Header
@@ -22,6 +24,7 @@ from schemas.ids import PartyId, RoleName
 from schemas.messages import Aligned, Message, Residual, RunOffer, ScoreShare
 from schemas.records import Acknowledged, EnvelopeReceived, EnvelopeSent, StepRecord
 
+Joined = Callable[[PartList], memoryview]
 StoredRecord = tuple[int, bytes, bytes]  # index, bytes, digest
 # Sequence, digest, release id, body, opening.
 StoredEntry = tuple[int, bytes, str | None, bytes, bytes | None]
@@ -37,7 +40,7 @@ class Key:
 
 @dataclass(frozen=True, order=True)
 class Place:
-    """Where in the evidence something is."""
+    """A place in the evidence: a party's journal and a record in it."""
 
     party: PartyId
     index: int
@@ -48,10 +51,10 @@ class Place:
 
 @dataclass(frozen=True)
 class Envelope:
-    """One signed envelope found in a journal; `message` is None where its body is no message."""
+    """One signed envelope found in a journal; `message` is None if its body is not valid."""
 
     place: Place
-    sent: bool  # by the owner of that journal
+    sent: bool  # whether the owner of that journal sent it
     frames: Frames = field(repr=False)
     header: Header
     message: Message | None
@@ -59,12 +62,17 @@ class Envelope:
 
     @cached_property
     def digest(self) -> bytes:
-        """What is signed, and what names this envelope."""
+        """The digest that is signed and that names this envelope."""
         return frames_digest(self.frames)
 
     def delivery(self, party: PartyId) -> Delivery | None:
-        """The part of the header that is addressed to a party."""
+        """The part of the header that is addressed to one party."""
         return next((d for d in self.header.to if d.party == party), None)
+
+
+def no_parts(parts: PartList) -> memoryview:
+    """For journals without large arrays."""
+    raise IntegrityError(f"none of {len(parts)} parts is there")
 
 
 @dataclass(frozen=True)
@@ -74,6 +82,7 @@ class Transcript:
     party: PartyId
     meta: Mapping[str, str]
     rows: tuple[StoredRecord, ...] = field(repr=False)
+    joined: Joined = field(default=no_parts, repr=False)  # whole arrays of the stored parts
 
     @cached_property
     def _decoded(self) -> tuple[list[StepRecord], list[Envelope], list[tuple[Place, str]]]:
@@ -89,10 +98,14 @@ class Transcript:
                 continue
             for sent, frames in _frames_of(record):
                 try:
-                    envelopes.append(_envelope(place, sent, frames))
-                except PeerError as broken:
+                    envelopes.append(_envelope(place, sent, frames, self.array_of(frames)))
+                except (PeerError, IntegrityError) as broken:
                     flaws.append((place, str(broken)))
         return records, envelopes, flaws
+
+    def array_of(self, frames: Frames) -> memoryview | None:
+        """The whole array of an envelope in parts; IntegrityError if a part is missing or wrong."""
+        return self.joined(PartList.of_frames(frames)) if is_in_parts(frames) else None
 
     @property
     def records(self) -> list[StepRecord]:
@@ -110,17 +123,17 @@ class Transcript:
         return self._decoded[2]
 
     def sent(self) -> Iterator[Envelope]:
-        """What the owner sent."""
+        """Envelopes the owner sent."""
         return (e for e in self.envelopes if e.sent)
 
     def received(self) -> Iterator[Envelope]:
-        """What the owner recorded of others, but for bare acknowledgements."""
+        """Envelopes the owner received, except bare acknowledgements."""
         return (e for e in self.envelopes if not e.sent and e.header.kind != "ack")
 
 
 @dataclass(frozen=True)
 class Evidence:
-    """Everything an audit looks at."""
+    """Everything an audit reads."""
 
     run: str
     keys: Mapping[PartyId, Key]
@@ -129,14 +142,14 @@ class Evidence:
 
     @cached_property
     def envelopes(self) -> tuple[Envelope, ...]:
-        """All envelopes of all journals; one that both ends recorded comes twice."""
+        """All envelopes of all journals; an envelope that both ends recorded appears twice."""
         return tuple(e for t in self.transcripts.values() for e in t.envelopes)
 
     @cached_property
     def said(self) -> tuple[Envelope, ...]:
-        """Each envelope once, by whoever's journal shows it: the sender's copy where there is one.
+        """Each envelope once: the sender's copy if its journal is shown, else a receiver's.
 
-        Two different envelopes under one sequence number are both here.
+        Two different envelopes with one sequence number are both included.
         """
         found: dict[bytes, Envelope] = {}
         for envelope in sorted(self.envelopes, key=lambda e: not e.sent):
@@ -145,7 +158,7 @@ class Evidence:
 
     @cached_property
     def manifest(self) -> RunManifest | None:
-        """The manifest of the first offer that was recorded."""
+        """The manifest of the first recorded offer."""
         for envelope in self.said:
             if isinstance(envelope.message, RunOffer):
                 return envelope.message.manifest
@@ -153,14 +166,14 @@ class Evidence:
 
     @cached_property
     def plan(self) -> RunPlan | None:
-        """The plan derived again from manifest and row count; None before rows were aligned."""
+        """The plan, derived again from manifest and row count; None before rows were aligned."""
         rows = next((e.message.rows for e in self.said if isinstance(e.message, Aligned)), None)
         if self.manifest is None or rows is None:
             return None
         return plan_run(self.manifest, rows)
 
     def releases(self) -> Iterator[tuple[Envelope, ScoreShare | Residual]]:
-        """What left in rounds, with the envelope it left in."""
+        """Every release that left in a round, with its envelope."""
         for envelope in self.said:
             if isinstance(envelope.message, ScoreShare | Residual):
                 yield envelope, envelope.message
@@ -174,9 +187,9 @@ def _frames_of(record: StepRecord) -> Iterator[tuple[bool, Frames]]:
             yield True, effect.frames
 
 
-def _envelope(place: Place, sent: bool, frames: Frames) -> Envelope:
+def _envelope(place: Place, sent: bool, frames: Frames, array: memoryview | None) -> Envelope:
     header = decode_header(frames)
     try:
-        return Envelope(place, sent, frames, header, decode_body(header, frames))
+        return Envelope(place, sent, frames, header, decode_body(header, frames, array))
     except PeerError as broken:
         return Envelope(place, sent, frames, header, None, str(broken))

@@ -1,6 +1,6 @@
-"""Records in words: one line each, and the story of a step that comes out differently.
+"""Records in words: one line each, and an account of a step that replays differently.
 
-It owns the wording of records and of differences; it folds nothing (the node does) and opens no
+It owns the wording of records and of differences; it replays nothing (the node does) and opens no
 file.
 """
 
@@ -14,13 +14,18 @@ from pydantic import BaseModel
 
 from hdpvfl_mq.errors import PeerError
 from hdpvfl_mq.journal import chain
+from hdpvfl_mq.wire.canonical import unpack
 from hdpvfl_mq.wire.codec import Frames, decode_body, decode_header
-from schemas.federation import Meet, OperatorCommand
+from hdpvfl_mq.wire.parts import PartList, is_in_parts
+from schemas.envelope import MAX_BODY_BYTES
+from schemas.federation import Meet, OperatorCommand, SignWith
 from schemas.messages import Message, Releasing
 from schemas.records import (
     Acknowledged,
     Arm,
     Book,
+    Charge,
+    Charged,
     CheckLedger,
     EnvelopeReceived,
     EnvelopeSent,
@@ -37,6 +42,7 @@ from schemas.records import (
     StepRecord,
     TimerFired,
     TurnedAway,
+    Withheld,
 )
 from schemas.tensor import Tensor
 
@@ -67,6 +73,8 @@ def _input(given: RecordedInput) -> str:  # noqa: PLR0911 - one line for each ki
             return f"started, epoch {epoch}"
         case LedgerRead():
             return "ledger read"
+        case Charged(query=query, reason=reason):
+            return f"query {query} charged to the people it asks for{reason and ': '}{reason}"
         case TimerFired(timer=timer):
             return f"timer {timer}"
         case OperatorRequest(request=request):
@@ -75,6 +83,8 @@ def _input(given: RecordedInput) -> str:  # noqa: PLR0911 - one line for each ki
             return f"from {_envelope(frames, received=True)}"
         case TurnedAway(reason=reason):
             return f"turned away: {reason}"
+        case Withheld(reason=reason):
+            return f"withheld: {reason}"
         case OperatorCommand(command=command):
             return f"command: {command.name}"
 
@@ -89,6 +99,8 @@ def _effect(effect: RecordedEffect) -> str:  # noqa: PLR0911 - one line for each
             return "reserve exact values" if exact else f"reserve {mu2_units} units of mu^2"
         case Book(release=release):
             return f"book {release.release_id}"
+        case Charge(query=query, places=places):
+            return f"charge query {query} to {places.shape[0]} people"
         case ReadLedger():
             return "read the ledger"
         case RememberHead(party=party):
@@ -97,6 +109,8 @@ def _effect(effect: RecordedEffect) -> str:  # noqa: PLR0911 - one line for each
             return f"check the ledger against what {party} remembers"
         case Meet(party=party):
             return f"meet {party}"
+        case SignWith():
+            return "sign with the new key"
         case Finish(outcome=outcome):
             return f"end: {outcome}"
         case Refused(reason=reason):
@@ -106,6 +120,10 @@ def _effect(effect: RecordedEffect) -> str:  # noqa: PLR0911 - one line for each
 def _envelope(frames: Frames, *, received: bool) -> str:
     try:
         header = decode_header(frames)
+        if is_in_parts(frames):
+            parts = PartList.of_frames(frames)
+            who = header.sender if received else ", ".join(d.party for d in header.to)
+            return f"{who}: {header.kind} ({parts.sizes.bytes} bytes in {len(parts)} parts)"
         message = decode_body(header, frames)
     except PeerError as broken:
         return f"somebody, unreadable ({broken})"
@@ -126,7 +144,7 @@ def _details(message: Message) -> str:
 
 
 def differences(recorded: bytes, recomputed: bytes, index: int) -> list[str]:
-    """Where two encodings of the same step part, field by field, the first ones."""
+    """The first differences between two encodings of the same step, field by field."""
     old, new = (_readable(chain.decode(stored, index)) for stored in (recorded, recomputed))
     found = []
     for path, was, now in _compare("", old, new):
@@ -138,7 +156,7 @@ def differences(recorded: bytes, recomputed: bytes, index: int) -> list[str]:
 
 
 def _readable(record: StepRecord) -> dict[str, Any]:
-    """A record as nested plain values, envelopes opened."""
+    """A record as nested plain values, with envelopes decoded."""
     return {
         "input": _open(record.input),
         "effects": {str(n): _open(effect) for n, effect in enumerate(record.effects)},
@@ -149,6 +167,9 @@ def _open(part: RecordedInput | RecordedEffect) -> dict[str, Any]:
     if not isinstance(part, EnvelopeReceived | EnvelopeSent | Acknowledged):
         return part.model_dump()
     header = decode_header(part.frames)
+    if is_in_parts(part.frames):  # digests show which parts differ
+        plain = unpack(part.frames[2], max_bytes=MAX_BODY_BYTES)
+        return {"header": header.model_dump(), header.kind: plain, "parts": part.frames[3:]}
     message = decode_body(header, part.frames)
     return {"header": header.model_dump(), message.kind: dict(message)}
 

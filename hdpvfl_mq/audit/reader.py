@@ -1,8 +1,8 @@
-"""Files of a run to evidence, without touching them.
+"""Reads the files of a run as evidence, without changing them.
 
 It owns where an auditor finds journals, ledgers and keys; it judges nothing. A database is copied
-with its log and the copy is opened, so that evidence is never written to, not even by SQLite, and
-a run that still goes on can be audited.
+with its write-ahead log and the copy is opened: nobody writes to the evidence, not even SQLite, and
+a run that is still going on can be audited.
 """
 
 from __future__ import annotations
@@ -19,8 +19,11 @@ from pydantic import ValidationError
 
 from hdpvfl_mq.audit.evidence import Evidence, Key, StoredEntry, Transcript
 from hdpvfl_mq.errors import IntegrityError, SettingsError
+from hdpvfl_mq.journal.parts import SpooledParts
 from schemas.config import Peer
 from schemas.ids import PartyId
+
+PARTS = "parts"  # a journal without large arrays has no such table
 
 
 def run_folder(run: str, runs: Path) -> Path:
@@ -44,18 +47,34 @@ def opened_copy(path: Path) -> Iterator[sqlite3.Connection]:
             yield connection
 
 
+def copy_tables(source: Path, target: Path, tables: tuple[str, ...]) -> None:
+    """Copy the rows of these tables, and nothing else, into a new database."""
+    try:
+        with opened_copy(source) as connection:
+            connection.execute("ATTACH ? AS target", (str(target),))
+            stored = {name for (name,) in connection.execute("SELECT name FROM sqlite_master")}
+            for table in (t for t in tables if t in stored or t != PARTS):
+                connection.execute(
+                    f"CREATE TABLE target.{table} AS SELECT * FROM main.{table}"  # noqa: S608 - names in the code
+                )
+            connection.commit()
+    except sqlite3.Error as broken:
+        raise IntegrityError(f"{source} cannot be copied: {broken}") from None
+
+
 def read_transcript(path: Path, party: PartyId) -> Transcript:
-    """One journal; IntegrityError when the file is no journal or its tables are damaged."""
+    """One journal; IntegrityError if the file is not a journal or its tables are damaged."""
     try:
         with opened_copy(path) as connection:
             rows = tuple(connection.execute("SELECT idx, record, digest FROM records ORDER BY idx"))
             meta = dict(connection.execute("SELECT key, value FROM meta"))
+            parts = SpooledParts(connection)
     except sqlite3.Error as broken:
         raise IntegrityError(f"{path} is not a readable journal: {broken}") from None
     for index, record, digest in rows:
         if not isinstance(record, bytes) or not isinstance(digest, bytes):
             raise IntegrityError(f"{path}: record {index} is not stored as bytes")
-    return Transcript(party, meta, rows)
+    return Transcript(party, meta, rows, parts.joined)
 
 
 def read_ledger(path: Path) -> tuple[StoredEntry, ...]:
@@ -71,6 +90,7 @@ def read_ledger(path: Path) -> tuple[StoredEntry, ...]:
 def read_keys(folder: Path, members: Path | None = None) -> dict[PartyId, Key]:
     """Public keys from a members file, or from the settings next to the journals."""
     beside = [*(folder / "settings").glob("*.toml"), *folder.glob("*/settings.toml")]
+    beside += folder.glob("*/members.toml")
     files = [members] if members else sorted(beside)
     found: dict[PartyId, Key] = {}
     for path in files:
@@ -113,6 +133,13 @@ def read_evidence(
         names = ", ".join(sorted(missing)) or "any party"
         raise SettingsError(f"{folder} holds no journal of {names}: expected <party>/journal.db")
     keys = read_keys(folder, members)
+    strangers = sorted(set(wanted) - set(keys))
+    if strangers:
+        raise SettingsError(
+            f"{members or 'the settings beside the journals'}: no key of {', '.join(strangers)} "
+            f"(there are keys of {', '.join(sorted(keys))}): give --members FILE with the members "
+            "of this run"
+        )
     transcripts = {party: read_transcript(path, party) for party, path in wanted.items()}
     return Evidence(
         run=folder.resolve().name,

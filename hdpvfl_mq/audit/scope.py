@@ -1,8 +1,8 @@
 """What an audit was shown, and what that can and cannot prove.
 
-It owns these sentences, the first that an audit says; it judges nothing. A journal that is cut and
-shown alone is whole as far as it goes: only its ledger, its peers' journals or the end of the run
-show that something is missing.
+It owns these sentences, which an audit prints first; it judges nothing. A journal that is cut and
+shown alone passes its own checks: only its ledger, its peers' journals or the end of the run show
+that something is missing.
 """
 
 from __future__ import annotations

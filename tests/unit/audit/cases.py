@@ -1,6 +1,6 @@
-"""Tampered evidence, each with the check that notices it: the list both verifiers agree on.
+"""Cases of tampered evidence, each with the check that notices it; both verifiers must agree.
 
-For every number there is at least one case that no other check notices.
+Every check has at least one case that no other check notices.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from hdpvfl_mq.audit.evidence import Evidence
-from tests.unit.audit import cheats, forged
+from tests.unit.audit import cheats, forged, scored
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ CASES = (
     Case("cap changed", cheats.cap_changed, 10, alone=False),
     Case("payload changed", cheats.payload_changed, 10, alone=False),
     Case("cut, shown alone", cheats.cut_alone, 10, alone=False),
-    Case("small noise in one round", cheats.small_noise_in_one_round, 9, alone=False),
+    Case("small noise in scores", cheats.small_noise_in_the_private_model, 9, alone=False),
     Case("completed without rounds", cheats.completed_without_rounds, 7, alone=False),
     Case("reused id", cheats.reused_id, 11),
     Case("small reserve", cheats.small_reserve, 12),
@@ -55,4 +55,11 @@ CASES = (
     Case("slot overfilled", cheats.slot_overfilled, 12, alone=False),
     Case("slots became mu2", cheats.slots_became_mu2, 12, alone=False),
     Case("other seed", cheats.other_seed, 13),
+    Case("score with other noise", scored.score_with_small_noise, 9),
+    Case("cheap score", scored.cheap_score, 9),
+    Case("unsealed score", scored.unsealed_score, 9),
+    Case("one score too many", scored.score_too_many, 7, alone=False),
+    Case("score of another query", scored.score_of_another_query, 8),
+    Case("others are charged", scored.others_charged, 10),
+    Case("uncharged score", scored.uncharged_score, 10, alone=False),
 )

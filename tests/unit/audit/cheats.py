@@ -11,7 +11,7 @@ from hdpvfl_mq.machine import Finish, Reserve, Send
 from hdpvfl_mq.privacy.ledger import EMPTY_LEDGER, decode, encode, extend
 from hdpvfl_mq.privacy.pure import pure_units_of
 from schemas.messages import RunClosed
-from schemas.methods import OneRound
+from schemas.methods import PrivateModel
 from schemas.privacy import CapFixed, ReleaseBooked, RunReserved, SlotShare, SpendEvent
 from tests.evidence import (
     CheatingFederation,
@@ -286,15 +286,15 @@ def cut_alone() -> Evidence:
     return with_rows(evidence, "shop", shown.rows[:last])
 
 
-def small_noise_in_one_round() -> Evidence:
-    """One round with a thousandth of the noise that the plan asks for."""
+def small_noise_in_the_private_model() -> Evidence:
+    """Scores with a thousandth of the noise that the plan asks for."""
 
     def change(message):
         return release_with(noise_std=message.release.noise_std / 1000)(message)
 
-    one_round = manifest(method=OneRound())
+    private = manifest(method=PrivateModel(columns_max=8))
     lie = {"says": saying("score_share", change)}
-    federation = CheatingFederation(one_round, tables(ROWS), cheats=dict.fromkeys(SHOPS, lie))
+    federation = CheatingFederation(private, tables(ROWS), cheats=dict.fromkeys(SHOPS, lie))
     federation.simulate()
     return evidence_of(federation, ledgers=False)
 

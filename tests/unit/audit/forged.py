@@ -1,4 +1,4 @@
-"""Journals rewritten after the run, some with stolen keys: what checks 1 to 6 are for."""
+"""Journals rewritten after the run, some with stolen keys; checks 1 to 6 must notice them."""
 
 from __future__ import annotations
 

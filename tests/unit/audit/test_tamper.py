@@ -17,6 +17,8 @@ from tests.evidence import evidence_of, only, relinked, with_rows, write_run
 from tests.federation import Federation, manifest, tables
 from tests.unit.audit.honest import honest
 
+pytestmark = pytest.mark.seconds
+
 FLIPS, FILE_FLIPS = 20_000, 150
 
 

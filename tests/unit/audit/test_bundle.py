@@ -1,0 +1,182 @@
+"""Evidence bundles: both verifiers believe a whole one, and neither believes a changed one."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import subprocess
+import sys
+import zipfile
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from pydantic import ValidationError
+
+from hdpvfl_mq.app.commands.audit import AuditOptions, audit_bundle
+from hdpvfl_mq.audit.bundle import INDEX, MEMBERS, SIGNATURES, Stamp, pack, unpacked
+from hdpvfl_mq.errors import IntegrityError, SettingsError
+from schemas.bundle import BundleFile
+from scripts import verify_journal
+from tests.evidence import evidence_of, write_run
+from tests.federation import Federation, manifest, tables
+
+SCRIPT = Path(verify_journal.__file__)
+Files = dict[str, bytes]
+
+
+@pytest.fixture(scope="module")
+def federation() -> Federation:
+    made = Federation(manifest(batch_rows=20), tables(44))
+    made.simulate()
+    return made
+
+
+@pytest.fixture(scope="module")
+def bundle(federation, tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("bundle")
+    run = write_run(evidence_of(federation), folder)
+    with closing(sqlite3.connect(run / "shop" / "ledger.db")) as ledger, ledger:
+        ledger.execute("CREATE TABLE sketch (secret)")
+        ledger.execute("INSERT INTO sketch VALUES ('the secret of the ids')")
+    stamp = Stamp("2026-11-17T00:00:00Z", "0.1.0", {"bank": federation.keys["bank"]})
+    out = folder / "bundle.zip"
+    pack(out, run, journals=tuple(federation.journals), ledgers=None, stamp=stamp)
+    return out
+
+
+def files_of(bundle: Path) -> Files:
+    with zipfile.ZipFile(bundle) as packed:
+        return {name: packed.read(name) for name in packed.namelist()}
+
+
+def written(path: Path, files: Files) -> Path:
+    with zipfile.ZipFile(path, "w") as packed:
+        for name, content in files.items():
+            packed.writestr(name, content)
+    return path
+
+
+def test_a_whole_bundle_passes_and_says_who_signed(bundle, capsys):
+    assert audit_bundle(AuditOptions(bundle)) == 0
+    said = capsys.readouterr().out
+    assert "made 2026-11-17T00:00:00Z" in said
+    assert "signed by bank" in said
+    assert "compare with each party" in said
+
+
+def test_the_independent_verifier_needs_the_bundle_alone(bundle, tmp_path):
+    alone = tmp_path / "elsewhere.zip"
+    alone.write_bytes(bundle.read_bytes())
+    done = subprocess.run(
+        [sys.executable, str(SCRIPT), str(alone)],
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+        check=False,
+    )
+    assert json.loads(done.stdout)["found"] == {}
+    assert done.returncode == 0
+
+
+def test_only_the_chains_leave(bundle):
+    for name, content in files_of(bundle).items():
+        assert b"the secret of the ids" not in content, name
+    with unpacked(bundle) as opened:
+        for path in opened.folder.rglob("*.db"):
+            with closing(sqlite3.connect(path)) as database:
+                found = {n for (n,) in database.execute("SELECT name FROM sqlite_master")}
+            assert found <= {"meta", "records", "entry"}
+
+
+def test_a_ledger_that_tests_guesses_about_rows_stays(federation, tmp_path):
+    run = write_run(evidence_of(federation), tmp_path)
+    with closing(sqlite3.connect(run / "shop" / "ledger.db")) as ledger, ledger:
+        ledger.execute("UPDATE entry SET opening = NULL WHERE sequence = 1")  # as in format 1
+    stamp = Stamp("2026-11-17T00:00:00Z", "0.1.0", {"shop": federation.keys["shop"]})
+    index = pack(tmp_path / "b.zip", run, journals=("shop", "bank"), ledgers=None, stamp=stamp)
+    names = {each.name for each in index.files}
+    assert names == {"shop/journal.db", "bank/journal.db", "bank/ledger.db", MEMBERS}
+
+
+def changed_index(held: Files, **changes) -> Files:
+    index = json.loads(held[INDEX]) | changes
+    return {**held, INDEX: json.dumps(index).encode()}
+
+
+def with_changed_journal(files: Files) -> Files:
+    """A consistent index, but nobody signed it."""
+    name = "shop/journal.db"
+    content = files[name] + b"\0"
+    listed = json.loads(files[INDEX])["files"]
+    other = {"name": name, "sha256": verify_journal.sha(content).hex(), "bytes": len(content)}
+    return changed_index(
+        {**files, name: content}, files=[other if f["name"] == name else f for f in listed]
+    )
+
+
+TAMPERED: dict[str, Callable[[Files], Files]] = {
+    "a file changed": lambda f: {**f, MEMBERS: f[MEMBERS] + b"\n"},
+    "a file changed and listed so": with_changed_journal,
+    "a file removed": lambda f: {k: v for k, v in f.items() if k != "shop/ledger.db"},
+    "a file added": lambda f: {**f, "shop/notes.toml": b""},
+    "another date": lambda f: changed_index(f, made_at="2020-01-01T00:00:00Z"),
+    "a path outside": lambda f: changed_index(
+        {**f, "../outside.db": b""},
+        files=[
+            *json.loads(f[INDEX])["files"],
+            {"name": "../outside.db", "sha256": verify_journal.sha(b"").hex(), "bytes": 0},
+        ],
+    ),
+    "a signature of somebody else": lambda f: {
+        **f,
+        SIGNATURES: f[SIGNATURES].replace(b'"bank"', b'"shop"'),
+    },
+    "an index that is none": lambda f: {**f, INDEX: b"[]"},
+    "a file that grows": lambda f: {**f, MEMBERS: f[MEMBERS] + b"#" * 100_000},
+}
+
+
+def test_names_in_an_index_stay_inside_the_folder():
+    entry = {"sha256": "0" * 64, "bytes": 0}
+    assert BundleFile(name="shop/journal.db", **entry)
+    for name in ("../a.db", "/a.db", "a/b/c.db", "a/../b.db", "..", "a\\b.db", "-/../x.db"):
+        with pytest.raises(ValidationError):
+            BundleFile(name=name, **entry)
+
+
+@pytest.mark.parametrize("kind", TAMPERED)
+def test_a_changed_bundle_is_believed_by_neither(bundle, tmp_path, kind):
+    path = written(tmp_path / "changed.zip", TAMPERED[kind](files_of(bundle)))
+    with pytest.raises(IntegrityError):
+        audit_bundle(AuditOptions(path))
+    assert verify_journal.report_bundle(path)[1]
+    assert not (tmp_path.parent / "outside.db").exists()
+
+
+def test_keys_from_elsewhere_are_believed_instead(bundle, federation, tmp_path):
+    own = files_of(bundle)[MEMBERS].decode()
+    key = bytes(federation.keys["bank"].verify_key).hex()
+    other = bytes(federation.keys["shop"].verify_key).hex()
+    members = tmp_path / "known.toml"
+    members.write_text(own.replace(key, other))
+    with pytest.raises(IntegrityError, match="signature of bank"):
+        audit_bundle(AuditOptions(bundle, members=members))
+    assert verify_journal.report_bundle(bundle, members)[1]
+
+
+def test_a_zip_that_is_no_bundle_is_said_so(tmp_path):
+    with (
+        pytest.raises(SettingsError, match="hdpvfl evidence"),
+        unpacked(written(tmp_path / "other.zip", {"a": b"b"})),
+    ):
+        pass
+
+
+def test_a_cut_zip_is_no_bundle(bundle, tmp_path):
+    cut = tmp_path / "cut.zip"
+    whole = bundle.read_bytes()
+    cut.write_bytes(whole[: len(whole) // 2] + whole[len(whole) // 2 + 100 :])
+    with pytest.raises(IntegrityError):
+        audit_bundle(AuditOptions(cut))
