@@ -1,6 +1,7 @@
 """One party's process: `python -m parties settings.toml` (what `hdpvfl party` runs).
 
-Settings that name a run serve it and end with it; settings that name a federation stand.
+With settings that name a run, the process ends with the run; with settings that name a federation,
+it runs until it is stopped.
 """
 
 from __future__ import annotations
@@ -9,6 +10,8 @@ import asyncio
 import sys
 from pathlib import Path
 
+from hdpvfl_mq.data.without_pandas import leave_pandas_out
+from hdpvfl_mq.errors import DataError, RefusedError, SettingsError
 from hdpvfl_mq.runtime.hub import Hub
 from hdpvfl_mq.runtime.keys import load_keys
 from hdpvfl_mq.runtime.process import run_process, say_how_it_ended, stop_on_signals
@@ -16,15 +19,17 @@ from hdpvfl_mq.runtime.profile import pin_threads
 from hdpvfl_mq.runtime.settings import names
 from hdpvfl_mq.runtime.status import Status
 from hdpvfl_mq.runtime.transport import DealerLink
-from parties.process.build import PartyFiles, load_assets
+from parties.process.build import PartyFiles, load_assets, retire_secret
 from parties.process.hosted import HostedRun
 from parties.process.service import PartyService
+from parties.process.unable import refuse_again, tell
 from schemas.config import PartyServiceSettings, PartySettings
 
 
 def main(path: Path) -> int:
-    """Run one party; the exit code says how it ended."""
+    """Run one party's process; the exit code says how it ended."""
     _threads = pin_threads()
+    leave_pandas_out()
     if names(path, "federation"):
         return run_process(PartyServiceSettings, path, _stand)
     return run_process(PartySettings, path, _run, _failed)
@@ -42,16 +47,24 @@ async def _stand(settings: PartyServiceSettings) -> str:
 
 async def _run(settings: PartySettings) -> str:
     keys = load_keys(Path(settings.keys))
-    hosted = HostedRun(settings, load_assets(settings, keys), keys)
+    await refuse_again(settings, keys)
+    retire_secret(settings)
+    try:
+        hosted = HostedRun(settings, load_assets(settings, keys), keys)
+    except (DataError, SettingsError, RefusedError):  # a full disk or a lock can be waited out
+        await tell(settings, keys)
+        raise
     link = DealerLink(settings.broker, keys, bytes.fromhex(settings.broker_curve_key))
     hub = Hub(link)
     run_link = hub.open(settings.run)
     stop_on_signals(hosted.connect(run_link))
     pump = run_link.watch(asyncio.create_task(hub.pump()))
+    listening = run_link.watch(asyncio.create_task(link.listen()))
     try:
         outcome = await hosted.run()
     finally:
         pump.cancel()
+        listening.cancel()
         link.close()
     say_how_it_ended(settings.party, outcome, hosted.reason)
     return outcome

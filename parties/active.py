@@ -1,4 +1,4 @@
-"""The active party: it has the label, hears every passive party, and answers all with one residual.
+"""The active party: it has the label, gets every passive party's share, and sends all one residual.
 
 It owns how the active party reads a share; what a round computes is in parties/rounds.
 """
@@ -29,14 +29,15 @@ from parties.phases import (
     Over,
     Training,
 )
+from parties.rounds import scoring
 from schemas.messages import ScoreShare
 
 
 def share(own: Assets, state: Training, given: Received[ScoreShare]) -> Step[Training | Leaving]:
-    """Keep a passive party's share; the round goes on when all of them are there."""
+    """Store a passive party's share; the round continues once all shares are there."""
     message, rounds = given.message, cast(ActiveRounds, state.rounds)
     if message.round < state.round:
-        return state, ()  # from a party that was left out of that round
+        return state, ()  # the sender was left out of that round
     expected = own.release_id(given.sender, "share", state.round)
     if message.round != state.round or message.release.release_id != expected:
         raise PeerError(f"expected the share of round {state.round}")
@@ -62,7 +63,13 @@ MOVES: Moves = {
     (Aligned, "score_share"): Move(put_aside, ()),
     (Training, "score_share"): Move(share, (Training, Leaving)),
     (Training, "ending"): Move(ending, (Training, Leaving)),
+    (Training, "command:ask_scores"): Move(scoring.ask, ()),
+    (Training, "score_reply"): Move(scoring.reply, ()),
+    (Training, "timer:answer"): Move(scoring.too_late, ()),
+    (Training, "command:end_scoring"): Move(scoring.end, ()),
     (Over, "agreement"): Move(stay, ()),
     (Over, "score_share"): Move(stay, ()),
     (Over, "ending"): Move(stay, ()),
+    (Over, "score_reply"): Move(stay, ()),
+    (Over, "timer:answer"): Move(stay, ()),
 }

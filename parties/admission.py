@@ -1,42 +1,52 @@
-"""Whether a party takes part in a run that is offered: its own policy, rule by rule.
+"""Whether a party takes part in a run that is offered: its policy, checked rule by rule.
 
-It owns the refusals and their words; it decides from the manifest, the policy and the ledger's
-standing alone, so the answer tells nothing about any row. A coordinator cannot argue with it.
+It owns the refusals and their texts. It decides from the manifest, the policy and the ledger's
+standing alone, so the answer reveals nothing about any row. A coordinator cannot overrule it.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 
-from hdpvfl_mq.methods.prediction.plan import prediction_of
+from hdpvfl_mq.methods import prediction_of
 from hdpvfl_mq.methods.private_model.plan import cost_of
 from hdpvfl_mq.privacy.slots import placed
 from hdpvfl_mq.psi import possible_methods
 from hdpvfl_mq.wire.codec import model_digest
-from parties.assets import Assets
+from parties.assets import Assets, TrainedModel
 from schemas.config import PartyPolicy, RunManifest
-from schemas.ids import PartyId, PartyRole
-from schemas.methods import Noise, Prediction, PrivateModel
+from schemas.ids import PartyId, PartyRole, RunId
+from schemas.methods import Noise, Prediction, PrivateModel, Scoring
 from schemas.privacy import MU2_UNIT_BITS
 from schemas.records import LedgerStanding
 
-Rule = tuple[str, str]  # what the others are told, what only this party's console says
+Rule = tuple[str, str]  # text for the other parties, text for this party's console only
 
 
 def policy_rule(
     policy: PartyPolicy, party: PartyId, manifest: RunManifest, standing: LedgerStanding
 ) -> str | None:
-    """The first rule that a proposed run breaks, as far as it shows before any row is read."""
+    """The first rule that a proposed run breaks; only rules that need no row are checked."""
+    return next(policy_rules(policy, party, manifest, standing), None)
+
+
+def policy_rules(
+    policy: PartyPolicy, party: PartyId, manifest: RunManifest, standing: LedgerStanding
+) -> Iterator[str]:
+    """Every rule that a run breaks; only rules that need no row are checked."""
     strangers = set(manifest.parties) - {party} - set(policy.peers)
     if policy.peers and strangers:
-        return f"policy.peers does not allow {', '.join(sorted(strangers))}"
-    return (
-        _too_few_rows(policy, manifest)
-        or _wrong_alignment(policy, manifest)
-        or _wrong_guarantee(policy, manifest)
-        or _wrong_noise(policy, manifest)
-        or _over_budget(policy, _role(party, manifest), manifest, standing)
+        yield f"policy.peers does not allow {', '.join(sorted(strangers))}"
+    found = (
+        _too_few_rows(policy, manifest),
+        _wrong_alignment(policy, manifest),
+        _wrong_guarantee(policy, manifest),
+        _wrong_noise(policy, manifest),
+        _wrong_scoring(policy, _role(party, manifest), manifest),
+        _over_budget(policy, _role(party, manifest), manifest, standing),
     )
+    yield from (rule for rule in found if rule is not None)
 
 
 def broken_rule(own: Assets, manifest: RunManifest, standing: LedgerStanding) -> Rule | None:
@@ -49,12 +59,13 @@ def broken_rule(own: Assets, manifest: RunManifest, standing: LedgerStanding) ->
         or _wrong_data(own, manifest)
         or _wrong_statistics(own, manifest)
     )
-    is_silent = isinstance(manifest.method, Prediction) and own.role == "active"
-    if not is_silent:  # who releases nothing has nothing to pay or to forbid
+    is_silent = isinstance(manifest.method, Prediction | Scoring) and own.role == "active"
+    if not is_silent:  # a party that releases nothing has nothing to pay or to forbid
         rule = (
             rule
             or _wrong_guarantee(own.policy, manifest)
             or _wrong_noise(own.policy, manifest)
+            or _wrong_scoring(own.policy, own.role, manifest)
             or _over_budget(own.policy, own.role, manifest, standing)
         )
     return None if rule is None else (rule, "")
@@ -76,24 +87,62 @@ def _wrong_part(own: Assets, manifest: RunManifest) -> str | None:
 
 
 def _wrong_model(own: Assets, manifest: RunManifest) -> str | None:
-    """Whether a prediction is one with the model this party names, and priced for it."""
+    """Why a prediction does not fit the model this party names, or is not priced for it."""
     model = own.model
-    asked = manifest.method if isinstance(manifest.method, Prediction) else None
+    asked = manifest.method if isinstance(manifest.method, Prediction | Scoring) else None
     if (model is None) != (asked is None):
         return "settings.model: name a model in a run that predicts, and in no other"
     if model is None or asked is None:
         return None
-    trained, proved = model.manifest, prediction_of(model.manifest, model.rows)
-    if asked.model_run != trained.run:
-        return f"settings.model: it is of run {trained.run}, the manifest says {asked.model_run}"
+    return _other_model(own, model, manifest, asked.model_run) or _unpriced(own, model, asked)
+
+
+def _unpriced(own: Assets, model: TrainedModel, asked: Prediction | Scoring) -> str | None:
+    """Why the run's price does not cover this model's weights."""
+    if isinstance(asked, Scoring):
+        if own.role == "active" or model.weights_private:
+            return None
+        return (
+            f"the weights of {asked.model_run} are not private: method prediction can score with "
+            "them, booked as what that tells of every training row"
+        )
+    proved = prediction_of(model.manifest)
+    is_priced = asked.weight_norm >= proved.weight_norm and asked.distance >= proved.distance
+    small = "the manifest's method.weight_norm or .distance is smaller than the run proved"
+    return None if is_priced else small
+
+
+def _other_model(
+    own: Assets, model: TrainedModel, manifest: RunManifest, model_run: RunId
+) -> str | None:
+    """Why the run is not about the model that this party names."""
+    trained = model.manifest
+    if model_run != trained.run:
+        return f"settings.model: it is of run {trained.run}, the manifest says {model_run}"
     same = ("active_party", "passive_parties", "loss", "scale_rows", "intercept")
     if other := [name for name in same if getattr(manifest, name) != getattr(trained, name)]:
         return f"the manifest's {', '.join(other)} is not that of the run the model is of"
     if own.policy.dataset != model.dataset:
         return "policy.dataset is not the one this party's model was learnt from"
-    is_priced = asked.weight_norm >= proved.weight_norm and asked.distance >= proved.distance
-    small = "the manifest's method.weight_norm or .distance is smaller than the run proved"
-    return None if is_priced else small
+    return None
+
+
+def _wrong_scoring(policy: PartyPolicy, role: PartyRole, manifest: RunManifest) -> str | None:
+    """Why the policy forbids these scores of private weights to leave."""
+    method = manifest.method
+    if not isinstance(method, Scoring) or role == "active":
+        return None
+    if policy.scoring == "none" or (policy.scoring, method.scores) == ("noised", "disclosed"):
+        return (
+            f"policy.scoring is {policy.scoring}, the manifest's method.scores {method.scores}: "
+            "docs/scored-people.md says what a scored person gives away"
+        )
+    if method.scores == "disclosed" and method.coarsen < policy.coarsen:
+        return (
+            f"policy.coarsen is {policy.coarsen:g}, the manifest's method.coarsen "
+            f"{method.coarsen:g}: raise the latter"
+        )
+    return None
 
 
 def _wrong_guarantee(policy: PartyPolicy, manifest: RunManifest) -> str | None:
@@ -137,7 +186,7 @@ def _noise(manifest: RunManifest) -> Noise:
 
 
 def _wrong_noise(policy: PartyPolicy, manifest: RunManifest) -> str | None:
-    """Whether the policy allows the manifest's choice of noise, by name."""
+    """Why the policy does not allow the manifest's noise; policies allow noise by name."""
     noise = _noise(manifest)
     if noise in policy.noises:
         return None
@@ -163,7 +212,8 @@ def _over_budget(
             f"policy.lifetime.delta is {policy.lifetime.delta:g}, the run wants delta "
             f"{budget.delta:g}: lower it"
         )
-    if manifest.guarantee == "sound":
+    # Noised scores of private weights are charged to the people who are scored.
+    if manifest.guarantee == "sound" and not isinstance(manifest.method, Scoring):
         mu, pure = cost_of(manifest, role)
         needed = math.floor(mu**2 * 2.0**MU2_UNIT_BITS * 0.999)
         if needed > standing.mu2_units_free or placed(pure, standing.slots_free) is None:
@@ -175,7 +225,7 @@ def _over_budget(
 
 
 def _wrong_statistics(own: Assets, manifest: RunManifest) -> str | None:
-    """Whether the private model asks for more than this party has room for or discloses."""
+    """Why the private model asks for more columns or disclosed rows than this party allows."""
     method = manifest.method
     if not isinstance(method, PrivateModel) or own.role == "active":
         return None

@@ -1,10 +1,10 @@
 """Agreement before the first release: all parties hold the same terms, and each can prove it.
 
 It owns the moves from "this party knows its common rows" to "everybody has signed the same terms":
-manifest, members and keys, the tossed seed, row order and plan. It is the same on every path, with
-or without entity resolution, and linear in the number of parties: each passive party signs for the
-active party, which shows all signatures to all. Nobody releases before it has verified them, so
-neither the coordinator nor the active party can have parties train on different terms.
+manifest, members and keys, the tossed seed, row order and plan. It is the same with and without
+entity resolution, and linear in the number of parties: each passive party signs for the active
+party, which forwards all signatures to all. No party releases anything before it has verified them,
+so neither the coordinator nor the active party can make parties train on different terms.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from schemas.messages import Aligned as AlignedMessage
 from schemas.records import LedgerStanding
 
 E = TypeVar("E", Accepted, Aligning)
-# Which digest of the terms differs, in the words of a withdrawal.
+# Which digest of the terms differs, as the reason of a withdrawal.
 DIFFERS: dict[str, WithdrawReason] = {
     "manifest": "manifest",
     "members": "members",
@@ -40,7 +40,7 @@ DIFFERS: dict[str, WithdrawReason] = {
 
 
 def members_digest(own: Assets, manifest: RunManifest) -> bytes:
-    """Names and keys of everybody in the run, as this party knows them."""
+    """Digest of the names and keys of everybody in the run, as this party knows them."""
     keys = {**own.verify_keys, own.party: own.signing_key.verify_key}
     text = hashlib.sha256(b"hdpvfl-mq members 1\x00")
     for name in (*manifest.parties, COORDINATOR):
@@ -49,13 +49,13 @@ def members_digest(own: Assets, manifest: RunManifest) -> bytes:
 
 
 def toss_digest(start: AlignStart) -> bytes:
-    """What the coordinator said at the start of entity resolution."""
+    """Digest of what the coordinator said at the start of entity resolution."""
     kept = b"\x01" if start.is_kept else b"\x00"
     return hashlib.sha256(b"hdpvfl-mq toss 1\x00" + kept + b"".join(start.commitments)).digest()
 
 
 def reserved(own: Assets, state: Agreeing, given: LedgerRead) -> Step[Agreeing | Aligned | Leaving]:
-    """The ledger has answered: without a reserve nothing may leave, so this party does."""
+    """The ledger has answered: without a reserve nothing may be released, so this party leaves."""
     standing = with_news(state.standing, given.standing)
     if not standing.is_reserved:
         text = "the ledger refuses to reserve what the run costs; see 'hdpvfl ledger show'"
@@ -70,22 +70,22 @@ def reserved(own: Assets, state: Agreeing, given: LedgerRead) -> Step[Agreeing |
 
 
 def with_news(standing: LedgerStanding, news: LedgerStanding) -> LedgerStanding:
-    """The own ledger as it is now; peers' heads as they were when this run began.
+    """This party's ledger as it is now; peers' heads as they were when this run began.
 
-    A head that a peer signed in another run meanwhile may be newer than one on its way here.
+    A head that a peer signed in another run meanwhile may be newer than one still in flight.
     """
     return LedgerStanding(**{**dict(news), "remembered": standing.remembered})
 
 
 def hold_agreement(own: Assets, state: E, given: Received[Agreement]) -> Step[E]:
-    """A passive party knows its rows before the active party does."""
+    """Keep an agreement of a passive party that knows its rows before the active party does."""
     return replace(state, agreements=_with(state.agreements, given)), ()
 
 
 def agreement(
     own: Assets, state: Agreeing, given: Received[Agreement]
 ) -> Step[Agreeing | Aligned | Leaving]:
-    """A passive party's terms and signature; all are needed."""
+    """Store a passive party's terms and signature; all of them are needed."""
     return _all_agreed(own, replace(state, agreements=_with(state.agreements, given)))
 
 
@@ -126,7 +126,7 @@ def _differs(
 
 
 def agreed(own: Assets, state: Agreeing, given: Received[Agreed]) -> Step[Aligned | Leaving]:
-    """All have signed; every signature must be under the terms that this party holds."""
+    """All have signed: verify that every signature is under the terms this party holds."""
     message, parties = given.message, state.manifest.parties
     if not state.is_reserved or len(message.signatures) != len(parties):
         raise PeerError("an agreement that lacks a signature")

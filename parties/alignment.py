@@ -1,6 +1,6 @@
 """Finding the common rows: entity resolution as moves of a party, and what follows from it.
 
-It owns the way from "all have accepted" to a block of aligned rows with its noise plan; the
+It owns the moves from "all have accepted" to a block of aligned rows with its noise plan; the
 protocol between the parties belongs to hdpvfl_mq/psi, what comes next to agreement.py.
 """
 
@@ -14,17 +14,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hdpvfl_mq.errors import CheatingError, PeerError, RefusedError, SettingsError, TermsError
-from hdpvfl_mq.machine import Effect, ReadLedger, Received, Refused, Reserve, Send, Step
+from hdpvfl_mq.machine import Effect, Offence, ReadLedger, Received, Refused, Reserve, Send, Step
 from hdpvfl_mq.methods import plan_run
 from hdpvfl_mq.methods.run_plan import RunPlan
 from hdpvfl_mq.privacy.mechanism import Mechanism
 from hdpvfl_mq.privacy.slots import placed
 from hdpvfl_mq.psi import (
     Block,
+    KeyedWorkspace,
     Outgoing,
+    Passes,
     Session,
     commit,
-    nonce_of,
+    open_passes,
     open_session,
     order_digest,
     rules_digest,
@@ -35,24 +37,24 @@ from parties.agreement import members_digest, toss_digest
 from parties.assets import Assets, ids_digest
 from parties.common_rows import in_shared_order, packed_positions
 from parties.echo import residuals_start
-from parties.leaving import leave
+from parties.leaving import leave, wronged
 from parties.phases import Accepted, Agreeing, Aligning, Leaving, Setup, Terms, WithRows
 from schemas.alignment import KeptAlignment
 from schemas.config import RunManifest
 from schemas.messages import AlignBlock, AlignStart
 from schemas.tensor import MAX_TENSOR_BYTES, Tensor
 
-HELD_MAX = 4  # blocks of a peer that may come before this party has started: it only greets
+HELD_MAX = 4  # a peer's blocks before this party has started: only greetings come so early
 HELD_BYTES_MAX = 2**16
-KEPT_MAX = MAX_TENSOR_BYTES // 8  # common rows of an alignment that is kept
+KEPT_MAX = MAX_TENSOR_BYTES // 8  # common rows of an alignment that is stored for later runs
 _ROWS = "the number of common rows is outside the manifest's rows_min..rows_max"
-Commitments = tuple[bytes, ...]  # one of each party, the active party's first
+Commitments = tuple[bytes, ...]  # one of every party, the active party's first
 R = TypeVar("R", bound=WithRows)
 
 
 @dataclass(frozen=True)
 class _Found:
-    """The common entities: positions among the own ids, and the key all parties share."""
+    """The common entities: positions among this party's ids, and the key all parties share."""
 
     positions: NDArray[np.integer[Any]]
     shared_key: bytes
@@ -77,7 +79,7 @@ def align_start(
         rows_min=manifest.alignment.rows_min,
         rows_max=manifest.alignment.rows_max,
     )
-    session = open_session(terms, own.party, own.workspace)
+    session = _session(own, terms)
     after: Aligning | Leaving | Agreeing = Aligning(
         standing=state.standing,
         reason=state.reason,
@@ -93,20 +95,29 @@ def align_start(
     return after, outgoing
 
 
+def _session(own: Assets, terms: SessionTerms) -> Session | Passes:
+    """A session, or one after the other if people have several keys."""
+    work = own.workspace
+    if isinstance(work, KeyedWorkspace):
+        return open_passes(terms, own.party, work, len(own.id_rules.key_columns))
+    return open_session(terms, own.party, work)
+
+
 def _late(
     own: Assets, state: Aligning | Leaving | Agreeing, given: Received[AlignBlock]
 ) -> Step[Aligning | Leaving | Agreeing]:
-    """A block that was put aside; if it is no legal move, that is recorded now."""
+    """Handle a block that came early; if it is no legal move, record that now."""
     try:
         if isinstance(state, Aligning):
             return align_block(own, state, given)
         return last_blocks(own, state, given) if isinstance(state, Agreeing) else (state, ())
     except PeerError as refused:
-        return state, (Refused(reason=f"{given.sender}, early: {refused}"[:500]),)
+        after, effects = wronged(own, state, Offence(given.sender))
+        return after, (Refused(reason=f"{given.sender}, early: {refused}"[:500]), *effects)
 
 
 def _kept(own: Assets, state: Accepted, toss: bytes) -> Step[Leaving | Agreeing]:
-    """All have named the alignment that this party keeps too: use it, exchange nothing."""
+    """All parties keep this alignment: use it, exchange nothing."""
     kept, bounds = own.kept_for(state.manifest), state.manifest.alignment
     if kept is None:
         raise PeerError("told to use a kept alignment, but this party has named none")
@@ -117,12 +128,12 @@ def _kept(own: Assets, state: Accepted, toss: bytes) -> Step[Leaving | Agreeing]
 
 
 def toss_commitment(own: Assets) -> bytes:
-    """What this party says about its share in the public seed before it knows any other's."""
-    return commit(nonce_of(own.workspace.secret), own.party)
+    """The commitment to this party's share of the public seed, sent before it knows any other."""
+    return commit(own.workspace.nonce, own.party)
 
 
 def _check_commitments(own: Assets, manifest: RunManifest, commitments: Commitments) -> None:
-    """This party shows its share only when it knows what all others have committed to."""
+    """A party reveals its share only when it knows the commitments of all others."""
     parties = manifest.parties
     if len(commitments) != len(parties):
         raise PeerError("the start of entity resolution lacks a party's commitment")
@@ -131,12 +142,12 @@ def _check_commitments(own: Assets, manifest: RunManifest, commitments: Commitme
 
 
 def _session_id(manifest: RunManifest, commitments: Commitments) -> bytes:
-    """Equal at parties with the same manifest and commitments, which the hello checks."""
+    """Equal at parties with the same manifest and commitments, which the session's hello checks."""
     return hashlib.sha256(b"align" + model_digest(manifest) + b"".join(commitments)).digest()
 
 
 def hold_block(own: Assets, state: Accepted, given: Received[AlignBlock]) -> Step[Accepted]:
-    """A peer was told to start before this party was."""
+    """Keep a block of a peer that was told to start before this party was."""
     held = [each for each in state.held if each.sender == given.sender]
     size = len(given.message.tensor.data)
     if len(held) >= HELD_MAX or size > HELD_BYTES_MAX:
@@ -147,12 +158,12 @@ def hold_block(own: Assets, state: Accepted, given: Received[AlignBlock]) -> Ste
 def align_block(
     own: Assets, state: Aligning, given: Received[AlignBlock]
 ) -> Step[Aligning | Leaving | Agreeing]:
-    """One block of a peer."""
+    """Handle one block of a peer."""
     try:
         session, effects = _received(own, state.session, given)
     except TermsError as other:
         return leave(own, state, "manifest", about=given.sender, detail=str(other))
-    except CheatingError as cheated:  # not only refused: a second try would be a second guess
+    except CheatingError as cheated:  # leave: a second try would be a second guess
         return leave(own, state, "proof", about=given.sender, detail=str(cheated))
     if session.is_withheld:
         after, more = leave(own, state, "rows", detail=_ROWS)
@@ -167,15 +178,15 @@ def align_block(
 
 
 def last_blocks(own: Assets, state: R, given: Received[AlignBlock]) -> Step[R]:
-    """The rows are known here, but a peer may still need blocks."""
+    """This party knows the common rows, but a peer may still need blocks."""
     if state.session is None:
         raise PeerError("a block of entity resolution, which is over")
     session, effects = _received(own, state.session, given)
     return _let_go(own, state, session), effects
 
 
-def _let_go(own: Assets, state: R, session: Session) -> R:
-    """Keep the session only while blocks follow."""
+def _let_go(own: Assets, state: R, session: Session | Passes) -> R:
+    """Keep the session only until it has sent and received its last block."""
     if session.is_finished:
         own.workspace.forget()
         return replace(state, session=None, align_total=session.progress[1])
@@ -183,21 +194,21 @@ def _let_go(own: Assets, state: R, session: Session) -> R:
 
 
 def _received(
-    own: Assets, session: Session, given: Received[AlignBlock]
-) -> tuple[Session, tuple[Effect, ...]]:
+    own: Assets, session: Session | Passes, given: Received[AlignBlock]
+) -> tuple[Session | Passes, tuple[Effect, ...]]:
     sender, message = given.sender, given.message
     place = (message.stage, message.index, message.last)
-    block = Block(sender, *place, message.tensor.data, message.meta)
+    block = Block(sender, *place, bytes(message.tensor.data), message.meta)
     after, outgoing = session.receive(own.workspace, block)
     return after, _blocks(outgoing)
 
 
 def _found(own: Assets, state: Accepted | Aligning, found: _Found) -> Step[Leaving | Agreeing]:
-    """Order the common rows, derive the plan, reserve its cost and ask whether that holds."""
+    """Order the common rows, derive the plan, reserve its cost and read the ledger's answer."""
     manifest = state.manifest
     try:
         plan = plan_run(manifest, len(found.positions))
-    except (RefusedError, SettingsError) as refused:  # held for all own rows, not for the common
+    except (RefusedError, SettingsError) as refused:  # fits all own rows, not the common ones
         return leave(own, state, "rows", detail=str(refused))
     spent = plan.spent_by(own.role)
     has_slots = placed(spent.pure, state.standing.slots_free) is not None
@@ -209,7 +220,7 @@ def _found(own: Assets, state: Accepted | Aligning, found: _Found) -> Step[Leavi
         manifest=model_digest(manifest),
         members=members_digest(own, manifest),
         toss=found.toss,
-        # Keyed by what the broker does not know, else it could test guessed sets of ids.
+        # Keyed by a secret the broker does not know, or it could test guessed sets of ids.
         order=order_digest(ids, found.shared_key),
         plan=plan.digest,
     )
@@ -232,19 +243,19 @@ def _found(own: Assets, state: Accepted | Aligning, found: _Found) -> Step[Leavi
 def make_setup(
     own: Assets, plan: RunPlan, positions: NDArray[np.integer[Any]], kept: KeptAlignment | None
 ) -> Setup:
-    """Everything that follows from the plan and the common ids, without a word to anybody."""
+    """Everything that follows from the plan and the common ids; it sends nothing."""
     mechanism = Mechanism(own.party, own.run, own.secret, plan.releases_of(own.role))
     return Setup(plan, mechanism, packed_positions(own, positions), kept)
 
 
 def setup_again(own: Assets, manifest: RunManifest, kept: KeptAlignment) -> Setup:
-    """The same again from an alignment that was kept: for a process that was started again."""
+    """The setup from a kept alignment, for a process that restarts."""
     positions = kept.positions.array()
     return make_setup(own, plan_run(manifest, len(positions)), positions, kept)
 
 
 def _to_keep(own: Assets, manifest: RunManifest, found: _Found) -> KeptAlignment | None:
-    """What later runs on the same ids may use again; nothing if it is too large to keep."""
+    """The alignment that later runs on the same ids may use; None if it is too large to keep."""
     if found.positions.size > KEPT_MAX:
         return None
     return KeptAlignment(

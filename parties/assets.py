@@ -1,4 +1,4 @@
-"""What a party brings into a run and never gives away: rows, ids, keys, policy, secret.
+"""What a party brings into a run and never sends: rows, ids, keys, policy, secret.
 
 It owns the shape of a party's assets and the keys derived from its secret; it makes no move.
 """
@@ -19,8 +19,9 @@ from hdpvfl_mq.arrays.chunked import Allocate
 from hdpvfl_mq.arrays.memo import Memo
 from hdpvfl_mq.arrays.unreleased import FloatVector
 from hdpvfl_mq.data.preprocess import PreparedData
-from hdpvfl_mq.methods.one_round.refit import ScoreRegression
-from hdpvfl_mq.psi import NormalisedIds, Workspace, order_digest
+from hdpvfl_mq.engine.port import Engine, LocalEngine
+from hdpvfl_mq.methods.score_regression import ScoreRegression
+from hdpvfl_mq.psi import KeyedWorkspace, NormalisedIds, Workspace, order_digest
 from schemas.alignment import KeptAlignment
 from schemas.config import IdRules, PartyPolicy, RunManifest
 from schemas.data import DataSettings
@@ -29,23 +30,24 @@ from schemas.privacy import Release
 
 
 def ids_digest(ids: NormalisedIds) -> bytes:
-    """What a kept alignment is found again by: these ids in this order, whatever the cells hold."""
+    """The key of a kept alignment: these ids in this order, whatever the other cells hold."""
     return order_digest(ids.ids, b"kept alignment")
 
 
 @dataclass(frozen=True)
 class TrainedModel:
-    """What an earlier run left this party."""
+    """The model that an earlier run left this party."""
 
     manifest: RunManifest
     data: DataSettings  # how its rows were prepared, constants filled in
-    rows: int  # common rows it learnt from
-    dataset: str  # the name they have in the ledger
+    rows: int  # common rows it was trained on
+    dataset: str  # the data set's name in the ledger
     weights: FloatVector = field(repr=False)
-    weights_private: bool = False  # w~: post-processing of booked releases, free to be used
-    # What each partner's scores are multiplied by; after descent they are added as they are.
+    weights_private: bool = False  # w~: post-processing of booked releases, so its use is free
+    score_size: float = 1.0  # deviation of the scores of private weights; as private as they are
+    # What each partner's scores are multiplied by; after descent the factor is 1.
     coefficients: Mapping[PartyId, float] = field(default_factory=lambda: MappingProxyType({}))
-    # Of each passive party that was there, unless it was descent.
+    # For each passive party that took part; empty after descent.
     score_regressions: Mapping[PartyId, ScoreRegression] = field(
         default_factory=lambda: MappingProxyType({}), repr=False
     )
@@ -53,7 +55,7 @@ class TrainedModel:
 
 @dataclass(frozen=True)
 class Assets:
-    """What a party brings into a run and never gives away."""
+    """What a party brings into a run and never sends."""
 
     party: PartyId
     role: PartyRole
@@ -62,65 +64,74 @@ class Assets:
     data: PreparedData = field(repr=False)
     ids: NormalisedIds = field(repr=False)
     id_rules: IdRules
-    secret: bytes = field(repr=False)  # 32 bytes for this run only
+    secret: bytes = field(repr=False)  # 32 bytes, for this run only
     salt: bytes = field(repr=False)
-    signing_key: SigningKey = field(repr=False)  # Ed25519 draws nothing: signing is pure
+    signing_key: SigningKey = field(repr=False)  # Ed25519 is deterministic, so signing is pure
     verify_keys: Mapping[PartyId, VerifyKey] = field(repr=False)
     numeric_profile: str
-    former_keys: tuple[VerifyKey, ...] = ()  # of this party's name, each replaced by the next
-    kept: tuple[KeptAlignment, ...] = field(default=(), repr=False)  # of these ids and id rules
-    approved: bytes | None = None  # digest of the manifest this party has agreed to beforehand
+    former_keys: tuple[VerifyKey, ...] = ()  # this party's earlier keys, each replaced by the next
+    kept: tuple[KeptAlignment, ...] = field(default=(), repr=False)  # for these ids and id rules
+    approved: bytes | None = None  # digest of the manifest this party agreed to beforehand
     model: TrainedModel | None = field(default=None, repr=False)  # to predict with
     kept_gram: Release | None = field(default=None, repr=False)  # X'X of this data set, noised
     found: KeptAlignment | None = field(default=None, repr=False)  # by an earlier start of the run
-    # Gives every array that has an entry for each row, in memory or mapped from disk.
+    # Allocates every array with an entry per row, in memory or mapped from disk.
     allocate: Allocate = field(default=np.empty, repr=False)
+    engine: Engine = field(default_factory=LocalEngine, repr=False)  # computes products of rows
 
     def kept_for(self, manifest: RunManifest) -> KeptAlignment | None:
-        """The alignment with exactly these parties that may be used again."""
+        """The alignment with exactly these parties, if the manifest allows its reuse."""
         names = tuple(sorted(manifest.parties))
         found = (kept for kept in self.kept if kept.parties == names)
         return next(found, None) if manifest.alignment.reuse else None
 
     @property
     def identity(self) -> tuple[VerifyKey, ...]:
-        """Every key that has ever signed in this party's name."""
+        """Every key that has ever signed under this party's name."""
         return (self.signing_key.verify_key, *self.former_keys)
 
     @property
     def trained(self) -> TrainedModel:
-        """The model of a run that predicts; admission has seen to it that there is one."""
+        """The model of a run that predicts; admission has checked that there is one."""
         assert self.model is not None
         return self.model
 
     def release_id(self, party: PartyId, kind: str, round_: int) -> str:
-        """The name of one release of this run, for ever."""
+        """The name of one release of this run; it never changes."""
         return release_id(self.run, party, kind, round_)
 
     def sealing_key(self, peer: PartyId, release_id: str) -> bytes:
-        """A key that this party and one peer alone can compute, for one release."""
-        own = bytes(self.signing_key.to_curve25519_private_key())
-        shared = crypto_scalarmult(own, bytes(self.verify_keys[peer].to_curve25519_public_key()))
+        """A key for one release that only this party and one peer can compute."""
+        theirs = self.verify_keys[peer]
+        shared = self.memo.once(("shared", peer), bytes(theirs), lambda: self._shared(theirs))
         address = release_id.encode()
         return hashlib.blake2b(
             address, key=shared, person=b"hdpvfl sealed 1", digest_size=32
         ).digest()
 
+    def _shared(self, theirs: VerifyKey) -> bytes:
+        """A secret that two parties can compute from their signing keys, and nobody else can."""
+        own = bytes(self.signing_key.to_curve25519_private_key())
+        return bytes(crypto_scalarmult(own, bytes(theirs.to_curve25519_public_key())))
+
     @cached_property
     def workspace(self) -> Workspace:
-        """What this party's session works with; no part of any state.
+        """What this party's session works with; not part of any state.
 
-        Its secret belongs to these ids: with others, a run would mask other ids by the same bytes.
-        No other cell enters it, so nothing that is said before a release depends on one.
+        Its secret is derived from these ids: otherwise a run with other ids would mask them by the
+        same bytes. No other cell enters it, so nothing that is sent before a release depends on
+        one.
         """
         secret = self.derived(b"entity resolution" + ids_digest(self.ids))
+        if self.ids.keys is not None:
+            return KeyedWorkspace(self.ids, secret, allocate=self.allocate)
         return Workspace(self.ids.ids, secret, allocate=self.allocate)
 
     @cached_property
     def memo(self) -> Memo:
-        """Arrays with an entry for every common row; no part of any state."""
+        """Arrays with an entry for every common row; not part of any state."""
         return Memo()
 
     def derived(self, purpose: bytes) -> bytes:
-        """A secret of its own for another purpose than noise."""
+        """A secret for a purpose other than noise, derived from the run's secret."""
         return hashlib.blake2b(purpose, key=self.secret, digest_size=32).digest()

@@ -1,6 +1,6 @@
-"""Which end of a run a party believes when the coordinator says that it is over.
+"""Which end of a run a party accepts when the coordinator closes the run.
 
-It owns that judgement: a party knows its own plan, so it takes a run for completed only when its
+It owns that decision: a party knows its own plan, so it accepts a run as completed only when its
 rounds are done and its peers have signed the same end.
 """
 
@@ -18,13 +18,13 @@ from schemas.messages import RunClosed, Withdraw
 
 
 def closed(own: Assets, state: Running, given: Received[RunClosed]) -> Step[Closed]:
-    """The coordinator says that the run is over: believe an end that fits what was done."""
+    """The coordinator closes the run: accept an outcome that fits what this party has done."""
     outcome, reason = given.message.outcome, given.message.reason
     if (wrong := _misfit(own, state, outcome)) is not None:
         after = Closed(**kept(state), outcome="mismatch", reason=wrong)
         word = Withdraw(reason="end", about=COORDINATOR)
         return after, (Send(everybody(own, state), word), Finish(outcome="mismatch"))
-    # An own reason names columns and rows.
+    # This party's own reason says more: it names columns and rows.
     return close(state, outcome, state.reason or reason)
 
 
@@ -44,7 +44,7 @@ def _misfit(own: Assets, state: Running, outcome: str) -> str | None:
 def closed_training(
     own: Assets, state: Training, given: Received[RunClosed]
 ) -> Step[Training | Closed]:
-    """The same while rounds run; a party that was left out may still have to catch up."""
+    """The coordinator closes a run in training; a party that was left out may have to catch up."""
     is_left_out = given.message.outcome == "completed" and state.is_away(own.party)
     if is_left_out and not is_complete(own, state):
         return replace(state, is_closing=True), (arm("closing", CLOSING_S),)
@@ -52,7 +52,7 @@ def closed_training(
 
 
 def closed_leaving(own: Assets, state: Leaving, given: Received[RunClosed]) -> Step[Closed]:
-    """The coordinator knows by now; or the run was completed before somebody left."""
+    """The coordinator confirms that the run is over, or it was completed before somebody left."""
     message = given.message
     if message.outcome == "completed":
         if is_complete(own, state.trained):
@@ -62,7 +62,7 @@ def closed_leaving(own: Assets, state: Leaving, given: Received[RunClosed]) -> S
 
 
 def caught_up(own: Assets, state: Training, given: TimerFired) -> Step[Training | Closed]:
-    """The others have completed without this party: has it caught up in time?"""
+    """The others have completed without this party: check whether it has caught up in time."""
     if not state.is_closing:
         return state, ()
     if is_complete(own, state):

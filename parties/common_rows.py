@@ -1,6 +1,6 @@
-"""A party's rows in the order all parties share: block, labels, and the way back to its file.
+"""A party's rows in the order all parties share: block, labels, and their places in its file.
 
-It owns how they follow from a state's setup; they are kept in the party's memo, so that no state
+It owns how they follow from a state's setup. They are kept in the party's memo, so that no state
 holds or allocates an array with an entry for every row.
 """
 
@@ -27,14 +27,14 @@ from schemas.methods import PrivateModel
 
 @dataclass(frozen=True)
 class CommonRows:
-    """The rows of a run: `order` is their places in the party's own file."""
+    """The common rows of a run; `order` is their places in the party's file."""
 
     order: NDArray[np.int64] = field(repr=False)
     block: ColumnBlock = field(repr=False)
 
 
 def packed_positions(own: Assets, positions: NDArray[np.integer[Any]]) -> bytes:
-    """Which of the own ids are common, a bit each: small enough for a state."""
+    """Which of this party's ids are common, one bit each: small enough for a state."""
     mask = marks(len(own.ids.ids), own.allocate)
     mask[np.asarray(positions)] = True
     return pack_marks(mask)
@@ -43,13 +43,20 @@ def packed_positions(own: Assets, positions: NDArray[np.integer[Any]]) -> bytes:
 def in_shared_order(
     own: Assets, manifest: RunManifest, common: NDArray[np.integer[Any]]
 ) -> tuple[PackedIds, NDArray[np.int64]]:
-    """The common ids in the order all parties share, and the own rows that order asks for."""
-    key = hashlib.sha256(b"order" + manifest.seed.to_bytes(8, "big")).digest()
-    order = row_order(own.ids.ids.chosen(common, own.allocate), key, own.allocate)
-    positions = gather(common, order, own.allocate)
+    """The common ids in the order all parties share, and this party's rows in that order."""
+    positions = _ordered(own, manifest, common)
     return own.ids.ids.chosen(positions, own.allocate), gather(
         own.ids.rows, positions, own.allocate
     )
+
+
+def _ordered(
+    own: Assets, manifest: RunManifest, common: NDArray[np.integer[Any]]
+) -> NDArray[np.integer[Any]]:
+    """The positions of the common ids in the order all parties share."""
+    key = hashlib.sha256(b"order" + manifest.seed.to_bytes(8, "big")).digest()
+    order = row_order(own.ids.ids.chosen(common, own.allocate), key, own.allocate)
+    return gather(common, order, own.allocate)
 
 
 def rows_of(own: Assets, setup: Setup) -> CommonRows:
@@ -67,16 +74,31 @@ def _rows(own: Assets, setup: Setup) -> CommonRows:
         intercept=own.role == "active" and manifest.intercept,
         scaled=is_scaled(own, manifest),
         allocate=own.allocate,
+        engine=own.engine,
     )
     return CommonRows(order, block)
 
 
 def is_scaled(own: Assets, manifest: RunManifest) -> bool:
-    """Whether rows have norm at most 1; the active party's columns enter no release of some."""
+    """Whether rows are scaled to norm at most 1; columns that enter no release need not be."""
     method = manifest.method if own.model is None else own.model.manifest.method
     if own.role == "active" and isinstance(method, PrivateModel):
         return False
     return manifest.guarantee != "none" or manifest.scale_rows
+
+
+def people_at(own: Assets, setup: Setup, places: NDArray[np.int64]) -> list[bytes]:
+    """The ids of the people at these places in the common order.
+
+    A person has one id here, whatever key they were matched by: limits for a person count by it.
+    """
+
+    def ordered() -> PackedIds:
+        common: Positions = marked(unpack_marks(setup.common, len(own.ids.ids)), own.allocate)
+        positions = _ordered(own, setup.plan.manifest, common)
+        return own.ids.of_people(positions, own.allocate)
+
+    return own.memo.once("people", setup.key, ordered).at(places)
 
 
 def block_of(own: Assets, setup: Setup) -> ColumnBlock:
@@ -85,13 +107,13 @@ def block_of(own: Assets, setup: Setup) -> ColumnBlock:
 
 
 def start_weights(own: Assets, setup: Setup) -> FloatVector:
-    """Public weights before the first round; an intercept starts where the loss says."""
+    """Public weights before the first round; the loss says where an intercept starts."""
     block = block_of(own, setup)
     return block.start_weights(setup.plan.family.start_theta if block.intercept else 0.0)
 
 
 def response_of(own: Assets, setup: Setup) -> Response:
-    """Labels, weights and offsets of the common rows; the active party has them."""
+    """Labels, weights and offsets of the common rows; only the active party has them."""
     return own.memo.once("response", setup.key, lambda: _response(own, setup))
 
 

@@ -1,6 +1,6 @@
-"""When a run is completed: every round done, every peer's signature under the same end.
+"""When a run is completed: every round is done and every peer has signed the same end.
 
-It owns that question and the moves that answer it; the rounds themselves are elsewhere. A
+It owns that decision and the moves that lead to it; the rounds themselves are elsewhere. A
 coordinator cannot complete a run by saying so, and an active party that sent its peers different
 residuals does not get their signatures under one end.
 """
@@ -27,20 +27,20 @@ _DOMAIN = b"hdpvfl-mq end 1\x00"
 
 
 def statement(state: Training) -> bytes:
-    """What every party signs at its end: terms, number of rounds, all residuals."""
+    """What every party signs at its end: digest of terms, number of rounds and all residuals."""
     rounds = state.round.to_bytes(8, "big")
     return hashlib.sha256(_DOMAIN + state.terms + rounds + state.residuals).digest()
 
 
 def is_complete(own: Assets, state: Phase | None) -> bool:
-    """Whether this party may take the run for completed."""
+    """Whether this party may treat the run as completed."""
     if not isinstance(state, Training) or not state.is_done:
         return False
     present = {p for p in state.manifest.parties if not state.is_away(p)} - {own.party}
     if not present <= set(state.endings):
         return False
     if state.is_away(own.party):
-        return True  # left out by the plan: nobody waits for its ledger
+        return True  # left out by the plan: nobody waits for this party's ledger
     return (present & witness.witnesses_of(state, own.party)) <= state.witnesses
 
 
@@ -56,7 +56,7 @@ def rounds_over(own: Assets, state: Training, given: LedgerRead) -> Step[Trainin
 
 
 def ending(own: Assets, state: Training, given: Received[Ending]) -> Step[Training | Leaving]:
-    """A passive party has signed its end; in one round that may come before the own end."""
+    """A passive party has signed its end; in a one-round run that may come before this end."""
     if given.sender in state.endings:
         raise PeerError(f"{given.sender} has signed its end already")
     signed = {given.sender: given.message.signature}
@@ -66,7 +66,7 @@ def ending(own: Assets, state: Training, given: Received[Ending]) -> Step[Traini
 
 
 def ended(own: Assets, state: Training, given: Received[Ended]) -> Step[Training | Leaving]:
-    """The active party passes on who has signed the end that this party has signed too."""
+    """The active party forwards the signatures of all who signed the same end as this party."""
     message = given.message
     if not state.is_done or len(message.parties) != len(message.signatures):
         raise PeerError("an end of the run before the end, or one that is not complete")
@@ -76,7 +76,7 @@ def ended(own: Assets, state: Training, given: Received[Ended]) -> Step[Training
 def _with_endings(
     own: Assets, state: Training, signed: Mapping[PartyId, bytes]
 ) -> Step[Training | Leaving]:
-    """Keep signatures under the own end; another one means that somebody learnt otherwise."""
+    """Keep signatures under this party's end; any other means that a peer got other residuals."""
     for party, signature in signed.items():
         key = own.verify_keys.get(party) or own.signing_key.verify_key
         if not is_signed(key, statement(state), signature):
@@ -86,7 +86,7 @@ def _with_endings(
 
 
 def witnessed(own: Assets, state: Training, given: Received[LedgerWitness]) -> Step[Training]:
-    """A peer has co-signed a ledger head; after the last round it may be the one waited for."""
+    """A peer has co-signed a ledger head; after the last round it may be the awaited one."""
     state, check = witness.witnessed(own, state, given)
     if state.is_done and given.message.head == state.standing.head:
         state = replace(state, witnesses=state.witnesses | {given.sender})
@@ -95,7 +95,7 @@ def witnessed(own: Assets, state: Training, given: Received[LedgerWitness]) -> S
 
 
 def progress(own: Assets, state: Training) -> Step[Training]:
-    """Whatever is due now that the rounds are over; each of it once."""
+    """Send whatever is due after the last round, each message once."""
     effects: tuple[Effect, ...] = ()
     if own.role == "active" and state.is_signable:
         state, effects = _tell_all(own, state)
@@ -106,7 +106,7 @@ def progress(own: Assets, state: Training) -> Step[Training]:
 
 
 def _tell_all(own: Assets, state: Training) -> Step[Training]:
-    """Pass the signatures on once all that are there have signed, and again if more come."""
+    """Forward the signatures once all present parties have signed, and again if more come."""
     passives = state.manifest.passive_parties
     signed = frozenset(state.endings)
     missing = {p for p in passives if not state.is_away(p)} - signed

@@ -1,9 +1,9 @@
-"""Echoes: what a party heard from one hand, told to another, so that a double tongue is noticed.
+"""Echoes: a party repeats what it heard from one sender to another, so that a lie is noticed.
 
-It owns two hashes. The coordinator's orders (plans of rounds, who is left out) go to all parties
-alike; each share repeats their hash to the active party, which compares it with its own. The active
-party's residuals go to all passive parties alike; each report repeats their hash to the
-coordinator, keyed so that it can compare and nothing else.
+It owns two hashes. The coordinator sends the same orders (plans of rounds, who is left out) to all
+parties; each share repeats their hash to the active party, which compares it with its own. The
+active party sends the same residuals to all passive parties; each report repeats their hash to the
+coordinator, keyed so that it can compare hashes and nothing else.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from schemas.ids import PartyId
 from schemas.messages import Resume, RoundPlan, RoundReport
 from schemas.privacy import Release
 
-ORDERS_KEPT = 64  # a share may speak of orders this long ago
+ORDERS_KEPT = 64  # hashes of the last orders, to which a share may refer
 _ORDERS, _RESIDUALS = b"hdpvfl-mq orders 1\x00", b"hdpvfl-mq residuals 1\x00"
 
 
@@ -28,14 +28,14 @@ def residuals_start(shared_key: bytes) -> bytes:
 
 
 def heard_residual(state: Training, release: Release) -> Training:
-    """One more residual, sent or received."""
+    """Add one residual, sent or received, to the hash."""
     payload = hashlib.sha256(release.tensor.data).digest()
     link = hashlib.sha256(state.residuals + release.release_id.encode() + b"\x00" + payload)
     return replace(state, residuals=link.digest(), residual_count=state.residual_count + 1)
 
 
 def heard_order(state: Training, order: RoundPlan | Resume) -> Training:
-    """One more order of the coordinator."""
+    """Add one order of the coordinator to the hash."""
     last = state.orders[-1] if state.orders else hashlib.sha256(_ORDERS + state.terms).digest()
     link = hashlib.sha256(last + model_digest(order)).digest()
     orders = (*state.orders, link)[-ORDERS_KEPT:]
@@ -43,12 +43,12 @@ def heard_order(state: Training, order: RoundPlan | Resume) -> Training:
 
 
 def heard_echo(state: Training, party: PartyId, count: int, digest: bytes) -> Training:
-    """A peer says which orders it has heard; more than this party has may be true."""
+    """Store which orders a peer has heard; it may have heard more than this party."""
     return replace(state, echoes=MappingProxyType({**state.echoes, party: (count, digest)}))
 
 
 def contradicted(state: Training) -> PartyId | None:
-    """A party that has heard other orders, by what can be compared by now."""
+    """A party that has heard other orders, compared over those both parties have heard."""
     first = state.order_count - len(state.orders) + 1  # number of the oldest hash kept
     for party, (count, digest) in sorted(state.echoes.items()):
         if first <= count <= state.order_count and state.orders[count - first] != digest:
@@ -57,7 +57,7 @@ def contradicted(state: Training) -> PartyId | None:
 
 
 def report(state: Training, *, last: bool) -> RoundReport:
-    """How far this party is, with the hash of all residuals it has sent or received."""
+    """This party's round, with the hash of all residuals it has sent or received."""
     return RoundReport(
         rounds_done=state.round,
         last=last,

@@ -1,17 +1,20 @@
-"""Leaving a run: this party does, or a peer has.
+"""Leaving a run: this party leaves, or a peer has left.
 
-It owns how everybody hears of it; which end of the coordinator's a party believes is in closing.py.
-A party that leaves tells all, not the coordinator alone, and waits for its word a few seconds only.
+It owns how all parties learn of it; closing.py decides which outcome of the coordinator a party
+accepts. A party that leaves tells all, not the coordinator alone, and waits only a few seconds for
+the coordinator to close the run.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypeVar
 
 from hdpvfl_mq.endings import outcome_of, said_by, why
 from hdpvfl_mq.machine import (
+    Arm,
     Effect,
     Finish,
+    Offence,
     OperatorRequest,
     Received,
     Send,
@@ -20,12 +23,27 @@ from hdpvfl_mq.machine import (
     arm,
 )
 from parties.assets import Assets
-from parties.phases import Closed, Joining, Leaving, Over, Running, Training
+from parties.awaited import awaited
+from parties.phases import (
+    Agreeing,
+    Aligned,
+    Aligning,
+    Closed,
+    Joining,
+    Leaving,
+    Over,
+    Running,
+    Training,
+    WithRows,
+)
 from schemas.config import RunManifest
 from schemas.ids import COORDINATOR, PartyId
 from schemas.messages import Withdraw, WithdrawReason
 
-CLOSING_S = 5.0  # how long the coordinator's word is waited for
+CLOSING_S = 5.0  # how long to wait for the coordinator to close the run
+OFFENCE_S = 5.0  # how long a run may make no progress after a peer's message was refused
+GRACE_S = 30.0  # at a deadline, how much later than the coordinator a party ends the run
+R = TypeVar("R", bound=Running)
 
 
 def leave(
@@ -36,7 +54,7 @@ def leave(
     about: PartyId | None = None,
     detail: str = "",
 ) -> Step[Leaving]:
-    """Leave the run and tell everybody; `detail` is for this party's own console."""
+    """Leave the run and tell all; `detail` is for this party's console only."""
     word = Withdraw(reason=reason, about=about)
     after = _leaving(state, outcome_of(reason), detail or f"this party withdrew: {why(word)}")
     return after, (Send(everybody(own, state), word), arm("closing", CLOSING_S))
@@ -70,8 +88,59 @@ def refused(state: Joining, reason: str) -> Leaving:
 
 
 def asked_to(own: Assets, state: Running, given: OperatorRequest) -> Step[Leaving]:
-    """The operator wants to leave; what is spent stays spent."""
+    """The operator asks to leave; what is spent stays spent."""
     return leave(own, state, "operator")
+
+
+def wronged(own: Assets, state: R, given: Offence) -> Step[R]:
+    """A peer's message was refused or is missing: see in a while whether the run still advances."""
+    return state, (_probation(state, given.cause, given.sender),)
+
+
+def stuck(own: Assets, state: Running, given: TimerFired) -> Step[Any]:
+    """The timer ran out: leave, naming the peer, if the run has made no progress with it.
+
+    A peer that keeps this party waiting elsewhere stays under observation.
+    """
+    cause, sender, place = given.timer.split(":")
+    if place == _place(state, sender):
+        return leave(own, state, _reason(own, state, cause), about=sender)
+    return state, (_probation(state, cause, sender),) if sender in awaited(own, state) else ()
+
+
+def _reason(own: Assets, state: Running, cause: str) -> WithdrawReason:
+    """Where rounds may run without this party, its orders may be what is missing.
+
+    The active party then trains by orders that have not reached this party: its residuals are
+    refused here, and it may be honest.
+    """
+    if cause == "missing":
+        return "missing"
+    has_orders = not isinstance(state, Aligned) and not (
+        isinstance(state, Training) and state.round >= state.planned and not state.is_done
+    )
+    if own.role == "active" or not isinstance(state, WithRows) or has_orders:
+        return "message"
+    return "message" if state.manifest.absence == "wait" else "orders"
+
+
+def _probation(state: Running, cause: str, sender: PartyId) -> Arm:
+    return arm(f"{cause}:{sender}:{_place(state, sender)}", OFFENCE_S)
+
+
+def _place(state: Running, sender: PartyId) -> str:
+    """How far the run is with one peer; the text changes when its message is taken."""
+    parts: tuple[object, ...] = ()
+    if isinstance(state, Training):
+        shared = sender in getattr(state.rounds, "shares", ())
+        # A peer's ending is no progress while this party still waits for its share.
+        ended = state.is_done and sender in state.endings
+        parts = (state.planned, state.round, shared, ended, state.has_reported)
+    elif isinstance(state, Aligning):
+        parts = (state.session.place(sender),)
+    elif isinstance(state, Agreeing):
+        parts = (sender in state.agreements,)
+    return "/".join((type(state).__name__, *(str(part) for part in parts))).lower()
 
 
 def peer_left(own: Assets, state: Running, given: Received[Withdraw]) -> Step[Leaving]:
@@ -81,8 +150,13 @@ def peer_left(own: Assets, state: Running, given: Received[Withdraw]) -> Step[Le
     return after, (arm("closing", CLOSING_S),)
 
 
+def too_long(own: Assets, state: Running, given: TimerFired) -> Step[Leaving]:
+    """The manifest's deadline has passed and the coordinator has not closed the run."""
+    return leave(own, state, "deadline")
+
+
 def too_late(own: Assets, state: Leaving, given: TimerFired) -> Step[Closed]:
-    """The coordinator says nothing: end without its word."""
+    """The coordinator does not answer: end the run without it."""
     return close(state, state.outcome, state.reason)
 
 

@@ -1,8 +1,8 @@
-"""What the active and a passive party have in common: joining, the offer, the plan, the pauses.
+"""What active and passive parties have in common: joining, the offer, the plan, the pauses.
 
-It owns the moves around the rounds; it knows nothing of what a round computes, nor of how a run
-ends (leaving.py, closing.py, completion.py). Pure: data and secrets are fixed in `Assets`,
-everything else is folded from the inputs.
+It owns the moves around the rounds; it does not know what a round computes or how a run ends
+(leaving.py, closing.py, completion.py). Pure: data and secrets are fixed in `Assets`, everything
+else is folded from the inputs.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from hdpvfl_mq.glm.response import check_declared
 from hdpvfl_mq.machine import (
     Move,
     Moves,
+    Offence,
     Received,
     Refused,
     Send,
@@ -34,10 +35,22 @@ from parties import alignment, witness
 from parties.admission import broken_rule
 from parties.agreement import reserved, with_news
 from parties.assets import Assets
+from parties.awaited import awaited
 from parties.closing import caught_up, closed, closed_leaving, closed_training
 from parties.completion import progress, rounds_over, witnessed
 from parties.echo import contradicted, heard_order, report
-from parties.leaving import CLOSING_S, asked_to, leave, peer_left, refused, too_late
+from parties.leaving import (
+    CLOSING_S,
+    GRACE_S,
+    asked_to,
+    leave,
+    peer_left,
+    refused,
+    stuck,
+    too_late,
+    too_long,
+    wronged,
+)
 from parties.phases import (
     Accepted,
     Agreeing,
@@ -66,21 +79,24 @@ from schemas.messages import (
     RunAccept,
     RunOffer,
     RunRefuse,
+    ScoreQuery,
     ScoreShare,
+    Waiting,
     Welcome,
 )
 
 P = TypeVar("P", bound=Phase)
-# How one side takes in what the other releases.
+W = TypeVar("W", Aligning, Agreeing)
+# How one side handles what the other releases.
 Take = Callable[[Assets, Training, Received[Any]], Step[Training | Leaving]]
-NEVER = 2**31  # a round that does not come
+NEVER = 2**31  # a round that never comes
 
 
 # -- joining and the offer ---------------------------------------------------------------------
 
 
 def started(own: Assets, state: Starting | Running, given: Started) -> Step[Running]:
-    """Greet the coordinator; a process that starts again says so in the same words."""
+    """Say hello to the coordinator, at the first start and at every restart."""
     hello = Hello(
         epoch=given.epoch,
         seed_commitment=commitment(own.secret, own.salt),
@@ -96,12 +112,12 @@ def started(own: Assets, state: Starting | Running, given: Started) -> Step[Runn
 
 
 def welcome(own: Assets, state: P, given: Received[Welcome]) -> Step[P]:
-    """Note whom the coordinator waits for."""
+    """Store whom the coordinator waits for."""
     return replace(state, waiting_for=given.message.waiting_for), ()
 
 
 def offer(own: Assets, state: Joining, given: Received[RunOffer]) -> Step[Leaving | Accepted]:
-    """Take part, or say which rule forbids it."""
+    """Accept the offer, or refuse it and name the rule that forbids it."""
     manifest = given.message.manifest
     rule = broken_rule(own, manifest, state.standing) or _misfit(own, manifest)
     if rule is not None:
@@ -111,22 +127,23 @@ def offer(own: Assets, state: Joining, given: Received[RunOffer]) -> Step[Leavin
     accept = RunAccept(
         manifest_digest=model_digest(manifest),
         id_profile_digest=rules_digest(own.id_rules),
-        set_size=len(own.ids.ids),
+        set_size=own.ids.people,
         columns=own.data.X.shape[1],
         kept_alignment=kept.name if (kept := own.kept_for(manifest)) else None,
     )
     reminders = witness.remind(own, manifest, state.standing)
     accepted = Accepted(standing=state.standing, reason=state.reason, manifest=manifest)
-    return accepted, (*reminders, Send((COORDINATOR,), accept))
+    end = arm("deadline", manifest.deadline_s + GRACE_S)
+    return accepted, (*reminders, Send((COORDINATOR,), accept), end)
 
 
 def _misfit(own: Assets, manifest: RunManifest) -> tuple[str, str] | None:
-    """Whether own settings and the mathematics fit the manifest: (public rule, own detail).
+    """Why settings or mathematics do not fit the manifest: (text for all, text for this console).
 
-    It looks at no row: labels were checked against their declared kind before anything was sent.
+    It reads no row: labels were checked against their declared kind before anything was sent.
     """
     try:
-        plan_run(manifest, max(1, len(own.ids.ids)))
+        plan_run(manifest, max(1, own.ids.people))
     except (RefusedError, SettingsError) as refused:
         return f"the privacy argument refuses these settings: {refused}", ""
     settings = own.data.settings
@@ -149,7 +166,7 @@ def _misfit(own: Assets, manifest: RunManifest) -> tuple[str, str] | None:
 def first_plan(
     own: Assets, state: Aligned, given: Received[RoundPlan], *, take: Take
 ) -> Step[Training | Leaving]:
-    """Rounds may run: begin, and take in what peers sent who heard of it earlier."""
+    """Rounds may run: start, and handle messages of peers that got the plan earlier."""
     last = _checked_last(state, given.message, planned=0)
     rounds = ROUNDS[type(state.manifest.method)]
     start = rounds.active_start if own.role == "active" else rounds.passive_start
@@ -175,17 +192,20 @@ def first_plan(
 def _late(
     own: Assets, state: Training, given: Received[Any], take: Take
 ) -> Step[Training | Leaving]:
-    """A message that was put aside; if it is no legal move, that is recorded now."""
+    """Handle a message that came early; if it is no legal move, record that now."""
     try:
         return take(own, state, given)
     except PeerError as refused:
-        return state, (Refused(reason=f"{given.sender}, early: {refused}"[:500]),)
+        after, effects = wronged(own, state, Offence(given.sender))
+        return after, (Refused(reason=f"{given.sender}, early: {refused}"[:500]), *effects)
 
 
 def put_aside(
-    own: Assets, state: Aligned, given: Received[ScoreShare] | Received[Residual]
+    own: Assets,
+    state: Aligned,
+    given: Received[ScoreShare] | Received[Residual] | Received[ScoreQuery],
 ) -> Step[Aligned]:
-    """A peer has heard the coordinator's plan before this party: keep one message of each."""
+    """Keep one message of each peer that got the coordinator's plan before this party."""
     if given.sender in state.early:
         raise PeerError(f"{given.sender} has sent a message before the first plan already")
     early = MappingProxyType({**state.early, given.sender: given})
@@ -211,25 +231,31 @@ def _checked_last(state: WithRows, message: RoundPlan, *, planned: int) -> int:
 
 
 def proceed(own: Assets, state: Training) -> Step[Training]:
-    """Do whatever the current round allows by now."""
+    """Do whatever the current round already allows."""
     rounds = ROUNDS[type(state.manifest.method)]
     step = rounds.active_proceed if own.role == "active" else rounds.passive_proceed
     return step(own, state)
 
 
 def waited_for(own: Assets, state: P, given: Received[Pause]) -> Step[P]:
-    """Note whom the coordinator waits for."""
+    """Store whom the coordinator waits for."""
     return replace(state, waiting_for=given.message.waiting_for), ()
 
 
+def say_awaited(own: Assets, state: W, given: Received[Pause]) -> Step[W]:
+    """The coordinator asks why the run stands still: name whom this party waits for."""
+    state = replace(state, waiting_for=given.message.waiting_for)
+    return state, (Send((COORDINATOR,), Waiting(waiting_for=awaited(own, state))),)
+
+
 def pause(own: Assets, state: Training, given: Received[Pause]) -> Step[Training]:
-    """The coordinator asks who is there."""
+    """The coordinator asks who is present: report."""
     state = replace(state, waiting_for=given.message.waiting_for)
     return state, (Send((COORDINATOR,), report(state, last=False)),)
 
 
 def resume(own: Assets, state: Training, given: Received[Resume]) -> Step[Training | Leaving]:
-    """Go on without the parties that are named, where the manifest allows that."""
+    """Continue without the named parties, if the manifest allows that."""
     message = given.message
     if message.absent and state.manifest.absence == "wait":
         raise PeerError("nobody may be left out of this run: its absence policy is to wait")
@@ -253,6 +279,13 @@ SHARED_MOVES: Moves = {
     (Running, "pause"): Move(waited_for, _SAME),
     (Running, "operator:withdraw"): Move(asked_to, (Leaving,)),
     (Running, "withdraw"): Move(peer_left, (Leaving,)),
+    (Running, "timer:deadline"): Move(too_long, (Leaving,)),
+    (Running, "offence"): Move(wronged, _SAME),
+    **{
+        (phase, timer): Move(stuck, (phase, Leaving))
+        for phase in (Joining, Accepted, Aligning, Agreeing, Aligned, Training)
+        for timer in ("timer:offence", "timer:missing")
+    },
     (Running, "run_closed"): Move(closed, (Closed,)),
     (Agreeing, "ledger_head"): Move(witness.noticed, (Agreeing, Leaving)),
     (Aligned, "ledger_head"): Move(witness.noticed, (Aligned, Leaving)),
@@ -265,6 +298,8 @@ SHARED_MOVES: Moves = {
     (WithRows, "align_block"): Move(alignment.last_blocks, _SAME),
     (Agreeing, "ledger"): Move(reserved, (Agreeing, Aligned, Leaving)),
     (Training, "round_plan"): Move(next_plan, (Training, Leaving)),
+    (Aligning, "pause"): Move(say_awaited, _SAME),
+    (Agreeing, "pause"): Move(say_awaited, _SAME),
     (Training, "pause"): Move(pause, _SAME),
     (Training, "resume"): Move(resume, (Training, Leaving)),
     (Training, "ledger"): Move(rounds_over, (Training, Leaving)),
@@ -273,11 +308,15 @@ SHARED_MOVES: Moves = {
     (Training, "timer:closing"): Move(caught_up, (Training, Closed)),
     (Leaving, "run_closed"): Move(closed_leaving, (Closed,)),
     (Leaving, "timer:closing"): Move(too_late, (Closed,)),
-    (Closed, "run_closed"): Move(stay, _SAME),  # the first end counts; what was trained stays
+    (Closed, "run_closed"): Move(stay, _SAME),  # the first outcome counts; the model stays
     (Closed, "timer:closing"): Move(stay, _SAME),
-    # What was on its way when somebody left or the run ended.
+    # Messages that were in flight when somebody left or the run ended.
     (Over, "operator:withdraw"): Move(stay, _SAME),
     (Over, "withdraw"): Move(stay, _SAME),
+    (Over, "offence"): Move(stay, _SAME),
+    (Over, "timer:offence"): Move(stay, _SAME),
+    (Over, "timer:missing"): Move(stay, _SAME),
+    (Over, "timer:deadline"): Move(stay, _SAME),
     (Over, "run_offer"): Move(stay, _SAME),
     (Over, "align_start"): Move(stay, _SAME),
     (Over, "align_block"): Move(stay, _SAME),

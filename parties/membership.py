@@ -1,15 +1,17 @@
-"""A party's side of a federation: whom it knows, which runs it was asked for and takes part in.
+"""A party's side of a federation: the members it knows, their keys and its own.
 
-It owns the party's memory of the federation; what a run does belongs to the run's own role, and
-whether a proposal is welcome to the policy and the operator, whose answers are recorded inputs.
+It owns how members get to know, replace and forget each other's keys; proposals.py owns the moves
+that concern runs.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from types import MappingProxyType
-from typing import Any, Literal
+from typing import Any
+
+from nacl.signing import SigningKey
 
 from hdpvfl_mq.errors import PeerError
 from hdpvfl_mq.machine import (
@@ -17,86 +19,66 @@ from hdpvfl_mq.machine import (
     Input,
     Move,
     Moves,
+    NoSnapshot,
     OperatorCommand,
     Received,
     Send,
+    SignWith,
     Started,
     Step,
+    command_of,
     dispatch,
 )
+from hdpvfl_mq.wire.key_change import next_keys
+from parties.belonging import Belonging, OwnKeys, describe
 from parties.pairing import Pairing, Self, begin, proceed
-from schemas.config import RunManifest
+from parties.proposals import Proposals
+from parties.refusals import refusals
+from parties.roster import Dispute, Fellow, disputes, sign_roster, signers
 from schemas.federation import (
-    AnswerRun,
     ConfirmMember,
-    EndRun,
+    KeyChanged,
     MemberHello,
     Pair,
-    ProposeRun,
     RemoveMember,
+    ReplaceKeys,
     Roster,
-    RunAnswer,
-    RunNews,
-    RunProposal,
-    RunStop,
     SeatMember,
-    StopRun,
+    SignedRoster,
 )
-from schemas.ids import COORDINATOR, PartyId, PartyRole, RunId
+from schemas.ids import COORDINATOR, PartyId, PartyRole
 
-# asked: the operator or the policy has to answer; proposed: the others have to.
-KnownPhase = Literal["asked", "proposed", "open", "refused", "over"]
-_NONE: Mapping[Any, Any] = MappingProxyType({})
+_NONE: Mapping[bytes, SigningKey] = MappingProxyType({})
 
 
-@dataclass(frozen=True)
-class Fellow:
-    """Another member: its keys as this party has pinned them."""
-
-    role: PartyRole
-    verify_key: bytes
-    curve_key: bytes
-
-
-@dataclass(frozen=True)
-class KnownRun:
-    """A run as this party knows it."""
-
-    manifest: RunManifest
-    phase: KnownPhase
-    rows: str | None = None  # this party's own file of rows to score
-    waiting_for: tuple[PartyId, ...] = ()
-    outcome: str = ""
-    reason: str = ""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Belonging:
-    """Membership has one phase."""
-
-    fellows: Mapping[PartyId, Fellow] = field(default_factory=lambda: _NONE)
-    pairings: Mapping[PartyId, Pairing] = field(default_factory=lambda: _NONE)
-    attempts: Mapping[PartyId, int] = field(default_factory=lambda: _NONE)  # pairings begun so far
-    runs: Mapping[RunId, KnownRun] = field(default_factory=lambda: _NONE)
-
-    def with_run(self, name: RunId, run: KnownRun) -> Belonging:
-        """The same membership with one run changed."""
-        return replace(self, runs=MappingProxyType({**self.runs, name: run}))
-
-
-class Membership:
+class Membership(Proposals, NoSnapshot):
     """The role of one member."""
 
-    def __init__(self, me: Self) -> None:
-        self.me = me
+    def __init__(
+        self, me: Self, signing_key: SigningKey, later_keys: Mapping[bytes, SigningKey] = _NONE
+    ) -> None:
+        """`me` and `signing_key` are the first keys; `later_keys` replaced them, by public key."""
+        self._first = me
+        self._signing_keys = {me.verify_key: signing_key, **later_keys}
         self.name = me.party
 
+    def learn(self, later_keys: Mapping[bytes, SigningKey]) -> None:
+        """Have these keys at hand for the change that a recorded command states."""
+        self._signing_keys |= later_keys
+
+    def me(self, state: Belonging) -> Self:
+        """This member with the keys it has now."""
+        keys = state.keys
+        if keys is None:
+            return self._first
+        return replace(self._first, verify_key=keys.verify_key, curve_key=keys.curve_key)
+
     def initial(self) -> Belonging:
-        """Knows nobody yet."""
+        """A member that knows nobody yet."""
         return Belonging()
 
     def step(self, state: Belonging, given: Input) -> Step[Any]:
-        """One move of the table below."""
+        """Apply one move of the table below."""
         return dispatch(MOVES, self, state, given)
 
     def progress(self, state: Belonging) -> dict[str, Any]:
@@ -104,38 +86,39 @@ class Membership:
         return {
             "members": {name: fellow.role for name, fellow in sorted(state.fellows.items())},
             "runs": {name: describe(run) for name, run in state.runs.items()},
+            "refusals": {
+                name: refusals(state.runs.values(), name)
+                for name, fellow in sorted(state.fellows.items())
+                if fellow.role == "active"
+            },
         }
-
-    def freeze(self, state: Belonging) -> bytes | None:
-        """Folding a federation's journal is quick: it has no snapshot."""
-        return None
-
-    def thaw(self, frozen: bytes) -> Belonging | None:
-        """See `freeze`."""
-        return None
 
     def started(self, state: Belonging, given: Started) -> Step[Belonging]:
         """Greet the registrar."""
         hello = MemberHello(epoch=given.epoch)
-        return state, (Send((COORDINATOR,), hello),)
+        return replace(state, epoch=given.epoch), (Send((COORDINATOR,), hello),)
 
     def seat(self, state: Belonging, given: OperatorCommand) -> Step[Belonging]:
-        """Pin a member whose keys this party's settings state."""
-        asked = _command(given, SeatMember)
+        """Pin a member whose keys are in this party's settings; nobody else need know."""
+        asked = command_of(given, SeatMember)
         fellow = Fellow(asked.role, asked.verify_key, asked.curve_key)
         return replace(state, fellows=MappingProxyType({**state.fellows, asked.party: fellow})), ()
 
     # -- getting to know each other -----------------------------------------------------------
 
     def roster(self, state: Belonging, given: Received[Roster]) -> Step[Belonging]:
-        """Begin with members this party does not know; who is gone is known no more."""
+        """Start pairing with members that are new to this party; forget those who have left."""
         named = {entry.party: entry.role for entry in given.message.members}
         fellows = {p: fellow for p, fellow in state.fellows.items() if p in named}
         pairings = {p: pairing for p, pairing in state.pairings.items() if p in named}
+        rosters = {p: signed for p, signed in state.rosters.items() if p in named}
+        has_left = len(fellows) < len(state.fellows)
         state = replace(
-            state, fellows=MappingProxyType(fellows), pairings=MappingProxyType(pairings)
+            state, pairings=MappingProxyType(pairings), rosters=MappingProxyType(rosters)
         )
         effects: tuple[Effect, ...] = ()
+        if has_left:
+            state, effects = self._pin(state, fellows)
         for party in sorted(set(named) - set(fellows) - set(pairings) - {self.name}):
             state, more = self._begin(state, party, named[party])
             effects = (*effects, *more)
@@ -143,7 +126,7 @@ class Membership:
 
     def _begin(self, state: Belonging, party: PartyId, role: PartyRole) -> Step[Belonging]:
         attempt = state.attempts.get(party, 0)
-        pairing, message = begin(self.me, party, Pairing(role, attempt))
+        pairing, message = begin(self.me(state), party, Pairing(role, attempt))
         state = replace(
             state,
             pairings=MappingProxyType({**state.pairings, party: pairing}),
@@ -152,140 +135,116 @@ class Membership:
         return state, () if message is None else (Send((COORDINATOR,), message),)
 
     def pair(self, state: Belonging, given: Received[Pair]) -> Step[Belonging]:
-        """The next message of a pairing."""
+        """Handle the next message of a pairing."""
         message = given.message
         pairing = state.pairings.get(message.peer)
         if pairing is None or message.peer in state.fellows:
             raise PeerError(f"{message.peer} is confirmed, or no member")
-        pairing, answer = proceed(self.me, pairing, message)
+        pairing, answer = proceed(self.me(state), pairing, message)
         pairings = MappingProxyType({**state.pairings, message.peer: pairing})
         effects = () if answer is None else (Send((COORDINATOR,), answer),)
         return replace(state, pairings=pairings), effects
 
     def confirm(self, state: Belonging, given: OperatorCommand) -> Step[Belonging]:
-        """Two people have compared the words: the keys are pinned."""
-        name = _command(given, ConfirmMember).party
+        """Two people have compared the words: pin the keys."""
+        name = command_of(given, ConfirmMember).party
         pairing = state.pairings.get(name)
         if pairing is None or not pairing.words:
             raise PeerError(f"there are no words to compare with {name}")
         fellow = Fellow(pairing.role, pairing.verify_key, pairing.curve_key)
         pairings = {p: each for p, each in state.pairings.items() if p != name}
-        return replace(
-            state,
-            fellows=MappingProxyType({**state.fellows, name: fellow}),
-            pairings=MappingProxyType(pairings),
-        ), ()
+        state = replace(state, pairings=MappingProxyType(pairings))
+        return self._pin(state, {**state.fellows, name: fellow})
+
+    def _pin(self, state: Belonging, fellows: Mapping[PartyId, Fellow]) -> Step[Belonging]:
+        """Pin these members and send the others a signed list of them."""
+        edition = state.edition + 1
+        state = replace(state, fellows=MappingProxyType(dict(fellows)), edition=edition)
+        me = self.me(state)
+        signed = sign_roster(me, self._signing_keys[me.verify_key], fellows, edition)
+        return state, (Send((COORDINATOR,), signed),)
+
+    def signed_roster(self, state: Belonging, given: Received[SignedRoster]) -> Step[Belonging]:
+        """Keep the list of keys another member has pinned; it is verified once its key is known."""
+        signed = given.message
+        if signed.signer not in {*state.fellows, *state.pairings}:
+            raise PeerError("a roster signed by somebody who is no other member")
+        kept = state.rosters.get(signed.signer)
+        if kept is not None and kept.edition >= signed.edition:
+            return state, ()  # an earlier edition, delivered late
+        rosters = {**state.rosters, signed.signer: signed}
+        return replace(state, rosters=MappingProxyType(rosters)), ()
+
+    def disputes(self, state: Belonging) -> tuple[Dispute, ...]:
+        """Members for whom another member has pinned other keys."""
+        return disputes(self.me(state), state.fellows, state.rosters, state.former)
+
+    def signers(self, state: Belonging, party: PartyId) -> tuple[PartyId, ...]:
+        """Members that have signed the keys that this party has pinned."""
+        return signers(self.me(state), state.fellows, state.rosters, party)
 
     def remove(self, state: Belonging, given: OperatorCommand) -> Step[Belonging]:
-        """Forget a member's keys; the next attempt has other words."""
-        name = _command(given, RemoveMember).party
+        """Forget a member's keys and pair again; the new attempt has other words."""
+        name = command_of(given, RemoveMember).party
         fellow, pairing = state.fellows.get(name), state.pairings.get(name)
         if fellow is None and pairing is None:
             raise PeerError(f"{name} is not known here")
         role: PartyRole = fellow.role if fellow else pairing.role if pairing else "passive"
         fellows = {p: each for p, each in state.fellows.items() if p != name}
-        return self._begin(replace(state, fellows=MappingProxyType(fellows)), name, role)
+        state, told = self._pin(state, fellows)
+        state, effects = self._begin(state, name, role)
+        return state, (*told, *effects)
 
-    # -- proposing ----------------------------------------------------------------------------
+    # -- new keys -----------------------------------------------------------------------------
 
-    def propose(self, state: Belonging, given: OperatorCommand) -> Step[Belonging]:
-        """Ask the others for a run, as its active party."""
-        asked = _command(given, ProposeRun)
-        manifest = asked.manifest
-        if manifest.run in state.runs:
-            raise PeerError(f"run {manifest.run} is known already")
-        if manifest.active_party != self.name:
-            raise PeerError("only the active party may propose a run")
-        run = KnownRun(manifest, "proposed", asked.rows, manifest.passive_parties)
-        proposal = RunProposal(manifest=manifest)
-        return state.with_run(manifest.run, run), (Send((COORDINATOR,), proposal),)
+    def replace_keys(self, state: Belonging, given: OperatorCommand) -> Step[Belonging]:
+        """Tell the others this party's new keys, under the old key; then sign with the new one.
 
-    # -- being asked --------------------------------------------------------------------------
-
-    def asked(self, state: Belonging, given: Received[RunProposal]) -> Step[Belonging]:
-        """A proposal has come: policy or operator must answer."""
-        manifest = given.message.manifest
-        if manifest.run in state.runs:
-            raise PeerError(f"run {manifest.run} is known already")
-        if self.name not in manifest.passive_parties:
-            raise PeerError("this party is no passive party of the proposed run")
-        return state.with_run(manifest.run, KnownRun(manifest, "asked")), ()
-
-    def answer(self, state: Belonging, given: OperatorCommand) -> Step[Belonging]:
-        """Say yes or no, once."""
-        said = _command(given, AnswerRun)
-        run = state.runs.get(said.run)
-        if run is None or run.phase != "asked":
-            raise PeerError(f"run {said.run} waits for no answer")
-        phase: KnownPhase = "proposed" if said.accepted else "refused"
-        run = replace(run, phase=phase, reason=said.reason)
-        answer = RunAnswer(run=said.run, accepted=said.accepted, reason=said.reason)
-        return state.with_run(said.run, run), (Send((COORDINATOR,), answer),)
-
-    def news(self, state: Belonging, given: Received[RunNews]) -> Step[Belonging]:
-        """What the registrar says of a run this party knows."""
-        message = given.message
-        run = state.runs.get(message.run)
-        if run is None:
-            raise PeerError("news of a run this party was never asked for")
-        if run.phase in ("refused", "over"):
-            return state, ()  # this party knows better
-        if message.phase == "open" and run.phase != "proposed":
-            raise PeerError("a run opens that this party has not agreed to")
-        if message.phase == "over":
-            raise PeerError("a run's own stream says when it is over")
-        run = replace(
-            run,
-            phase=message.phase,
-            waiting_for=message.waiting_for,
-            reason=message.reason or run.reason,
+        The hello is repeated because it is sent first on every connection, and a connection with
+        the new key needs one that the new key has signed.
+        """
+        change = command_of(given, ReplaceKeys).change
+        old = self.me(state).verify_key
+        verify_key, curve_key = next_keys(change, self.name, old, state.former.get(self.name, ()))
+        state = replace(_without(state, self.name, old), keys=OwnKeys(verify_key, curve_key))
+        hello = MemberHello(epoch=state.epoch)
+        told: tuple[Effect, ...] = (
+            Send((COORDINATOR,), KeyChanged(change=change)),
+            SignWith(verify_key=verify_key),
+            Send((COORDINATOR,), hello),
         )
-        return state.with_run(message.run, run), ()
+        state, signed = self._pin(state, state.fellows)
+        state, paired = self._pair_again(state, *sorted(state.pairings))
+        return state, (*told, *signed, *paired)
 
-    # -- ending -------------------------------------------------------------------------------
+    def key_changed(self, state: Belonging, given: Received[KeyChanged]) -> Step[Belonging]:
+        """Pin a member's new keys if the pinned key has signed them."""
+        change = given.message.change
+        party = change.party
+        if party in state.pairings:  # nothing is pinned yet: compare words of the new keys
+            return self._pair_again(state, party)
+        fellow = state.fellows.get(party)
+        if fellow is None:
+            raise PeerError("new keys of somebody who is no other member")
+        former = state.former.get(party, ())
+        verify_key, curve_key = next_keys(change, party, fellow.verify_key, former)
+        state = _without(state, party, fellow.verify_key)
+        return self._pin(
+            state, {**state.fellows, party: Fellow(fellow.role, verify_key, curve_key)}
+        )
 
-    def stop(self, state: Belonging, given: OperatorCommand) -> Step[Belonging]:
-        """Have a run ended by the registrar; one that runs here also withdraws by itself."""
-        asked = _command(given, StopRun)
-        run = state.runs.get(asked.run)
-        if run is None or run.phase in ("refused", "over"):
-            raise PeerError(f"run {asked.run} is not there to be stopped")
-        stop = RunStop(run=asked.run, reason=asked.reason)
-        if run.phase == "asked":  # nobody need hear of it twice
-            run = replace(run, phase="refused", reason="stopped here")
-            return state.with_run(asked.run, run), (Send((COORDINATOR,), stop),)
-        return state, (Send((COORDINATOR,), stop),)
-
-    def end(self, state: Belonging, given: OperatorCommand) -> Step[Belonging]:
-        """The run's own node has come to its end here."""
-        ended = _command(given, EndRun)
-        run = state.runs.get(ended.run)
-        if run is None or run.phase == "over":
-            return state, ()
-        run = replace(run, phase="over", waiting_for=(), outcome=ended.outcome, reason=ended.reason)
-        return state.with_run(ended.run, run), ()
-
-
-def describe(run: KnownRun) -> dict[str, Any]:
-    """A run in a few words."""
-    manifest = run.manifest
-    return {
-        "phase": run.phase,
-        "active": manifest.active_party,
-        "passive": list(manifest.passive_parties),
-        "method": manifest.method.kind,
-        "guarantee": manifest.guarantee,
-        "epsilon": manifest.budget.epsilon if manifest.budget else None,
-        "delta": manifest.budget.delta if manifest.budget else None,
-        "waiting_for": list(run.waiting_for),
-        "outcome": run.outcome,
-        "reason": run.reason,
-    }
+    def _pair_again(self, state: Belonging, *parties: PartyId) -> Step[Belonging]:
+        effects: tuple[Effect, ...] = ()
+        for party in parties:
+            state, more = self._begin(state, party, state.pairings[party].role)
+            effects = (*effects, *more)
+        return state, effects
 
 
-def _command(given: OperatorCommand, kind: type[Any]) -> Any:
-    assert isinstance(given.command, kind)
-    return given.command
+def _without(state: Belonging, party: PartyId, key: bytes) -> Belonging:
+    """The same membership in which a party's key has been replaced."""
+    former = {**state.former, party: (*state.former.get(party, ()), key)}
+    return replace(state, former=MappingProxyType(former))
 
 
 _M = Membership
@@ -295,7 +254,10 @@ MOVES: Moves = {
     (Belonging, "command:confirm"): Move(_M.confirm, ()),
     (Belonging, "command:remove"): Move(_M.remove, ()),
     (Belonging, "roster"): Move(_M.roster, ()),
+    (Belonging, "signed_roster"): Move(_M.signed_roster, ()),
     (Belonging, "pair"): Move(_M.pair, ()),
+    (Belonging, "command:replace_keys"): Move(_M.replace_keys, ()),
+    (Belonging, "key_changed"): Move(_M.key_changed, ()),
     (Belonging, "command:propose"): Move(_M.propose, ()),
     (Belonging, "command:answer"): Move(_M.answer, ()),
     (Belonging, "command:stop"): Move(_M.stop, ()),

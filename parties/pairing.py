@@ -1,8 +1,9 @@
 """How two members learn each other's keys through a registrar that neither of them trusts.
 
-It owns the three messages and the words they lead to: commit, then reveal. Whose name comes first
-in the alphabet opens. Numbers are derived from a secret, one for each peer and attempt, because a
-role draws no dice; no attempt is made twice, since a number that is known can be aimed at.
+It owns the three messages and the words that follow from them: commit, then reveal. The member
+whose name comes first in the alphabet opens. A role draws no random numbers, so numbers are derived
+from a secret, one for each peer and attempt. No attempt is repeated: against a known number, an
+attacker could search for keys that lead to the same words.
 """
 
 from __future__ import annotations
@@ -20,13 +21,14 @@ NOTHING = bytes(32)
 
 @dataclass(frozen=True)
 class Self:
-    """This member's own keys, and the secret its numbers come from."""
+    """This member's keys, and the secret its numbers are derived from."""
 
     federation: RunId
     party: PartyId
     verify_key: bytes
     curve_key: bytes
     secret: bytes = field(repr=False)
+    role: PartyRole = "passive"
 
     def number(self, peer: PartyId, attempt: int) -> bytes:
         """This side's number for one attempt with one peer."""
@@ -36,7 +38,7 @@ class Self:
         ).digest()
 
     def message(self, peer: PartyId, stage: int, value: bytes) -> Pair:
-        """One of the three messages."""
+        """One of the three messages to a peer."""
         return Pair(
             peer=peer,
             stage=stage,
@@ -48,24 +50,24 @@ class Self:
 
 @dataclass(frozen=True)
 class Pairing:
-    """How far two members have come."""
+    """How far the pairing with one member is."""
 
     role: PartyRole
     attempt: int = 0
-    stage: int = 0  # the last message that was sent or taken in
+    stage: int = 0  # the last message that was sent or received
     commitment: bytes = NOTHING
     verify_key: bytes = NOTHING
     curve_key: bytes = NOTHING
-    words: str = ""  # to be compared by telephone
+    words: str = ""  # to be compared over the telephone
 
 
 def commitment(number: bytes, verify_key: bytes, curve_key: bytes) -> bytes:
-    """What hides the opener's number and binds it to its keys."""
+    """The hash that hides the opener's number and binds it to its keys."""
     return hashlib.sha256(b"hdpvfl-mq pair 1\x00" + number + verify_key + curve_key).digest()
 
 
 def begin(me: Self, peer: PartyId, pairing: Pairing) -> tuple[Pairing, Pair | None]:
-    """Open towards a member whose name comes later; wait for the others."""
+    """Open the pairing if this member's name comes first; otherwise wait for the peer."""
     if me.party > peer or pairing.stage > 0:
         return pairing, None
     hidden = commitment(me.number(peer, pairing.attempt), me.verify_key, me.curve_key)
@@ -73,7 +75,7 @@ def begin(me: Self, peer: PartyId, pairing: Pairing) -> tuple[Pairing, Pair | No
 
 
 def proceed(me: Self, pairing: Pairing, given: Pair) -> tuple[Pairing, Pair | None]:
-    """Take the next message in; any other is refused."""
+    """Handle the next message; any other is refused."""
     peer, opens = given.peer, me.party < given.peer
     if given.stage != pairing.stage + 1 or opens != (given.stage == 2):
         raise PeerError(f"message {given.stage} of the pairing with {peer} is not its turn")

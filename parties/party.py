@@ -1,7 +1,7 @@
-"""A party as a role: its assets and the table of its side.
+"""A party as a role: its assets and the table of moves of its side.
 
-It owns nothing but the way from inputs to the tables; what a move does is in member.py,
-alignment.py, witness.py, active.py, passive.py and parties/rounds.
+It owns only the dispatch from inputs to the tables; the moves are in member.py, alignment.py,
+witness.py, active.py, passive.py and parties/rounds.
 """
 
 from __future__ import annotations
@@ -9,8 +9,10 @@ from __future__ import annotations
 from typing import Any
 
 from hdpvfl_mq.machine import Input, Moves, Step, dispatch
+from hdpvfl_mq.privacy.mechanism import SEAL_WORDS
 from parties import active, passive, snapshot
 from parties.assets import Assets
+from parties.awaited import awaited
 from parties.phases import (
     ActiveRounds,
     Aligning,
@@ -20,7 +22,11 @@ from parties.phases import (
     Starting,
     Training,
     WithRows,
+    setup_of,
 )
+from schemas.ids import PartyId
+
+WORD_BYTES = 8  # the largest number of a release
 
 
 class Party:
@@ -32,15 +38,15 @@ class Party:
         self.moves: Moves = active.MOVES if own.role == "active" else passive.MOVES
 
     def initial(self) -> Phase:
-        """Nothing has happened."""
+        """The phase before the first process has started."""
         return Starting()
 
     def step(self, state: Phase, given: Input) -> Step[Any]:
-        """One move of the side's table."""
+        """Apply one move of the table for this side."""
         return dispatch(self.moves, self.own, state, given)
 
     def progress(self, state: Phase) -> dict[str, Any]:
-        """What this party's own operator may see; the active party's own loss among it."""
+        """What this party's operator may see, including the active party's own loss."""
         training = state.trained if isinstance(state, Over) else state
         rows = training if isinstance(training, WithRows) else None
         rounds = training.rounds if isinstance(training, Training) else None
@@ -51,7 +57,7 @@ class Party:
             "rows_common": rows.setup.plan.rows if rows else 0,
             "align": _aligned_blocks(state),
             "align_kept": bool(rows and not rows.session and not rows.align_total),
-            "waiting_for": list(state.waiting_for),
+            "waiting_for": self._waiting_for(state),
             "outcome": state.outcome if isinstance(state, Over) else "",
             "reason": state.reason,
         }
@@ -60,12 +66,25 @@ class Party:
             shown["loss"] = losses[-1] if losses else None
         return shown
 
+    def _waiting_for(self, state: Phase) -> list[PartyId]:
+        """Whom the run waits for: others, as far as the coordinator or this party knows any."""
+        told = list(state.waiting_for)
+        others = [party for party in told if party != self.name]
+        return others or list(awaited(self.own, state)) or told
+
+    def release_bytes_max(self, state: Phase) -> int | None:
+        """A word for each common row, and the tag of a sealed release; None before the plan."""
+        setup = setup_of(state)
+        if setup is None:
+            return 0 if isinstance(state, Over) else None
+        return WORD_BYTES * (setup.plan.rows + SEAL_WORDS)
+
     def freeze(self, state: Phase) -> bytes | None:
-        """The state as bytes, while it trains."""
+        """The state as bytes; None outside training."""
         return snapshot.freeze(self.own, state)
 
     def thaw(self, frozen: bytes) -> Phase | None:
-        """The state again, with the same rows, secret and alignment."""
+        """The state from its bytes, with the same rows, secret and alignment."""
         return snapshot.thaw(self.own, frozen)
 
 

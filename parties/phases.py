@@ -1,7 +1,7 @@
-"""The phases of a party, each a type with exactly what the party knows in it.
+"""The phases of a party: one type each, holding exactly what the party then knows.
 
 It owns what a party remembers; it makes no move. Every value in a phase is frozen: arrays are never
-written to, mappings are read-only, and a refused move leaves the phase as it was.
+written to, mappings are read-only, and a refused move leaves the phase unchanged.
 
 starting -> joining -> accepted -> aligning -> agreeing -> aligned -> training -> closed
 
@@ -21,7 +21,7 @@ from hdpvfl_mq.arrays.unreleased import FloatVector
 from hdpvfl_mq.machine import Received
 from hdpvfl_mq.methods.run_plan import RunPlan
 from hdpvfl_mq.privacy.mechanism import Mechanism
-from hdpvfl_mq.psi import Session
+from hdpvfl_mq.psi import Passes, Session
 from schemas.alignment import KeptAlignment
 from schemas.config import RunManifest
 from schemas.ids import PartyId
@@ -34,7 +34,7 @@ _NONE: Mapping[Any, Any] = MappingProxyType({})
 
 @dataclass(frozen=True)
 class Terms:
-    """What every party must hold alike before the first release, a digest each."""
+    """Digests of everything that all parties must agree on before the first release."""
 
     manifest: bytes
     members: bytes
@@ -44,7 +44,7 @@ class Terms:
 
     @cached_property
     def digest(self) -> bytes:
-        """All of them together: what every party signs."""
+        """One digest of all of them: what every party signs."""
         parts = (self.manifest, self.members, self.toss, self.order, self.plan)
         return hashlib.sha256(b"hdpvfl-mq agreement 1\x00" + b"".join(parts)).digest()
 
@@ -55,12 +55,12 @@ class Setup:
 
     plan: RunPlan
     mechanism: Mechanism
-    common: bytes = field(repr=False)  # which of the own ids are common, a bit each
+    common: bytes = field(repr=False)  # which of this party's ids are common, one bit each
     alignment: KeptAlignment | None = field(default=None, repr=False)
 
     @cached_property
     def key(self) -> bytes:
-        """Names the rows of this run in the memo."""
+        """The key of this run's rows in the memo."""
         return hashlib.sha256(self.plan.digest + self.common).digest()
 
 
@@ -78,31 +78,35 @@ class RoundState:
 
 @dataclass(frozen=True, kw_only=True)
 class ActiveRounds(RoundState):
-    """The active party's: the shares of the current round, as received and as numbers."""
+    """The active party's round state: shares of the current round, as received and as numbers."""
 
     shares: Mapping[PartyId, tuple[Release, FloatVector]] = field(
         default_factory=lambda: MappingProxyType({}), repr=False
     )
 
+    def needs(self, party: PartyId) -> bool:
+        """Whether the current round waits for this party's message."""
+        return party not in self.shares
+
     @property
     def own_losses(self) -> tuple[float, ...]:
-        """The party's own loss of the last rounds, for its own console and report; never sent."""
+        """The party's own loss in the last rounds, for its console and report; never sent."""
         return ()
 
 
 @dataclass(frozen=True, kw_only=True)
 class PassiveRounds(RoundState):
-    """A passive party's."""
+    """A passive party's round state."""
 
-    shared: int = -1  # the last round this party sent a share for
+    shared: int = -1  # the last round for which this party has sent a share
 
 
 @dataclass(frozen=True, kw_only=True)
 class Phase:
-    """What holds in every phase."""
+    """Fields of every phase."""
 
     waiting_for: tuple[PartyId, ...] = ()
-    reason: str = ""  # why the run ended, or is about to, in this party's own words
+    reason: str = ""  # why the run ended or is about to, for this party's console
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -124,11 +128,11 @@ class Joining(Running):
 
 @dataclass(frozen=True, kw_only=True)
 class Accepted(Running):
-    """The offer fits this party's policy; waiting for all others."""
+    """This party has accepted the offer and waits for all others."""
 
     manifest: RunManifest
     held: tuple[Received[AlignBlock], ...] = field(default=(), repr=False)  # came too early
-    agreements: Mapping[PartyId, Agreement] = field(default_factory=lambda: _NONE)  # likewise
+    agreements: Mapping[PartyId, Agreement] = field(default_factory=lambda: _NONE)  # came too early
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -136,8 +140,8 @@ class Aligning(Running):
     """Finding the common entities."""
 
     manifest: RunManifest
-    toss: bytes  # digest of what the coordinator said at the start
-    session: Session = field(repr=False)
+    toss: bytes  # digest of the coordinator's start message
+    session: Session | Passes = field(repr=False)
     agreements: Mapping[PartyId, Agreement] = field(default_factory=lambda: _NONE)
 
 
@@ -146,8 +150,8 @@ class WithRows(Running):
     """The common rows are known; the session may still have blocks to send."""
 
     setup: Setup = field(repr=False, metadata={"fixed": True})
-    session: Session | None = field(default=None, repr=False, metadata={"fixed": True})
-    align_total: int = 0  # blocks of entity resolution, once the session is over
+    session: Session | Passes | None = field(default=None, repr=False, metadata={"fixed": True})
+    align_total: int = 0  # blocks of entity resolution, once the session has finished
 
     @property
     def manifest(self) -> RunManifest:
@@ -157,10 +161,10 @@ class WithRows(Running):
 
 @dataclass(frozen=True, kw_only=True)
 class Agreeing(WithRows):
-    """Waiting for the own reserve, and for everybody's signature under the same terms."""
+    """Waiting for this party's reserve, and for everybody's signature under the same terms."""
 
     terms: Terms
-    residuals: bytes = field(repr=False)  # where the hash of the residuals starts
+    residuals: bytes = field(repr=False)  # start value of the residuals' hash
     is_reserved: bool = False
     agreements: Mapping[PartyId, Agreement] = field(default_factory=lambda: _NONE)
 
@@ -171,15 +175,15 @@ class Aligned(WithRows):
 
     terms: Terms
     residuals: bytes = field(repr=False)
-    # One message a peer that has heard the plan earlier than this party.
+    # One message of each peer that got the plan before this party.
     early: Mapping[PartyId, Received[Any]] = field(default_factory=lambda: _NONE, repr=False)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Training(WithRows):
-    """Rounds run; what a round leaves behind belongs to the method."""
+    """Rounds are running; the method owns what a round computes."""
 
-    rounds: RoundState = field(repr=False, metadata={"fixed": True})  # stored beside
+    rounds: RoundState = field(repr=False, metadata={"fixed": True})  # stored separately
     planned: int = 0
     round: int = 0
     last_released: int = -1
@@ -190,25 +194,25 @@ class Training(WithRows):
     orders: tuple[bytes, ...] = ()  # hashes after each of the coordinator's last orders
     order_count: int = 0
     echoes: Mapping[PartyId, tuple[int, bytes]] = field(default_factory=lambda: _NONE)
-    # Parties left out, each from now until the round at which it is let in again.
+    # Parties left out, each until the round in which it takes part again.
     away_until: Mapping[PartyId, int] = field(default_factory=lambda: MappingProxyType({}))
     is_done: bool = False
     witnesses: frozenset[PartyId] = frozenset()  # peers that co-signed the final ledger head
     endings: Mapping[PartyId, bytes] = field(default_factory=lambda: _NONE)  # signatures of the end
-    is_signable: bool = False  # the ledger is read after the last round: `endings` are verified
-    has_told: bool = False  # the active party has passed endings on,
-    told_of: frozenset[PartyId] = frozenset()  # and these
+    is_signable: bool = False  # the ledger was read after the last round; `endings` are verified
+    has_told: bool = False  # the active party has forwarded the signatures in `endings`
+    told_of: frozenset[PartyId] = frozenset()  # parties whose signatures it has forwarded
     has_reported: bool = False
-    is_closing: bool = False  # left out, and told that the others have completed
+    is_closing: bool = False  # left out, and the others have completed the run
 
     def is_away(self, party: PartyId) -> bool:
-        """Whether the current round goes on without this party."""
+        """Whether the current round runs without this party."""
         return self.round < self.away_until.get(party, 0)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Over(Running):
-    """This party says no more to its peers."""
+    """This party sends its peers nothing more."""
 
     outcome: str
     manifest: RunManifest | None = None
@@ -217,7 +221,7 @@ class Over(Running):
 
 @dataclass(frozen=True, kw_only=True)
 class Leaving(Over):
-    """Somebody has left the run: waiting, not for long, until the coordinator says so too."""
+    """Somebody has left the run; wait a few seconds for the coordinator to close it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -226,7 +230,7 @@ class Closed(Over):
 
 
 def training_of(state: Phase) -> Training | None:
-    """The rounds of a run that trains, or has trained."""
+    """The training state of a run that trains or has trained."""
     found = state.trained if isinstance(state, Over) else state
     return found if isinstance(found, Training) else None
 

@@ -1,8 +1,8 @@
-"""A party's state as bytes for a snapshot, and back.
+"""Converts a party's state to bytes for a snapshot, and back.
 
-It owns when a state may be put away, and what it is bound to; the rest (plan, block of rows, noise,
-labels) is made again from data, secret and the kept alignment. Only a state in the middle of
-training is put away: before that there is little to fold, or an open session.
+It owns when a state may be stored and what it depends on; plan, block of rows, noise and labels are
+made again from the data, the secret and the kept alignment. Only a state in training is stored:
+before training there is little to replay, or an open session.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from parties.alignment import setup_again
 from parties.assets import Assets
 from parties.phases import Phase, Training
 from parties.rounds import ROUNDS
+from parties.rounds.scoring import ScoringRounds
 from schemas.config import RunManifest
 from schemas.data import DataSettings
 
@@ -29,13 +30,16 @@ _MAX_BYTES, _MAX_ITEMS = 2**31, 2**24
 
 
 def freeze(own: Assets, state: Phase) -> bytes | None:
-    """The state as bytes; None outside training, or where the alignment is not kept.
+    """The state as bytes; None outside training, or if the alignment is not kept.
 
-    None in a prediction too: its one round leaves nothing to fold.
+    None in a prediction, whose one round leaves nothing to replay, and while a query is open.
     """
-    if not isinstance(state, Training) or state.session is not None or own.model is not None:
+    if not isinstance(state, Training) or state.session is not None:
         return None
-    if state.setup.alignment is None:
+    is_scoring = isinstance(state.rounds, ScoringRounds)
+    if state.setup.alignment is None or (own.model is not None and not is_scoring):
+        return None
+    if isinstance(state.rounds, ScoringRounds) and state.rounds.is_open:
         return None
     return pack(
         {
@@ -49,7 +53,7 @@ def freeze(own: Assets, state: Phase) -> bytes | None:
 
 
 def thaw(own: Assets, frozen: bytes) -> Training | None:
-    """The state again; None if anything it was made of is another now."""
+    """The state from its bytes; None if anything it was made of has changed."""
     try:
         stored = unpack(frozen, max_bytes=_MAX_BYTES, max_items=_MAX_ITEMS)
         if stored["made_of"] != _made_of(own) or own.found is None:
@@ -70,10 +74,10 @@ def _thawed(own: Assets, stored: Any) -> Training | None:
 
 
 def _made_of(own: Assets) -> bytes:
-    """A digest of what a state follows from besides its inputs; the journal holds all to it.
+    """A digest of everything besides inputs that a state follows from; replay needs it too.
 
-    A fingerprint leaves out which class counts as 1 and the type the numbers are kept in, so the
-    settings of the data are in it too, but for the name of the file.
+    The data's fingerprint does not cover which class counts as 1 nor the type of the numbers, so
+    the data settings, except the file's name, are part of the digest.
     """
     settings = DataSettings(**{**dict(own.data.settings), "file": None})
     parts = (
@@ -81,5 +85,6 @@ def _made_of(own: Assets) -> bytes:
         own.data.fingerprint,
         model_digest(settings),
         own.numeric_profile.encode(),
+        b"" if own.model is None else own.model.weights.tobytes(),
     )
     return hashlib.sha256(b"".join(hashlib.sha256(part).digest() for part in parts)).digest()

@@ -1,10 +1,10 @@
-"""Remembering each other's ledgers: a head restored from an older copy is noticed and refused.
+"""Parties remember each other's ledgers, so a ledger restored from an old copy is refused.
 
-It owns the three moves of that; the memory itself is in the ledger file. After its last release a
-party tells the others, signed, where its ledger stands; they keep that beyond the run and show it
-again, co-signed, when they meet. All of it comes before the first release, because a party sends it
-before its first block of entity resolution. A head that its owner never signed proves nothing: a
-peer that makes one up is refused, it cannot stop the owner.
+It owns the three moves for this; what is remembered is stored in the ledger file. After its last
+release a party sends the others its signed ledger head; they keep it beyond the run and send it
+back, co-signed, when they meet again. That happens before the first release, because a party sends
+it before its first block of entity resolution. A head that its owner never signed proves nothing: a
+peer that makes one up is refused and cannot stop the owner.
 """
 
 from __future__ import annotations
@@ -28,20 +28,21 @@ from schemas.records import LedgerStanding
 
 _DOMAIN = b"hdpvfl-mq ledger head 1\x00"
 OTHER_WITNESSES = 3  # passive parties that remember a passive party's ledger
-REMINDERS_MAX = 8  # ledgers of which a passive party reminds their owners
+REMINDERS_MAX = 8  # ledgers of which a passive party reminds the owners
 R = TypeVar("R", bound=Running)
 
 
 def statement(party: PartyId, head: LedgerHead) -> bytes:
-    """What owner and witness sign: whose ledger, how long, which digest."""
+    """What owner and witness sign: the party, its ledger's length and its digest."""
     text = _DOMAIN + party.encode() + b"\x00" + head.sequence.to_bytes(8, "big") + head.digest
     return hashlib.sha256(text).digest()
 
 
 def remind(own: Assets, manifest: RunManifest, standing: LedgerStanding) -> tuple[Effect, ...]:
-    """Tell peers of this run the newest head ever seen of their ledgers.
+    """Send peers of this run the newest ledger head they have ever shown this party.
 
-    The active party tells all, which it has witnessed; a passive party a few, drawn by the run.
+    The active party, which has witnessed all ledgers, reminds all peers; a passive party reminds a
+    few, drawn by the run.
     """
     remembered = [r for r in standing.remembered if r.party in manifest.parties]
     if own.role == "passive":
@@ -61,10 +62,10 @@ def _witness(own: Assets, peer: PartyId, head: LedgerHead, owner_signature: byte
 
 
 def witnesses_of(state: Training, owner: PartyId) -> frozenset[PartyId]:
-    """Who remembers a party's ledger after this run: linear in the number of parties.
+    """Which parties remember a party's ledger after this run: linear in the number of parties.
 
-    The active party's is remembered by all; any other by the active party and at most three more,
-    drawn from what all parties have signed.
+    All passive parties remember the active party's ledger; any other ledger is remembered by the
+    active party and at most three more, drawn from what all parties have signed.
     """
     manifest = state.manifest
     if owner == manifest.active_party:
@@ -78,7 +79,7 @@ def witnesses_of(state: Training, owner: PartyId) -> frozenset[PartyId]:
 
 
 def notify(own: Assets, state: Training, given: LedgerRead) -> Step[Training]:
-    """Everything is booked: tell the witnesses where the ledger stands."""
+    """Everything is booked: send the ledger's head to its witnesses."""
     witnesses = tuple(sorted(witnesses_of(state, own.party)))
     head = given.standing.head
     notice = LedgerNotice(head=head, signature=sign(own.signing_key, statement(own.party, head)))
@@ -86,9 +87,9 @@ def notify(own: Assets, state: Training, given: LedgerRead) -> Step[Training]:
 
 
 def rolled_back(standing: LedgerStanding, party: PartyId, head: LedgerHead) -> bool:
-    """Whether a peer's ledger is older than a head it signed earlier, or another one.
+    """Whether a peer's ledger is older than a head it signed earlier, or contradicts it.
 
-    Heads are remembered by the name of a party: new keys do not make it another one.
+    Heads are stored under the party's name, so new keys do not hide an old head.
     """
     seen = next((r.head for r in standing.remembered if r.party == party), None)
     if seen is None or head == seen:
@@ -97,7 +98,7 @@ def rolled_back(standing: LedgerStanding, party: PartyId, head: LedgerHead) -> b
 
 
 def noticed(own: Assets, state: R, given: Received[LedgerNotice]) -> Step[R | Leaving]:
-    """Keep a peer's head and co-sign it; an older one than it signed before ends the run."""
+    """Keep a peer's head and co-sign it; a head older than one it signed before ends the run."""
     if rolled_back(state.standing, given.sender, given.message.head):
         return leave(own, state, "ledger", about=given.sender)
     return remembered(own, state, given)
@@ -114,7 +115,7 @@ def remembered(own: Assets, state: R, given: Received[LedgerNotice]) -> Step[R]:
 
 
 def witnessed(own: Assets, state: R, given: Received[LedgerWitness]) -> Step[R]:
-    """A peer remembers this party's ledger: it must be no older than that."""
+    """A peer remembers a head of this party's ledger: the ledger must not be older than that."""
     message = given.message
     stated = statement(own.party, message.head)
     verify(own.verify_keys[given.sender], stated, message.signature)

@@ -1,9 +1,9 @@
 """Alignments on disk: kept for later runs on the same ids, readable by their owner only.
 
-It owns the folder `state/<party>/alignments`; what an alignment means belongs to the roles. A run
-sees for ever what it saw at its first start, because its journal is folded against that: the names
-are written down then. An alignment is never deleted, since the journal of a run that used it again
-cannot be folded without it.
+It owns the folder `state/<party>/alignments`; the roles know what an alignment means. A run must
+see at every restart what it saw at its first start, because its journal is replayed against that;
+so the names are written down at the first start. An alignment is never deleted, because the journal
+of a run that used it cannot be replayed without it.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ _MAX_BYTES = MAX_TENSOR_BYTES + 2**16
 
 
 class AlignmentStore:
-    """Writes this run's alignment down once."""
+    """Writes this run's alignment to disk once."""
 
     def __init__(self, folder: Path, run: RunId) -> None:
         self._folder, self._run = folder, run
         self._is_kept = False
 
     def keep(self, alignment: KeptAlignment | None) -> None:
-        """Write it down; call this once all parties have found the same rows."""
+        """Write the alignment to disk; call this once all parties have found the same rows."""
         if self._is_kept or alignment is None:
             return
         path = _file(self._folder, alignment)
@@ -45,7 +45,7 @@ class AlignmentStore:
 def usable(
     folder: Path, run: RunId, ids_digest: bytes, id_profile_digest: bytes
 ) -> tuple[KeptAlignment, ...]:
-    """The newest alignment of these ids and id rules for each set of parties, as first seen."""
+    """Each set of parties' newest alignment of these ids and id rules, as of the first start."""
     seen = folder / f"{run}.seen"
     if seen.exists():
         return tuple(_read(folder / name) for name in seen.read_text().split())
@@ -60,7 +60,7 @@ def usable(
 
 
 def found(folder: Path, run: RunId) -> KeptAlignment | None:
-    """The alignment this run uses, if an earlier start of it has come that far."""
+    """The alignment this run uses, if an earlier process of the run got that far."""
     named = folder / f"{run}.found"
     path = folder / named.read_text() if named.exists() else None
     return _read(path) if path is not None and path.exists() else None
@@ -92,7 +92,7 @@ def _read(path: Path) -> KeptAlignment:
 
 
 def _upgraded(fields: Any) -> Any:
-    """What format 1 kept for the same rows: read by runs that rely on it, found by no other."""
+    """Fields of format 1, which was keyed by rows: only runs that already rely on one read it."""
     if not isinstance(fields, dict) or fields.get("format") != 1:
         return fields
     rows = fields.pop("fingerprint", None)

@@ -1,7 +1,7 @@
-"""Settings to a node: everything a party's process reads before it may speak.
+"""Builds a node from settings: everything a party's process reads before it sends anything.
 
-It owns where a party's files are; it knows no socket. Bad data, a missing key, a locked ledger: all
-of that stops here, before anything is sent.
+It owns where a party's files are; it knows no socket. Bad data, a missing key or a locked ledger
+stops the process here, before anything is sent.
 """
 
 from __future__ import annotations
@@ -23,12 +23,14 @@ from hdpvfl_mq.node.node import Node
 from hdpvfl_mq.node.ports import Contact, Identity
 from hdpvfl_mq.privacy.ledger_store import Ledger
 from hdpvfl_mq.psi import IdCollector, NormalisedIds, normalise, rules_digest
-from hdpvfl_mq.runtime.keys import Keys, read_secret, write_secret
+from hdpvfl_mq.runtime.files import write_private
+from hdpvfl_mq.runtime.keys import Keys, former_keys, read_secret, write_secret
 from hdpvfl_mq.runtime.profile import numeric_profile
 from hdpvfl_mq.runtime.settings import fields_of, load_settings
 from parties.assets import Assets, ids_digest
 from parties.party import Party
 from parties.process import alignment_store
+from parties.process.engines import engine_of
 from parties.process.gram_store import GramStore
 from parties.process.ledger_book import LedgerBook, open_ledger, recognise
 from parties.process.mapped_arrays import MappedArrays
@@ -42,7 +44,7 @@ SECRET_BYTES, SALT_BYTES = 32, 16
 
 @dataclass(frozen=True)
 class PartyFiles:
-    """Where a party keeps what."""
+    """The paths of a party's files."""
 
     settings: PartySettings
 
@@ -53,7 +55,7 @@ class PartyFiles:
 
     @property
     def state(self) -> Path:
-        """What outlives runs."""
+        """The folder of files that outlive runs."""
         return Path(self.settings.state) / self.settings.party
 
     @property
@@ -63,7 +65,7 @@ class PartyFiles:
 
     @property
     def spool(self) -> Path:
-        """Rows that a query of this run gave."""
+        """Rows that this run's query returned."""
         return self.state / "spool" / self.settings.run
 
     @property
@@ -73,13 +75,18 @@ class PartyFiles:
 
     @property
     def statistics(self) -> Path:
-        """Noised statistics of data sets, paid once."""
+        """Noised statistics of data sets, paid for once."""
         return self.state / "statistics"
 
     @property
     def snapshot(self) -> Path:
-        """A short cut to where this run stands: it holds weights, so it is not among evidence."""
+        """The snapshot of this run's state: it holds weights, so it is not part of the evidence."""
         return self.state / "snapshots" / self.settings.run
+
+    @property
+    def journal(self) -> Path:
+        """The record of everything this party has sent and received in this run."""
+        return self.run / "journal.db"
 
     @property
     def secret(self) -> Path:
@@ -87,17 +94,35 @@ class PartyFiles:
         return self.state / "secrets" / f"{self.settings.run}.secret"
 
 
+def retire_secret(settings: PartySettings) -> None:
+    """Before a process starts: delete a used secret whose journal is gone.
+
+    A journal begins with a commitment to its secret. A peer whose guess that journal exposed must
+    not get to try again with the same keys.
+    """
+    files = PartyFiles(settings)
+    if _used(files.secret).exists() and not files.journal.exists():
+        files.secret.unlink(missing_ok=True)
+        _used(files.secret).unlink()
+
+
 def run_secret(path: Path) -> tuple[bytes, bytes]:
-    """Seed and salt of a run: from the operating system once, then from the file."""
+    """Seed and salt of a run: drawn from the operating system once, then read from the file."""
     if not path.exists():
         write_secret(path, os.urandom(SECRET_BYTES + SALT_BYTES))
     secret = read_secret(path, SECRET_BYTES + SALT_BYTES)
     return secret[:SECRET_BYTES], secret[SECRET_BYTES:]
 
 
+def _used(secret: Path) -> Path:
+    """The file that marks that a journal has begun with this secret."""
+    return secret.with_suffix(".used")
+
+
 def load_assets(settings: PartySettings, keys: Keys) -> Assets:
     """Read policy, data and ids; DataError or SettingsError before anything is opened."""
-    if settings.ids.empties == "drop":  # the id rules judge empty ids, not the reader
+    # The id rules handle empty ids, not the reader; with several keys a row may lack some.
+    if settings.ids.empties == "drop" or len(settings.ids.key_columns) > 1:
         data = DataSettings(**{**dict(settings.data), "empty_ids": "keep"})
         settings = PartySettings(**{**fields_of(settings), "data": data})
     place = settings.data.file or "query"
@@ -108,7 +133,7 @@ def load_assets(settings: PartySettings, keys: Keys) -> Assets:
 
 
 def _with_file(settings: PartySettings) -> PartySettings:
-    """Where rows come from a query, the file that it was read into, once in a run."""
+    """The settings with the file that a query's rows are stored in; a run queries once."""
     if settings.data.query is None:
         return settings
     path = spool(settings.data, PartyFiles(settings).spool)
@@ -124,7 +149,8 @@ def _assets(settings: PartySettings, keys: Keys) -> Assets:
     policy = load_settings(PartyPolicy, Path(settings.policy))
     model = read_model(Path(settings.model), settings) if settings.model else None
     files, source = PartyFiles(settings), TableFile.of(settings.data)
-    allocate: Allocate = MappedArrays(files.state / "rows") if settings.data.on_disk else np.empty
+    folder = files.state / "rows" if settings.data.on_disk else None
+    allocate: Allocate = np.empty if folder is None else MappedArrays(folder)
     rules = settings.data if model is None else scoring_settings(model, settings.data)
     data, ids = _rows(source, settings, rules, allocate)
     secret, salt = run_secret(files.secret)
@@ -141,6 +167,7 @@ def _assets(settings: PartySettings, keys: Keys) -> Assets:
         signing_key=keys.signing,
         verify_keys={p: contact.verify_key for p, contact in contacts(settings).items()},
         numeric_profile=numeric_profile(),
+        former_keys=former_keys(Path(settings.keys), settings.party),
         kept=alignment_store.usable(
             files.alignments, settings.run, ids_digest(ids), rules_digest(settings.ids)
         ),
@@ -148,11 +175,12 @@ def _assets(settings: PartySettings, keys: Keys) -> Assets:
         model=model,
         found=alignment_store.found(files.alignments, settings.run),
         allocate=allocate,
+        engine=engine_of(settings.engine, allocate=allocate, folder=folder),
     )
 
 
 def gram_store(settings: PartySettings, policy: PartyPolicy, data: PreparedData) -> GramStore:
-    """Where this data set's noised X'X is kept."""
+    """The store of this data set's noised X'X."""
     folder = PartyFiles(settings).statistics
     return GramStore(folder, settings.run, policy.dataset, data.column_names)
 
@@ -184,7 +212,7 @@ def build_node(
     snapshot: NodeSnapshot | None = None,
     ledger: Ledger | None = None,
 ) -> tuple[Node, LedgerBook]:
-    """Fold the journal, from a snapshot on if there is one; `ledger` is open if runs share it."""
+    """Replay the journal, from a snapshot if there is one; `ledger` is open if runs share it."""
     files = PartyFiles(settings)
     files.run.mkdir(parents=True, exist_ok=True)
     shared, ledger = ledger is not None, ledger or open_ledger(files.ledger, settings.party)
@@ -196,9 +224,11 @@ def build_node(
         raise
     known = contacts(settings)
     book = LedgerBook(ledger, own.policy, settings.run, own.data.fingerprint, peers=known)
-    journal = Journal(files.run / "journal.db", run=settings.run, party=settings.party)
+    write_private(_used(files.secret), b"", durable=True)
+    journal = Journal(files.journal, run=settings.run, party=settings.party)
     identity = Identity(settings.party, settings.role, settings.run, keys.signing)
     node = Node(Party(own), identity, known, journal=journal, ledger=book)
+    book.attach(own, node)
     if snapshot is not None:
         node.resume(snapshot)
     node.open()

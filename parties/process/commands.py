@@ -1,6 +1,6 @@
-"""What an operator may ask a party's service, one word at a time.
+"""What an operator may ask a party's service: one command at a time.
 
-It owns the words and their answers; the service does the work. Answers hold what this party's own
+It owns the commands and their answers; the service does the work. Answers hold what this party's
 operator may see, and go to the control socket only.
 """
 
@@ -12,16 +12,20 @@ from typing import TYPE_CHECKING, Any
 
 from hdpvfl_mq import __version__
 from hdpvfl_mq.errors import IntegrityError, OperatorError, RefusedError
+from hdpvfl_mq.node.node import Node
+from hdpvfl_mq.privacy.accountant import Spent, epsilon_shown
 from hdpvfl_mq.privacy.ledger import Books
 from hdpvfl_mq.runtime.settings import check_settings
-from parties.membership import describe
+from parties.belonging import describe
 from parties.pairing import Pairing
+from parties.process.ledger_book import LedgerBook
 from schemas.base import in_words
 from schemas.config import RunManifest
 from schemas.federation import AnswerRun, ConfirmMember, ProposeRun, RemoveMember
 from schemas.ids import RunId
 
 if TYPE_CHECKING:
+    from parties.process.hosted import HostedRun
     from parties.process.service import PartyService
 
 Answer = dict[str, Any]
@@ -29,30 +33,35 @@ _LIVE = ("round", "rounds", "rows_common", "epsilon_spent", "waiting_for", "alig
 
 
 class Commands:
-    """The words of one service."""
+    """The commands of one service."""
 
     def __init__(self, service: PartyService) -> None:
         self._service = service
         self._words: dict[str, Callable[[dict[str, Any]], Answer]] = {
-            "status": self._status,
+            "status": lambda asked: self.status(),
             "runs": self._runs,
             "requests": self._requests,
             "propose": self._propose,
             "answer": self._answer,
             "stop": self._stop,
+            "end_session": self._end_session,
             "manifest": self._manifest,
             "confirm": self._confirm,
             "remove": self._remove,
+            "replace_keys": self._replace_keys,
         }
 
     async def handle(self, asked: dict[str, Any]) -> Answer:
-        """The answer to one question."""
+        """Answer one command."""
+        if asked.get("command") == "score":
+            return await self._session(asked).ask(asked)
         word = self._words.get(str(asked.get("command")))
         if word is None:
             raise OperatorError(f"{asked.get('command')!r} is no command of a party's service")
         return word(asked)
 
-    def _status(self, asked: dict[str, Any]) -> Answer:
+    def status(self) -> Answer:
+        """The service's status; the same for console, log, endpoints and commands."""
         service = self._service
         settings = service.settings
         return {
@@ -62,21 +71,44 @@ class Commands:
             "federation": settings.federation,
             "broker": settings.broker,
             "connected": service.link.is_connected,
-            "trouble": service.trouble or service.link.trouble,
+            "trouble": service.broker.trouble or service.link.trouble,
+            "keys": "known to the others"
+            if service.broker.has_told_keys
+            else "new; the broker has not answered yet",
             "version": __version__,
             "members": {n: f.role for n, f in sorted(service.belonging.fellows.items())},
+            "signed_by": {
+                name: list(service.membership.signers(service.belonging, name))
+                for name in sorted(service.belonging.fellows)
+            },
+            "disputes": [str(each) for each in service.membership.disputes(service.belonging)],
             "pairings": {n: _words(n, p) for n, p in service.belonging.pairings.items()},
-            "runs": self._runs(asked)["runs"],
+            "runs": self._runs({})["runs"],
             "budget": self._budget(service.ledger.books),
+            "traffic": {
+                "sent_bytes": service.link.bytes_sent,
+                "received_bytes": service.link.bytes_received,
+                "resends": service.tally.resends,
+                "refusals": service.tally.refusals,
+            },
+            "queues": {
+                settings.federation: _queue(service.hub_link.waiting, service.node),
+                **{n: _queue(run.waiting, run.node) for n, run in service.hosted.items()},
+            },
         }
 
     def _budget(self, books: Books) -> Answer:
-        policy = self._service.policy()
+        policy = self._service.last_policy  # while the policy is being edited, the last valid one
         known = policy.dataset in books.caps
         spent = books.epsilon_spent(policy.dataset) if known else 0.0
+        free = policy.lifetime.epsilon
+        if known:
+            standing = LedgerBook(self._service.ledger, policy, "", b"").standing()
+            free = epsilon_shown(Spent(mu2_units=standing.mu2_units_free), policy.lifetime.delta)
         return {
             "dataset": policy.dataset,
             "epsilon_spent": spent if spent < float("inf") else "infinite",
+            "epsilon_left": free,
             "epsilon_cap": policy.lifetime.epsilon,
             "delta": policy.lifetime.delta,
         }
@@ -105,7 +137,7 @@ class Commands:
         known = service.belonging.runs.get(manifest.run)
         if known is not None:
             if known.manifest == manifest:
-                return {"run": manifest.run}  # asked for already
+                return {"run": manifest.run}  # already proposed
             raise OperatorError(f"run {manifest.run} exists: choose another name")
         if manifest.active_party != service.settings.party or service.settings.role != "active":
             raise OperatorError("only the active party, which has the label, proposes runs")
@@ -115,7 +147,13 @@ class Commands:
             raise OperatorError(
                 f"{', '.join(strangers)}: no member this party knows; it knows {members}"
             )
-        service.give(ProposeRun(manifest=manifest, rows=asked.get("rows")))
+        if (dispute := service.dispute(manifest.parties)) is not None:
+            raise IntegrityError(dispute)
+        names = ("rows", "out", "session")
+        wanted: dict[str, Any] = {name: asked[name] for name in names if name in asked}
+        service.give(
+            check_settings(ProposeRun, {"manifest": asked["manifest"], **wanted}, "options")
+        )
         return {"run": manifest.run}
 
     def _answer(self, asked: dict[str, Any]) -> Answer:
@@ -129,6 +167,19 @@ class Commands:
             raise RefusedError("a refusal needs a reason")
         self._service.give(AnswerRun(run=name, accepted=accepted, reason=reason))
         return {"run": name, "accepted": accepted}
+
+    def _session(self, asked: dict[str, Any]) -> HostedRun:
+        hosted = self._service.hosted.get(str(asked.get("run")))
+        if hosted is None or hosted.session is None:
+            raise OperatorError(
+                f"run {asked.get('run')} is no open scoring session; 'hdpvfl predict --keep' opens "
+                "one"
+            )
+        return hosted
+
+    def _end_session(self, asked: dict[str, Any]) -> Answer:
+        self._session(asked).end_session()
+        return {"run": asked["run"]}
 
     def _stop(self, asked: dict[str, Any]) -> Answer:
         name = str(asked.get("run"))
@@ -162,6 +213,14 @@ class Commands:
             raise OperatorError(f"{name} is not known here; see 'hdpvfl status'")
         self._service.give(RemoveMember(party=name))
         return {"party": name}
+
+    def _replace_keys(self, asked: dict[str, Any]) -> Answer:
+        self._service.replace_keys(str(asked.get("folder")))
+        return {"party": self._service.settings.party}
+
+
+def _queue(waiting: int, node: Node) -> Answer:
+    return {"queue_messages": waiting, "unacknowledged": node.mailbox.unacknowledged_count}
 
 
 def _words(name: str, pairing: Pairing) -> str:

@@ -1,8 +1,8 @@
-"""A data set's noised X'X on disk: paid once, used again by later runs for nothing.
+"""A data set's noised X'X on disk: paid for once, free in later runs.
 
-It owns the folder `state/<party>/statistics`; what X'X is for belongs to the roles. It is kept by
-the data set's name and the names of its columns. A run sees for ever what it saw at its first
-start, because its journal is folded against that.
+It owns the folder `state/<party>/statistics`; the roles know what X'X is for. A file is named by
+the data set's name and the names of its columns. A run must see at every restart what it saw at its
+first start, because its journal is replayed against that.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class GramStore:
         self._is_kept = False
 
     def usable(self) -> Release | None:
-        """The one with the least noise that this run saw when it first started."""
+        """The X'X with the least noise among those on disk at this run's first start."""
         seen = self._folder / f"{self._run}.seen"
         if not seen.exists():
             found = [self._read(path) for path in self._folder.glob(f"{self._name}-*.gram")]
@@ -37,7 +37,7 @@ class GramStore:
         return self._read(self._folder / name) if name else None
 
     def keep(self, release: Release | None) -> None:
-        """Write a run's own X'X down; one that was kept before stays as it is."""
+        """Write this run's own X'X to disk; an existing file is not changed."""
         if release is None or self._is_kept:
             return
         path = self._file(release)

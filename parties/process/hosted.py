@@ -1,6 +1,6 @@
 """One run in a party's process: its node on its link, from the first hello to the result on disk.
 
-It owns what a run writes for its owner: status, snapshots, alignment, model; it knows no other run.
+It owns what a run writes for its party: status, snapshots, alignment, model; it knows no other run.
 """
 
 from __future__ import annotations
@@ -15,16 +15,19 @@ from hdpvfl_mq.privacy.ledger_store import Ledger
 from hdpvfl_mq.privacy.plan import mu_of_units
 from hdpvfl_mq.runtime.hub import RunLink
 from hdpvfl_mq.runtime.keys import Keys
+from hdpvfl_mq.runtime.metrics import Tally
 from hdpvfl_mq.runtime.runner import FAREWELL_S, Runner
 from hdpvfl_mq.runtime.snapshots import Snapshots
 from hdpvfl_mq.runtime.status import Status, Stopwatch
 from parties.assets import Assets
 from parties.party import Party
-from parties.phases import Training, setup_of, training_of
+from parties.phases import Phase, Training, setup_of, training_of
 from parties.process.alignment_store import AlignmentStore
 from parties.process.build import PartyFiles, build_node, gram_store
 from parties.process.models import write_model, write_predictions
+from parties.process.score_session import ScoreSession
 from parties.rounds.private_model import PrivatePassive
+from parties.rounds.scoring import ScoringRounds
 from schemas.config import PartySettings
 from schemas.ids import PartyRole
 
@@ -44,16 +47,21 @@ class HostedRun:
         self._snapshots = Snapshots(self._files.snapshot, keys.signing)
         self.node, self._book = build_node(settings, own, keys, self._snapshots.load(), ledger)
         if self.node.outcome is not None:
-            # The process that heard the end may have died before it said so.
+            # The process that got the end may have died before it acknowledged it.
             self.node.mailbox.owe_all()
         self._status, self._watch = Status(self._files.run / "status.json"), Stopwatch()
         self._alignments = AlignmentStore(self._files.alignments, settings.run)
         self._grams = gram_store(settings, own.policy, own.data)
         self._link: RunLink | None = None
         self.runner: Runner | None = None
+        self.session: ScoreSession | None = None
+        if own.model is not None and own.role == "active":
+            self.session = ScoreSession(settings, self._files.run, own)
 
-    def connect(self, link: RunLink, *, farewell_s: float = FAREWELL_S) -> Runner:
-        """Get ready to run on a link."""
+    def connect(
+        self, link: RunLink, *, farewell_s: float = FAREWELL_S, tally: Tally | None = None
+    ) -> Runner:
+        """Create the pump that drives this run's node on a link."""
         self._link = link
         self.runner = Runner(
             self.node,
@@ -61,11 +69,12 @@ class HostedRun:
             patience_s=self._settings.patience_s,
             observe=self._observe,
             farewell_s=farewell_s,
+            tally=tally,
         )
         return self.runner
 
     async def run(self) -> str:
-        """To the outcome, with the result on disk."""
+        """Run to the end, write the result to disk and return the outcome."""
         assert self.runner is not None
         outcome = await self.runner.run()
         if outcome == "completed":
@@ -74,13 +83,36 @@ class HostedRun:
         self._observe(self.node)
         return outcome
 
+    async def ask(self, asked: dict[str, Any]) -> dict[str, Any]:
+        """Ask for the scores of some people in an open session."""
+        assert self.session is not None
+        return await self.session.ask(asked, self._nudge)
+
+    def end_session(self) -> None:
+        """End a session that stays open."""
+        assert self.session is not None
+        self.session.desk.is_ending = True
+        self._nudge()
+
+    def _nudge(self) -> None:
+        """Pass the session's next command to the role."""
+        if self.session is None or self.runner is None:
+            return
+        if (command := self.session.next(self.node.state)) is not None:
+            self.runner.give(command)
+
     @property
     def reason(self) -> str:
         """Why the run ended as it did."""
         return str(self.node.state.reason)
 
+    @property
+    def waiting(self) -> int:
+        """The number of messages that no turn has taken yet."""
+        return 0 if self._link is None else self._link.waiting
+
     def fields(self) -> dict[str, Any]:
-        """What this party's own operator may see of the run."""
+        """The status fields that this party's operator may see."""
         role, node = self.node.role, self.node
         assert isinstance(role, Party)
         setup, training, own = setup_of(node.state), training_of(node.state), role.own
@@ -91,7 +123,7 @@ class HostedRun:
             **role.progress(node.state),
             "party": self._settings.party,
             "role": self._settings.role,
-            "rows": len(own.ids.ids),
+            "rows": own.ids.people,
             "columns": own.data.X.shape[1],
             "epoch": node.epoch,
             "steps": node.steps,
@@ -108,6 +140,7 @@ class HostedRun:
         }
 
     def _observe(self, node: Node) -> None:
+        self._nudge()
         training = training_of(node.state)
         if training is not None:  # rounds are planned, so all parties have found the same rows
             self._alignments.keep(training.setup.alignment)
@@ -122,12 +155,21 @@ class HostedRun:
         folder, own = Path(self._files.run), self._own
         if own.model is None:
             write_model(folder / "model.json", own, self.node.state)
+        elif self.session is not None and is_session(self.node.state):
+            self.session.write()
         elif own.role == "active":
-            write_predictions(folder / "predictions.csv", own, self.node.state)
+            path = self._settings.scores_out or folder / "predictions.csv"
+            write_predictions(Path(path), own, self.node.state)
+
+
+def is_session(state: Phase) -> bool:
+    """Whether a run is, or was, a scoring session."""
+    training = training_of(state)
+    return training is not None and isinstance(training.rounds, ScoringRounds)
 
 
 def _releases(plan: RunPlan, role: PartyRole, training: Training | None) -> list[dict[str, Any]]:
-    """Every kind of release with its own price; disclosed rows cost only those rows."""
+    """Each kind of release with its price; disclosed rows cost only those rows."""
     rounds = training.last_released + 1 if training else 0
     return [
         {

@@ -1,6 +1,6 @@
 """A party's ledger as its node sees it: one data set, one run.
 
-It owns the translation between releases and ledger entries, and the file of the ledger's secret; it
+It owns the conversion between releases and ledger entries, and the file of the ledger's secret; it
 knows no message and no journal.
 """
 
@@ -10,19 +10,27 @@ import hashlib
 import math
 import os
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+
+import numpy as np
 
 from hdpvfl_mq.errors import OperatorError, RefusedError
 from hdpvfl_mq.machine import Reserve
+from hdpvfl_mq.methods.scoring.plan import ScoringPlan
+from hdpvfl_mq.node.node import Node
 from hdpvfl_mq.privacy.accountant import Spent
 from hdpvfl_mq.privacy.ledger import RunAccount
 from hdpvfl_mq.privacy.ledger_secret import SECRET_BYTES, LedgerSecret
 from hdpvfl_mq.privacy.ledger_sketch import sketch
 from hdpvfl_mq.privacy.ledger_store import Ledger
 from hdpvfl_mq.privacy.pure import mu_beside, pure_units_of
+from hdpvfl_mq.privacy.scored_people import Asked, Limits
 from hdpvfl_mq.privacy.slots import placed
 from hdpvfl_mq.runtime.keys import read_secret, write_secret
 from parties.assets import Assets
+from parties.common_rows import people_at
+from parties.phases import setup_of
 from schemas.config import PartyPolicy
 from schemas.ids import PartyId, RunId
 from schemas.privacy import (
@@ -34,16 +42,19 @@ from schemas.privacy import (
     RunReserved,
     SlotShare,
 )
-from schemas.records import LedgerStanding, Remembered
+from schemas.records import GENESIS, Charge, Charged, LedgerStanding, Remembered
+
+# No party can have this name; the ledger stores the head of the scored people's account under it.
+ACCOUNT = "scored people"
 
 
 def secret_file(ledger: Path) -> Path:
-    """Where the secret of a ledger is: beside it, for whoever is shown one must not see both."""
+    """The file of a ledger's secret: separate, so that the ledger can be shown without it."""
     return ledger.with_name("ledger.secret")
 
 
 def open_ledger(path: Path, party: PartyId) -> Ledger:
-    """A party's ledger, ready to be written to; a new one gets a secret."""
+    """Open a party's ledger for writing; a new ledger gets a secret."""
     ledger = Ledger.open(path, party)
     try:
         kept = secret_file(path)
@@ -56,6 +67,7 @@ def open_ledger(path: Path, party: PartyId) -> Ledger:
                 )
             write_secret(kept, os.urandom(SECRET_BYTES))
         ledger.unlock(LedgerSecret(read_secret(kept, SECRET_BYTES)))
+        ledger.people_file = path.with_name("scored.db")
     except Exception:
         ledger.close_file()
         raise
@@ -63,7 +75,7 @@ def open_ledger(path: Path, party: PartyId) -> Ledger:
 
 
 def replace_secret(path: Path, party: PartyId) -> None:
-    """A new secret for a ledger that has lost its own; the ledger says from which entry on."""
+    """Give a ledger that has lost its secret a new one; an entry records where it starts."""
     kept = secret_file(path)
     if kept.exists():
         raise OperatorError(f"{kept} is there: a ledger keeps its secret; move a wrong one away")
@@ -76,13 +88,34 @@ def replace_secret(path: Path, party: PartyId) -> None:
 
 
 def recognise(ledger: Ledger, own: Assets) -> None:
-    """Refuse rows whose ids another data set holds, unless the policy names it; remember them."""
+    """Refuse rows whose ids another data set has, unless the policy allows it; remember them."""
     ledger.recognise(
         own.policy.dataset,
         own.data.fingerprint,
         lambda secret: sketch(own.ids.ids, secret),
         apart_from=own.policy.budget_apart_from,
     )
+
+
+def unspent(policy: PartyPolicy) -> LedgerStanding:
+    """The standing of a ledger under this policy before anything is spent."""
+    slots = tuple(pure_units_of(epsilon) for epsilon in policy.pure_slots)
+    return LedgerStanding(
+        head=LedgerHead(sequence=0, digest=GENESIS),
+        mu2_units_free=_cap_units(policy, slots),
+        slots_free=slots,
+    )
+
+
+def _cap_units(policy: PartyPolicy, slots: tuple[int, ...]) -> int:
+    cap = policy.lifetime
+    return math.floor(mu_beside(cap.epsilon, cap.delta, slots) ** 2 * 2.0**MU2_UNIT_BITS)
+
+
+@dataclass(frozen=True)
+class _Scored:
+    own: Assets
+    node: Node
 
 
 class LedgerBook:
@@ -100,15 +133,14 @@ class LedgerBook:
         self._ledger, self._policy, self._run = ledger, policy, run
         self._unkeyed = fingerprint
         self._peers = frozenset(peers)
+        self._scored_by: _Scored | None = None
         self._slots = tuple(pure_units_of(epsilon) for epsilon in policy.pure_slots)
         ledger.fix_cap(policy.dataset, policy.lifetime, self._slots)
 
     def standing(self) -> LedgerStanding:
-        """The ledger's head, and what this run may still take under the lifetime cap."""
+        """The ledger's head, and how much this run may still spend under the lifetime cap."""
         books, head = self._ledger.books, self._ledger.head()
-        cap = self._policy.lifetime
-        mu = mu_beside(cap.epsilon, cap.delta, self._slots)
-        units = math.floor(mu**2 * 2.0**MU2_UNIT_BITS)
+        units = _cap_units(self._policy, self._slots)
         held = books.held(self._policy.dataset).mu2_units
         mine = self._mine()
         if mine is not None:
@@ -130,16 +162,16 @@ class LedgerBook:
         return tuple(size - taken for size, taken in zip(self._slots, held, strict=True))
 
     def remember(self, party: PartyId, head: LedgerHead, signature: bytes) -> None:
-        """Keep the newest head of a peer's ledger, beyond this run."""
+        """Store the newest head of a peer's ledger, beyond this run."""
         self._ledger.remember(party, head, signature)
 
     def check_restored(self, party: PartyId, head: LedgerHead, signature: bytes) -> None:
-        """Stop if this ledger is older than a head a peer co-signed; else keep the signature."""
+        """Stop if this ledger is older than a head a peer co-signed; else store the signature."""
         self._ledger.check_restored({party: head})
         self._ledger.record(Cosignature(peer=party, head=head, signature=signature))
 
     def reserve(self, reservation: Reserve) -> None:
-        """Set aside what the run may cost; the same again changes nothing."""
+        """Reserve what the run may cost; repeating a reservation changes nothing."""
         self._ledger.reserve(
             RunReserved(
                 dataset=self._policy.dataset,
@@ -153,7 +185,7 @@ class LedgerBook:
         )
 
     def _shares(self, wanted: tuple[int, ...]) -> tuple[SlotShare, ...]:
-        """A slot for each bounded release; a run that has reserved keeps the slots it has."""
+        """A slot for each bounded release; a run that has reserved before keeps its slots."""
         mine = self._mine()
         if mine is not None and sorted(s.units for s in mine.reserve.pure) == sorted(wanted):
             return mine.reserve.pure
@@ -166,21 +198,55 @@ class LedgerBook:
         return shares
 
     def _fingerprint(self) -> str:
-        """What the ledger says about the rows: keyed, so that it tests no guess about one of them.
+        """The hash of the rows for the ledger; keyed, so that nobody can test guesses about a row.
 
-        A run that an earlier version reserved keeps the unkeyed one it has.
+        A run that an earlier version reserved keeps its unkeyed hash.
         """
         mine = self._mine()
         if mine is not None and mine.reserve.fingerprint == self._unkeyed.hex():
             return mine.reserve.fingerprint
         return self._ledger.secret.fingerprint(self._unkeyed)
 
+    def charge(self, charge: Charge) -> None:
+        """Charge one query to the people it asks for, before any score leaves."""
+        people, party = self._ledger.scored_people(), self._scored_by
+        assert party is not None  # only a scoring session charges
+        setup, model = setup_of(party.node.state), party.own.trained
+        assert setup is not None
+        assert isinstance(setup.plan, ScoringPlan)
+        asked = Asked(
+            run=self._run,
+            query=charge.query,
+            ids=people_at(party.own, setup, charge.places.array().astype(np.int64)),
+            places=bytes(charge.places.data),
+            weights=model.weights.tobytes(),
+            mu2_units=setup.plan.mu2_units,
+        )
+        people.charge(asked, Limits(self._policy.queries_max, self._policy.models_max))
+        self._ledger.remember(ACCOUNT, people.head, bytes(64))
+
+    def charged(self) -> Charged:
+        """What the account grants of this run's last query."""
+        people = self._ledger.scored_people()
+        entry = people.last(self._run)
+        assert entry is not None  # it was charged in the step before
+        return Charged(
+            query=entry.query, refused=entry.refused, reason=entry.reason, head=people.head
+        )
+
+    def attach(self, own: Assets, node: Node) -> None:
+        """Find the people at a query's places in this node's state; refuse an older account."""
+        self._scored_by = _Scored(own, node)
+        seen = self._ledger.remembered().get(ACCOUNT)
+        if seen is not None and own.model is not None:
+            self._ledger.scored_people().check_restored(seen[0])
+
     def book(self, releases: Sequence[Release]) -> None:
         """Charge releases, all or none, before any of them leaves."""
         self._ledger.book([self._booked(release) for release in releases])
 
     def _booked(self, release: Release) -> ReleaseBooked:
-        """The entry of a release; noise hides a payload from its digest, else a key must."""
+        """The entry of a release; a payload without noise needs a keyed digest to hide it."""
         data, keyed = release.tensor.data, release.event.mechanism in ("exact", "disclosed")
         digest = hashlib.sha256(data).digest()
         if keyed:
@@ -197,7 +263,7 @@ class LedgerBook:
         return self._ledger.books.runs.get((self._policy.dataset, self._run))
 
     def close(self) -> None:
-        """The run is over: what it did not spend is free again."""
+        """The run is over: release the part of its reserve that it did not spend."""
         if self._mine() is not None:
             self._ledger.close_run(self._policy.dataset, self._run)
 
@@ -211,7 +277,7 @@ class LedgerBook:
         return self._policy.lifetime.delta
 
     def lifetime_epsilon(self) -> float:
-        """Epsilon of everything that ever left about this data set."""
+        """Epsilon of everything ever released about this data set."""
         return self._ledger.books.epsilon_spent(self._policy.dataset)
 
     def spent(self) -> Spent:

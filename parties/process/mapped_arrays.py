@@ -1,7 +1,7 @@
 """Arrays larger than memory: mapped files in a party's own folder.
 
-It owns those files. They have no name, so nobody can open them by one, two processes never share
-one, and the system takes the space back when the array is let go of or the process ends.
+It owns those files. They have no name, so nobody can open them, two processes never share one, and
+the system frees the space when the array is deleted or the process ends.
 """
 
 from __future__ import annotations
@@ -19,20 +19,20 @@ from hdpvfl_mq.errors import OperatorError
 
 
 class MappedArrays:
-    """Makes arrays whose numbers live in a folder."""
+    """Makes arrays whose numbers are stored in a folder."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
 
     def __call__(self, shape: tuple[int, ...], dtype: Any) -> NDArray[Any]:
-        """An array to be filled."""
+        """A new array, not yet filled."""
         size = math.prod(shape) * np.dtype(dtype).itemsize
-        if size == 0:  # nothing cannot be mapped
+        if size == 0:  # an empty file cannot be mapped
             return np.empty(shape, dtype)
         self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         with tempfile.TemporaryFile(dir=self._folder) as file:
             try:
-                os.posix_fallocate(file.fileno(), 0, size)  # a full disk ends a process later on
+                os.posix_fallocate(file.fileno(), 0, size)  # fail now on a full disk, not later
             except OSError as full:
                 raise OperatorError(
                     f"{self._folder} has no room for {size / 1e9:.1f} GB of rows: {full.strerror}"

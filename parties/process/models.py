@@ -1,18 +1,22 @@
-"""What a run leaves a party: its model, or, after a prediction, a score for every common row.
+"""What a run leaves a party: its model or, after a prediction, a score for every common row.
 
 It owns model.json and predictions.csv, both readable by their owner only; it knows no message. A
-model carries the constants its rows were prepared with, so that later rows are prepared the same.
+model stores the constants its rows were prepared with, so that later rows are prepared the same.
 """
 
 from __future__ import annotations
 
 import csv
+import hashlib
 import io
 import json
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.csv
+from pyarrow import parquet
 from pydantic import ValidationError
 
 from hdpvfl_mq.arrays.unreleased import FloatVector
@@ -20,21 +24,20 @@ from hdpvfl_mq.data.preprocess import output_names
 from hdpvfl_mq.data.readers import TableFile
 from hdpvfl_mq.errors import OperatorError, SettingsError
 from hdpvfl_mq.glm.families import family
-from hdpvfl_mq.methods.one_round.refit import ScoreRegression
-from hdpvfl_mq.methods.prediction.plan import prediction_of
+from hdpvfl_mq.methods import prediction_of
 from hdpvfl_mq.methods.run_plan import RunPlan
+from hdpvfl_mq.methods.score_regression import ScoreRegression
 from hdpvfl_mq.runtime.files import write_private
 from parties.assets import Assets, TrainedModel
 from parties.common_rows import is_scaled, rows_of
 from parties.phases import Closed, RoundState
-from parties.rounds.one_round import OneRoundActive
 from parties.rounds.prediction import PredictionActive
 from parties.rounds.private_model import PrivateActive, PrivatePassive
 from schemas.config import PartySettings, RunManifest
 from schemas.data import DataSettings
 
 MODEL_FORMAT = 4
-# What is said about the file; the rest comes from the model.
+# Settings that describe the file; all others come from the model.
 _OF_THE_FILE = (
     *("file", "query", "source", "separator", "decimal", "encoding"),
     *("id_columns", "empty_ids", "on_disk"),
@@ -43,17 +46,38 @@ _NO_LABEL = ("label_column", "label_classes", "label_positive", "label_centre", 
 
 
 def write_model(path: Path, own: Assets, state: Closed) -> None:
-    """This party's model, for its owner only."""
-    write_private(path, json.dumps(model_of(own, state), indent=1))
+    """Write this party's model, readable by its owner only, with a digest that replay checks."""
+    model = model_of(own, state)
+    write_private(path, json.dumps({**model, "digest": model_digest(own, model)}, indent=1))
+
+
+def model_digest(own: Assets, model: dict[str, Any]) -> str:
+    """Digest of a model, keyed by the run's secret so that nobody can test guesses of weights."""
+    fields = {name: value for name, value in model.items() if name != "digest"}
+    text = json.dumps(fields, sort_keys=True).encode()
+    return hashlib.blake2b(text, key=own.derived(b"model file"), digest_size=32).hexdigest()
+
+
+def model_differs(path: Path, own: Assets, state: Closed) -> str:
+    """How a model file differs from what its run has trained; empty if it does not."""
+    try:
+        stored: dict[str, Any] = json.loads(path.read_text())
+    except (OSError, ValueError):
+        return f"{path} cannot be read"
+    expected = json.loads(json.dumps(model_of(own, state)))
+    names = [n for n in {**expected, **stored} if stored.get(n) != expected.get(n)]
+    names = sorted(set(names) - {"digest"})
+    if names:
+        return f"{path} differs from what the journal gives: {', '.join(names)}"
+    return "" if stored.get("digest") == model_digest(own, expected) else f"{path}: wrong digest"
 
 
 def model_of(own: Assets, state: Closed) -> dict[str, Any]:
-    """This party's weights and how its rows were prepared; its own business."""
+    """This party's weights and how its rows were prepared; never sent."""
     trained = state.trained
     assert trained is not None  # a completed run has trained
     rounds, plan = trained.rounds, trained.setup.plan
-    fitted = rounds if isinstance(rounds, OneRoundActive | PrivateActive) else None
-    regressions = fitted.score_regressions if fitted else {}
+    regressions = rounds.score_regressions if isinstance(rounds, PrivateActive) else {}
     return {
         "format": MODEL_FORMAT,
         "run": own.run,
@@ -75,13 +99,14 @@ def model_of(own: Assets, state: Closed) -> dict[str, Any]:
 
 
 def _private_model(rounds: RoundState, plan: RunPlan) -> dict[str, Any]:
-    """What only the private model has: private weights or coefficients, and their deviations."""
+    """Fields of the private model only: private weights or coefficients, and their deviations."""
     match rounds:
-        case PrivatePassive(w_std=w_std) if w_std is not None:
+        case PrivatePassive(w_std=w_std, size=size) if w_std is not None:
             noise = plan.inner_noise
             return {
                 "weights_private": True,
                 "weights_std": w_std.tolist(),
+                "score_size": size,
                 "made_with": {name: noise[name].noise_std for name in noise},
             }
         case PrivateActive(fit=fit) if fit is not None:
@@ -94,13 +119,16 @@ def _private_model(rounds: RoundState, plan: RunPlan) -> dict[str, Any]:
                 "joint": fit.is_joint,
                 "validation": {"loss": fit.loss, "gain": fit.gain, "gain_std": fit.gain_std},
                 "held_out": dict(rounds.held_out),
+                "partners_worth": dict(rounds.worth),
             }
+        case PrivateActive(trouble=trouble) if trouble:
+            return {"trouble": trouble}
         case _:
             return {}
 
 
 def read_model(path: Path, settings: PartySettings) -> TrainedModel:
-    """The model that the settings name; SettingsError if it is not a sound one of this party's."""
+    """The model that the settings name; SettingsError if it is unsound or another party's."""
     where = f"model = {str(path)!r}"
     try:
         stored: dict[str, Any] = json.loads(path.read_text())
@@ -112,6 +140,7 @@ def read_model(path: Path, settings: PartySettings) -> TrainedModel:
             dataset=str(stored["dataset"]),
             weights=_vector(stored["weights"]),
             weights_private=bool(stored.get("weights_private", False)),
+            score_size=float(stored.get("score_size", 1.0)),
             coefficients={
                 party: float(gamma) for party, gamma in stored.get("coefficients", {}).items()
             },
@@ -131,14 +160,14 @@ def read_model(path: Path, settings: PartySettings) -> TrainedModel:
 
 
 def _check(model: TrainedModel, settings: PartySettings, where: str) -> None:
-    """Weights that no training can have left are not predicted with: their price would be wrong."""
+    """Refuse weights that no training can have left: their price would be wrong."""
     is_active = settings.role == "active"
     columns = len(output_names(model.data)) + int(is_active and model.manifest.intercept)
     if {len(model.weights), *(len(each.b) for each in model.score_regressions.values())} != {
         columns
     }:
         raise SettingsError(f"{where}: its weights do not fit its columns")
-    reach = prediction_of(model.manifest, model.rows).weight_norm * (1.0 + 1e-9)
+    reach = prediction_of(model.manifest).weight_norm * (1.0 + 1e-9)
     if not is_active and float(np.linalg.norm(model.weights)) > reach:
         raise SettingsError(f"{where}: its weights are beyond the norm that its run allowed")
 
@@ -151,7 +180,7 @@ def _vector(numbers: list[float]) -> FloatVector:
 
 
 def scoring_settings(model: TrainedModel, given: DataSettings) -> DataSettings:
-    """How rows to score are read: as the rows of the model were, from another file."""
+    """The settings for reading rows to score: those of the model's rows, with another file."""
     plain = DataSettings(**{name: getattr(given, name) for name in _OF_THE_FILE})
     extra = [n for n in DataSettings.model_fields if getattr(given, n) != getattr(plain, n)]
     if extra:
@@ -167,7 +196,7 @@ def scoring_settings(model: TrainedModel, given: DataSettings) -> DataSettings:
 
 
 def write_predictions(path: Path, own: Assets, state: Closed) -> None:
-    """A line for every common row of this party's file, in its order: ids, theta, prediction.
+    """Write one line for every common row, in the order of the file: ids, theta, prediction.
 
     The prediction is the expected label in its own units, or the probability of the upper class.
     """
@@ -190,4 +219,15 @@ def write_predictions(path: Path, own: Assets, state: Closed) -> None:
             if place is not None:
                 lines.writerow([*ids, repr(float(theta[place])), repr(float(values[place]))])
             row += 1
-    write_private(path, text.getvalue())
+    if path.suffix == ".parquet":
+        write_private(path, _parquet(text.getvalue(), settings.id_columns))
+    else:
+        write_private(path, text.getvalue())
+
+
+def _parquet(lines: str, id_columns: tuple[str, ...]) -> bytes:
+    kinds = pa.csv.ConvertOptions(column_types=dict.fromkeys(id_columns, pa.string()))
+    table = pa.csv.read_csv(io.BytesIO(lines.encode()), convert_options=kinds)
+    made = io.BytesIO()
+    parquet.write_table(table, made)
+    return made.getvalue()

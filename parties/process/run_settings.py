@@ -1,7 +1,8 @@
-"""The settings of one run, made from a service's: what a replay or a restart of it reads.
+"""The settings of one run, made from a service's settings; a replay or restart reads them.
 
-It owns the file `settings.toml` in a run's folder: written once when the run opens, so that a
-restart folds against the same settings and keys, whatever the service's are by then.
+It owns the files `settings.toml` and `members.toml` in a run's folder. They are written once when
+the run opens, so that a restart replays against the same settings and keys, whatever the service's
+settings are by then, and an audit knows the public keys of all parties, including this one's.
 """
 
 from __future__ import annotations
@@ -11,21 +12,34 @@ from pathlib import Path
 
 from hdpvfl_mq.errors import RefusedError
 from hdpvfl_mq.runtime.files import write_private
+from hdpvfl_mq.runtime.keys import load_keys
 from hdpvfl_mq.runtime.settings import check_settings, dump_settings, load_settings
-from parties.membership import Fellow, KnownRun
+from parties.belonging import KnownRun
+from parties.roster import Fellow
+from schemas.bundle import BundleMembers
 from schemas.config import PartyServiceSettings, PartySettings, Peer
 from schemas.data import DataSettings
 from schemas.ids import COORDINATOR, PartyId
-from schemas.methods import Prediction
+from schemas.methods import Prediction, Scoring
 
-_SAME = ("party", "broker", "broker_curve_key", "keys", "policy", "runs", "state", "ids")
-PATIENCE_S = 30 * 86400.0  # a service waits; the run's own deadline ends it
+_SAME = (
+    "party",
+    "broker",
+    "broker_curve_key",
+    "keys",
+    "policy",
+    "runs",
+    "state",
+    "ids",
+    "engine",
+)
+PATIENCE_S = 30 * 86400.0  # a service keeps waiting; the run's own deadline ends it
 
 
 def settings_of_run(
     service: PartyServiceSettings, run: KnownRun, fellows: Mapping[PartyId, Fellow]
 ) -> PartySettings:
-    """The run's settings: from its folder, or made now and kept there."""
+    """The run's settings: read from its folder, or made now and stored there."""
     folder = Path(service.runs) / run.manifest.run / service.party
     path = folder / "settings.toml"
     if not path.exists():
@@ -33,7 +47,12 @@ def settings_of_run(
             raise RefusedError(
                 f"{folder} is there from an earlier run of this name: give the run another name"
             )
-        write_private(path, dump_settings(_made(service, run, fellows)), durable=True)
+        made = _made(service, run, fellows)
+        key = load_keys(Path(made.keys)).verify_hex
+        own = Peer(party=made.party, role=made.role, verify_key=key)
+        members = dump_settings(BundleMembers(members=(own, *made.peers)))
+        write_private(folder / "members.toml", members, durable=True)
+        write_private(path, dump_settings(made), durable=True)
     return load_settings(PartySettings, path)
 
 
@@ -66,19 +85,20 @@ def _made(
         "patience_s": PATIENCE_S,
         "peers": (*peers, registrar),
     }
-    if isinstance(manifest.method, Prediction):
+    if isinstance(manifest.method, Prediction | Scoring):
         changes |= _prediction(service, run, manifest.method)
+        changes |= {"scores_out": run.out, "session": run.is_session}
     return PartySettings.model_validate({**plain, **changes})
 
 
 def _prediction(
-    service: PartyServiceSettings, run: KnownRun, method: Prediction
+    service: PartyServiceSettings, run: KnownRun, method: Prediction | Scoring
 ) -> dict[str, object]:
-    """The model of the run that was trained, and the rows to score."""
+    """The model of the training run, and the rows to score."""
     model = Path(service.runs) / method.model_run / service.party / "model.json"
+    same = ("separator", "decimal", "encoding", "id_columns", "on_disk")
     rows = {
+        **{name: getattr(service.data, name) for name in same},
         "file": run.rows or service.score_file or service.data.file,
-        "id_columns": list(service.data.id_columns),
-        "on_disk": service.data.on_disk,
     }
     return {"model": str(model), "data": check_settings(DataSettings, rows, "data")}

@@ -1,131 +1,115 @@
 """A party's service: one connection, one ledger, and a node for every run its federation opens.
 
-It owns the tasks and the operator's commands; what a run or a membership does next is decided by
-the roles. The policy answers proposals here, because it may change between two starts and a role's
-journal may not depend on it.
+It owns the tasks and the operator's commands; the roles decide what a run or a membership does
+next. The policy answers proposals here, because it may change between two starts and a role's
+journal must not depend on it.
 """
 
 from __future__ import annotations
 
 import asyncio
 import math
-import os
-from collections.abc import Coroutine
+from collections.abc import Collection
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
-
-from nacl.signing import VerifyKey
 
 from hdpvfl_mq import __version__
 from hdpvfl_mq.errors import HdpvflError, OperatorError
-from hdpvfl_mq.journal.store import Journal
 from hdpvfl_mq.node.node import Node
-from hdpvfl_mq.node.ports import Contact, Identity
-from hdpvfl_mq.runtime import logs
 from hdpvfl_mq.runtime.control import Control
-from hdpvfl_mq.runtime.diagnosis import sentence
 from hdpvfl_mq.runtime.hub import Hub
-from hdpvfl_mq.runtime.keys import load_keys, read_secret, write_secret
+from hdpvfl_mq.runtime.keys import load_keys
+from hdpvfl_mq.runtime.logs import Log
+from hdpvfl_mq.runtime.metrics import Tally
+from hdpvfl_mq.runtime.page import PageFiles
 from hdpvfl_mq.runtime.runner import Runner, Stopped
-from hdpvfl_mq.runtime.settings import load_settings
+from hdpvfl_mq.runtime.settings import fields_of, load_settings
 from hdpvfl_mq.runtime.status import Status
-from hdpvfl_mq.runtime.transport import DealerLink
+from hdpvfl_mq.runtime.tasks import Tasks
+from hdpvfl_mq.runtime.window import Window
 from hdpvfl_mq.wire.codec import model_digest
 from parties.admission import policy_rule
-from parties.membership import Belonging, Fellow, KnownRun, Membership
-from parties.pairing import Self
-from parties.process.build import load_assets
+from parties.belonging import Belonging, KnownRun
+from parties.membership import Membership
+from parties.process.broker_link import BrokerLink
+from parties.process.build import load_assets, retire_secret
 from parties.process.commands import Commands
 from parties.process.hosted import HostedRun
 from parties.process.ledger_book import LedgerBook, open_ledger
+from parties.process.member_node import MemberNode
 from parties.process.run_settings import settings_of_run
+from parties.refusals import refusals
+from parties.roster import Fellow
 from schemas.base import in_words
 from schemas.config import PartyPolicy, PartyServiceSettings
-from schemas.federation import AnswerRun, Command, EndRun, OperatorCommand, SeatMember, StopRun
-from schemas.ids import COORDINATOR, RunId
+from schemas.federation import (
+    AnswerRun,
+    Command,
+    EndRun,
+    OperatorCommand,
+    ReplaceKeys,
+    SeatMember,
+    StopRun,
+)
+from schemas.ids import PartyId, RunId
 from schemas.records import OperatorRequest
-
-PAIRING_SECRET_BYTES = 32
-WATCH_S = 0.5
-UNCONNECTED_S, UNANSWERED_S = 2.0, 8.0  # after which the reason is looked for
 
 
 class PartyService:
-    """One party, for as long as it belongs to its federation."""
+    """One party's service, as long as it belongs to its federation."""
 
     def __init__(self, settings: PartyServiceSettings) -> None:
         self.settings = settings
         self.state = Path(settings.state) / settings.party
-        self.keys = load_keys(Path(settings.keys))
-        self.policy()  # a mistake in it shows before anything is opened
+        self.log = Log(
+            settings.log, settings.log_level, runs=Path(settings.runs), owner=settings.party
+        )
+        self.tally = Tally()
+        self.policy()  # report a mistake in the policy before anything is opened
         self.ledger = open_ledger(self.state / "ledger.db", settings.party)
         self.hosted: dict[RunId, HostedRun] = {}
         self._serving: set[RunId] = set()
         self._judged: set[RunId] = set()
         self._told: set[str] = set()
-        self.trouble = ""  # what keeps this party from its broker, in one sentence
-        self._stopped = asyncio.Event()
-        self._tasks: set[asyncio.Task[None]] = set()
-        self._failed: BaseException | None = None
-        self.node = self._membership()
-
-    def _membership(self) -> Node:
-        settings = self.settings
-        folder = self.state / "federations"
-        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        name = settings.federation
-        secret = folder / f"{name}.secret"
-        if not secret.exists():
-            write_secret(secret, os.urandom(PAIRING_SECRET_BYTES))
-        me = Self(
-            name,
-            settings.party,
-            bytes(self.keys.signing.verify_key),
-            self.keys.curve_public,
-            read_secret(secret, PAIRING_SECRET_BYTES),
-        )
-        node = Node(
-            Membership(me),
-            Identity(settings.party, settings.role, name, self.keys.signing),
-            {COORDINATOR: Contact("coordinator", VerifyKey(_bytes(settings.broker_verify_key)))},
-            journal=Journal(folder / f"{name}.db", run=name, party=settings.party),
-        )
-        node.open()
-        return node
+        self._tasks = Tasks()
+        self.member = MemberNode(settings, self.state)
+        self.node = self.member.node
 
     def policy(self) -> PartyPolicy:
-        """The policy as it is written now: a proposal is judged by the newest."""
-        return load_settings(PartyPolicy, Path(self.settings.policy))
+        """The policy as it is on disk now: proposals are judged by the newest version."""
+        self.last_policy = load_settings(PartyPolicy, Path(self.settings.policy))
+        return self.last_policy
 
     @property
     def belonging(self) -> Belonging:
-        """What this party knows of its federation."""
-        state = self.node.state
-        assert isinstance(state, Belonging)
-        return state
+        """This party's state in its federation."""
+        return self.member.state
 
     # -- life ---------------------------------------------------------------------------------
 
     async def run(self) -> str:
-        """Until it is stopped; an error that no run may survive ends it."""
+        """Run until stopped; an error that no run can survive ends it."""
         settings = self.settings
-        logs.begin(settings.log)
-        broker_key = _bytes(settings.broker_curve_key)
-        self.link = DealerLink(settings.broker, self.keys, broker_key)
+        self.broker = BrokerLink(settings, self.member, self.log)
+        self.link = self.broker.link
         self.hub = Hub(self.link)
+        self.hub_link = self.hub.open(settings.federation)
         self.runner = Runner(
             self.node,
-            self.hub.open(settings.federation),
+            self.hub_link,
             patience_s=math.inf,
             observe=self._reconcile,
             farewell_s=math.inf,
+            tally=self.tally,
         )
         for member in self._new_members():
             self.give(member)
-        control = Control(self.state, Commands(self).handle)
+        self._give_new_keys()
+        commands = Commands(self)
+        control = Control(self.state, commands.handle)
         await control.open()
-        logs.say(
+        window = Window(commands.status, self.log)
+        self.log.say(
             "service_started",
             party=settings.party,
             federation=settings.federation,
@@ -133,81 +117,54 @@ class PartyService:
             version=__version__,
         )
         try:
-            self._start(self.hub.pump())
-            self._start(self._lead())
-            self._start(self._watch_connection())
-            await self._stopped.wait()
-            await self._end_tasks()
+            self._tasks.start_waiting(self.hub.pump())
+            self._tasks.start_waiting(self.link.listen())
+            self._tasks.start(self._lead())
+            self._tasks.start_waiting(self.broker.watch())
+            self._tasks.start_waiting(window.run())
+            if settings.watch is not None:
+                self._tasks.start_waiting(window.serve(settings.watch, self.page))
+            await self._tasks.until_stopped()
+            await self._tasks.end(self._pumps())
         finally:
+            window.close()
             control.close()
             self.link.close()
             self.node.close()
             self.ledger.close_file()
-        if self._failed is not None:
-            raise self._failed
-        logs.say("service_stopped", party=settings.party)
+        if self._tasks.failure is not None:
+            raise self._tasks.failure
+        self.log.say("service_stopped", party=settings.party)
         raise Stopped
 
+    @property
+    def page(self) -> PageFiles:
+        """What the status page needs to know about this machine."""
+        return PageFiles(self.state, Path(self.settings.runs), self.settings.party)
+
     def stop(self) -> None:
-        """End after the current turns."""
-        self._stopped.set()
+        """Stop after the current turns."""
+        self._tasks.stop()
 
     def give(self, command: Command) -> None:
-        """Have the membership take a command."""
+        """Pass a command to the membership."""
         self.runner.give(OperatorCommand(command=command))
 
-    def _start(self, work: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._ended)
-
-    def _ended(self, task: asyncio.Task[None]) -> None:
-        self._tasks.discard(task)
-        failed = None if task.cancelled() else task.exception()
-        if failed is not None and not isinstance(failed, Stopped):
-            self._failed = self._failed or failed
-            self._stopped.set()
-
-    async def _end_tasks(self) -> None:
-        self.runner.stop()
-        for hosted in self.hosted.values():
-            if hosted.runner is not None:
-                hosted.runner.stop()
-        if self._tasks:
-            _, pending = await asyncio.wait(self._tasks, timeout=1.0)
-            for task in pending:
-                task.cancel()
+    def _pumps(self) -> list[Runner]:
+        hosted = [run.runner for run in self.hosted.values() if run.runner is not None]
+        return [self.runner, *hosted]
 
     async def _lead(self) -> None:
         await self.runner.run()
 
-    async def _watch_connection(self) -> None:
-        """Say why there is no connection, within seconds and whenever the reason changes."""
-        settings, waited_s = self.settings, 0.0
-        while True:
-            await asyncio.sleep(WATCH_S)
-            connected = self.link.is_connected
-            answered = connected and not self.node.mailbox.has_unacknowledged
-            waited_s = 0.0 if answered else waited_s + WATCH_S
-            said = self.trouble
-            if answered:
-                self.trouble = ""
-            elif waited_s >= (UNANSWERED_S if connected else UNCONNECTED_S):
-                trouble = "connected" if connected else self.link.trouble
-                self.trouble = await asyncio.to_thread(
-                    sentence, settings.broker, trouble, settings.federation
-                )
-            if self.trouble and self.trouble != said:
-                logs.say("not_connected", address=settings.broker, reason=self.trouble)
-            elif said and not self.trouble:
-                logs.say("connected", address=settings.broker)
-
     def _new_members(self) -> list[SeatMember]:
-        """Peers of the settings that the membership has not pinned like this."""
+        """Peers of the settings that the membership has not pinned with these keys."""
         found = []
         for peer in self.settings.peers:
             key = _bytes(peer.verify_key)
             known = self.belonging.fellows.get(peer.party)
+            if key in self.belonging.former.get(peer.party, ()):
+                continue  # this member has replaced the key that the settings state
             if peer.role != "coordinator" and (known is None or known.verify_key != key):
                 found.append(
                     SeatMember(
@@ -219,36 +176,56 @@ class PartyService:
     # -- runs ---------------------------------------------------------------------------------
 
     def _reconcile(self, node: Node) -> None:
-        """Answer what is asked and open what is agreed on."""
+        """Answer proposals and open the runs that are agreed on."""
         for party, pairing in self.belonging.pairings.items():
             if pairing.words and party not in self._told:
                 self._told.add(party)
-                logs.say("member_waits", peer=party, reason=f"compare words: {pairing.words}")
+                self.log.say("member_waits", peer=party, reason=f"compare words: {pairing.words}")
+        for dispute in self.membership.disputes(self.belonging):
+            if str(dispute) not in self._told:
+                self._told.add(str(dispute))
+                self.log.say("keys_differ", peer=dispute.party, reason=str(dispute))
+        for party, former in self.belonging.former.items():
+            if (told := f"{party} {len(former)}") not in self._told:
+                self._told.add(told)
+                self.log.say("keys_changed", peer=party, reason="signed by the key before")
         for name, run in self.belonging.runs.items():
             if run.phase == "asked" and name not in self._judged:
                 self._judged.add(name)
                 self._judge(name, run)
             if run.phase == "open" and name not in self._serving:
                 self._serving.add(name)
-                self._start(self._serve(name, run))
+                self._tasks.start(self._serve(name, run))
 
     def _judge(self, name: RunId, run: KnownRun) -> None:
-        """What the policy says: no, yes, or that the operator must be asked."""
+        """Let the policy answer a proposal: no, yes, or ask the operator."""
         must_ask = False
         try:
             policy = self.policy()
+            if self._is_probing(policy, name, run.manifest.active_party):
+                return
             standing = LedgerBook(self.ledger, policy, name, b"").standing()
             rule = policy_rule(policy, self.settings.party, run.manifest, standing)
+            rule = rule or self.dispute(run.manifest.parties)
             must_ask = policy.proposals == "ask"
-        except OperatorError as wrong:  # a policy that cannot be read, another cap than before
+        except OperatorError as wrong:  # the policy cannot be read, or its cap has changed
             rule = f"the policy of {self.settings.party} cannot be used"
-            logs.say("run_failed", run=name, reason=str(wrong), exit=wrong.exit_code)
+            self.log.say("run_failed", run=name, reason=str(wrong), exit=wrong.exit_code)
         if rule is None and must_ask:
-            logs.say("run_asked", run=name, peer=run.manifest.active_party)
+            self.log.say("run_asked", run=name, peer=run.manifest.active_party)
             return
         reason = rule or "policy.proposals accepts what breaks no rule"
-        logs.say("run_answered", run=name, reason=reason)
+        self.log.say("run_answered", run=name, reason=reason)
         self.give(AnswerRun(run=name, accepted=rule is None, reason=in_words(reason)))
+
+    def _is_probing(self, policy: PartyPolicy, name: RunId, active: PartyId) -> bool:
+        """Whether an active party's proposals were refused too often to be told another reason."""
+        count = refusals(self.belonging.runs.values(), active)
+        if count < policy.refusals_max:
+            return False
+        reason = f"{count} proposals of {active} were refused: answer this one yourself"
+        self.log.say("run_asked", run=name, peer=active, reason=reason)
+        return True
 
     async def _serve(self, name: RunId, run: KnownRun) -> None:
         try:
@@ -258,29 +235,31 @@ class PartyService:
             return
         self.hosted[name] = hosted
         is_new = hosted.node.steps == 0
-        logs.say("run_opened" if is_new else "run_resumed", run=name)
-        hosted.connect(self.hub.open(name))
+        self.log.say("run_opened" if is_new else "run_resumed", run=name)
+        hosted.connect(self.hub.open(name), tally=self.tally)
         try:
             outcome = await hosted.run()
         finally:
             self.hub.close(name)
             self.hosted.pop(name).node.close()
         spent = hosted.fields()["epsilon_spent"]
-        logs.say("run_over", run=name, outcome=outcome, reason=hosted.reason, epsilon=spent)
+        self.log.say("run_over", run=name, outcome=outcome, reason=hosted.reason, epsilon=spent)
         self.give(EndRun(run=name, outcome=outcome, reason=in_words(hosted.reason)))
 
     async def _build(self, name: RunId, run: KnownRun) -> HostedRun:
         settings = settings_of_run(self.settings, run, self.belonging.fellows)
-        own = await asyncio.to_thread(load_assets, settings, self.keys)
+        retire_secret(settings)
+        keys = load_keys(Path(settings.keys))  # those the run began with
+        own = await asyncio.to_thread(load_assets, settings, keys)
         own = replace(own, approved=model_digest(run.manifest))
-        return HostedRun(settings, own, self.keys, self.ledger)
+        return HostedRun(settings, own, keys, self.ledger)
 
     def _fail(self, name: RunId, stop: HdpvflError) -> None:
-        """This party cannot take part after all: say so, and why to its own operator only."""
+        """This party cannot take part after all: tell the others, and only its operator why."""
         folder = Path(self.settings.runs) / name / self.settings.party
         fields = {"phase": "stopped", "reason": str(stop), "exit": stop.exit_code}
         Status(folder / "status.json").write(fields)
-        logs.say("run_failed", run=name, reason=str(stop), exit=stop.exit_code)
+        self.log.say("run_failed", run=name, reason=str(stop), exit=stop.exit_code)
         self.give(StopRun(run=name, reason="settings"))
         self.give(EndRun(run=name, outcome="stopped", reason=in_words(str(stop))))
 
@@ -294,8 +273,33 @@ class PartyService:
         else:
             raise OperatorError(f"there is no run {name}; see 'hdpvfl runs'")
 
+    def dispute(self, parties: Collection[str]) -> str | None:
+        """Why these members do not have the same keys for each other; None if they do."""
+        for each in self.membership.disputes(self.belonging):
+            if {each.party, each.by} <= set(parties):
+                return str(each)
+        return None
+
+    @property
+    def membership(self) -> Membership:
+        """This party's role in its federation."""
+        return self.member.role
+
+    def replace_keys(self, folder: str) -> None:
+        """Use the keys of a folder, which replace those of now, from the next turn on."""
+        self.member.take_ring(Path(folder))
+        if not self.member.changes():
+            raise OperatorError(f"{folder}: these keys do not replace the keys in use")
+        fields = {**fields_of(self.settings), "keys": folder}
+        self.settings = PartyServiceSettings.model_validate(fields)
+        self._give_new_keys()
+
+    def _give_new_keys(self) -> None:
+        for change in self.member.changes():
+            self.give(ReplaceKeys(change=change))
+
     def fellow(self, name: str) -> Fellow | None:
-        """Another member, if this party knows it."""
+        """Another member; None if this party has not pinned it."""
         return self.belonging.fellows.get(name)
 
 

@@ -10,6 +10,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
+
+from hdpvfl_mq.arrays.chunked import Allocate
 from hdpvfl_mq.arrays.unreleased import FloatVector, Unreleased
 from hdpvfl_mq.machine import ReadLedger, Send, Step
 from parties.assets import Assets
@@ -22,7 +25,7 @@ from schemas.privacy import Release
 
 @dataclass(frozen=True)
 class Rounds:
-    """One method's moves, both sides; tables of these stand where a method is chosen."""
+    """One method's moves, both sides; a table of these has one entry for each method."""
 
     active_start: Callable[[Assets, Setup], ActiveRounds]
     active_proceed: Callable[[Assets, Training], Step[Training]]
@@ -38,8 +41,9 @@ def released(
     *,
     seal: bytes | None = None,
     scale: float = 1.0,
+    allocate: Allocate = np.empty,
 ) -> tuple[Release, Training]:
-    """Pass values through the mechanism; the state remembers that they have left."""
+    """Pass values through the mechanism; the state records that they are released."""
     release = state.setup.mechanism.release(
         values,
         kind,
@@ -48,6 +52,7 @@ def released(
         last_round=state.last_released,
         seal=seal,
         scale=scale,
+        allocate=allocate,
     )
     after = replace(
         state,
@@ -68,12 +73,12 @@ def share_message(state: Training, release: Release) -> ScoreShare:
 
 
 def booked(state: Training, values: Unreleased, kind: str) -> Release:
-    """Pass values through the mechanism that stay inside this party; book what is returned."""
+    """Release values that stay inside this party; the caller books the result."""
     return state.setup.mechanism.release(values, kind, state.round, state.transcript)
 
 
 def next_transcript(transcript: bytes, release: Release) -> bytes:
-    """Hash of all that was released so far, in the order of the protocol, not of arrival."""
+    """Hash of everything released so far, in protocol order, not in order of arrival."""
     payload = hashlib.sha256(release.tensor.data).digest()
     return hashlib.sha256(transcript + release.release_id.encode() + b"\x00" + payload).digest()
 
@@ -81,8 +86,8 @@ def next_transcript(transcript: bytes, release: Release) -> bytes:
 def counted(state: Training, passive: PartyId) -> bool:
     """Whether a party's share enters the current round.
 
-    Not if the round goes on without it, even if its share has come: when it came is not
-    information, and after a crash it may come earlier or later.
+    A share of a party that the round leaves out does not count, even if it has arrived: arrival
+    order is not information, and after a crash the share may arrive earlier or later.
     """
     return passive in _shares(state) and not state.is_away(passive)
 
@@ -94,10 +99,10 @@ def missing(state: Training) -> tuple[PartyId, ...]:
 
 
 def finished_round(state: Training, *, is_over: bool) -> Step[Training]:
-    """Count a round and report when it is due."""
+    """Count a round, and report to the coordinator when that is due."""
     state = replace(state, round=state.round + 1, is_done=is_over)
     if is_over:
-        return state, (ReadLedger(),)  # the last report follows when peers have co-signed
+        return state, (ReadLedger(),)  # the last report follows once peers have co-signed
     every = max(1, state.manifest.rounds_ahead // 4)
     if state.round % every:
         return state, ()

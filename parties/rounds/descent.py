@@ -1,8 +1,8 @@
 """Rounds of gradient descent, as in the paper: share, residual, step; both sides, top to bottom.
 
 It owns what a round of descent computes; its plan and its bounds are in hdpvfl_mq/methods/descent.
-The residual is released from the weights before the local steps, and the active party's own loss
-stays with it.
+The residual is released from the weights before the local steps. The active party never sends its
+own loss.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from schemas.messages import Residual
 
 @dataclass(frozen=True, kw_only=True)
 class Averaged(RoundState):
-    """Iterates to average, and the energies a stop rule looks at; the same on both sides."""
+    """Iterates to average, and the energies a stop rule reads; the same on both sides."""
 
     w_sum: FloatVector = field(repr=False)
     w_count: int = 0
@@ -59,7 +59,7 @@ class DescentPassive(Averaged, PassiveRounds):
 class DescentActive(Averaged, ActiveRounds):
     """What the active party remembers between rounds."""
 
-    # Last released block of each (party, batch), kept where the manifest lets it stand in.
+    # Last released block of each (party, batch), kept if the manifest lets it stand in.
     stand_ins: Mapping[tuple[PartyId, int], FloatVector] = field(
         default_factory=lambda: MappingProxyType({}), repr=False
     )
@@ -67,7 +67,7 @@ class DescentActive(Averaged, ActiveRounds):
 
     @property
     def own_losses(self) -> tuple[float, ...]:
-        """The loss of the last rounds."""
+        """The active party's loss in the last rounds."""
         return self.losses
 
 
@@ -75,7 +75,7 @@ class DescentActive(Averaged, ActiveRounds):
 
 
 def start_passive(own: Assets, setup: Setup) -> DescentPassive:
-    """Public weights."""
+    """Start with public weights."""
     w = start_weights(own, setup)
     return DescentPassive(w=w, w_sum=np.zeros_like(w))
 
@@ -94,17 +94,17 @@ def share(own: Assets, state: Training) -> Step[Training]:
     return state, (Send((plan.manifest.active_party,), message),)
 
 
-# -- active: the residual and the own steps -----------------------------------------------------
+# -- active: the residual and its own steps ------------------------------------------------------
 
 
 def start_active(own: Assets, setup: Setup) -> DescentActive:
-    """Public weights."""
+    """Start with public weights."""
     w = start_weights(own, setup)
     return DescentActive(w=w, w_sum=np.zeros_like(w))
 
 
 def lead(own: Assets, state: Training) -> Step[Training]:
-    """Run every planned round whose parties have all spoken."""
+    """Run every planned round for which all shares have arrived."""
     effects: tuple[Effect, ...] = ()
     while not state.is_done and state.round < state.planned and not missing(state):
         state, more = _round(own, state)
@@ -132,7 +132,7 @@ def _round(own: Assets, state: Training) -> Step[Training]:
 def _sum_of_shares(state: Training) -> tuple[FloatVector, Training]:
     """The sum of the shares, in party order: arrival is not information.
 
-    For a party that is away its last released block of the same rows may stand in; that is
+    The last released block of the same rows may stand in for a party that is away; that is
     post-processing and costs nothing.
     """
     plan, rounds = _plan(state), _active(state)
@@ -168,10 +168,10 @@ def _local_steps(own: Assets, state: Training, rows: slice, received: FloatVecto
 
 
 def learn(own: Assets, state: Training, received: FloatVector) -> Step[Training]:
-    """Clip what came, step, go on.
+    """Clip the received residual, take a step, and send the next share.
 
-    The bound credits the step of every round that was shared. So a residual is legal for a round
-    this party has shared, or is away from by the plan that priced its absence.
+    The bound counts a step for every round that was shared. So a residual is legal only for a round
+    that this party has shared, or that it misses under the plan that priced its absence.
     """
     plan, block, rounds = _plan(state), block_of(own, state.setup), _passive(state)
     w = rounds.w
@@ -190,7 +190,7 @@ def learn(own: Assets, state: Training, received: FloatVector) -> Step[Training]
 def _averaged(
     state: Training, rounds: Averaged, w: FloatVector, residual: FloatVector
 ) -> Step[Training]:
-    """Count a round with its iterate; `residual` is what a stop rule may look at."""
+    """Count a round with its iterate; `residual` is the public residual a stop rule may read."""
     plan, is_averaged = _plan(state), state.round >= _plan(state).first_averaged
     rounds = replace(
         rounds,

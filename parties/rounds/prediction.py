@@ -1,7 +1,7 @@
-"""Scoring rows with weights of an earlier run: one release of each passive party, nothing learnt.
+"""Scores rows with weights of an earlier run: one release per passive party, nothing is trained.
 
-It owns what a prediction computes. The active party says nothing; what it makes of the scores is
-its own business and shows in no message. Why the noise suffices: docs/prediction.md.
+It owns what a prediction computes. The active party sends nothing; what it computes from the scores
+appears in no message. Why the noise suffices: docs/prediction.md.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ import numpy as np
 from hdpvfl_mq.arrays.unreleased import FloatVector
 from hdpvfl_mq.errors import PeerError
 from hdpvfl_mq.machine import Send, Step
-from hdpvfl_mq.methods.one_round.refit import ScoreRegression, flattened_by
+from hdpvfl_mq.methods.private_model.last_fit import flattening
+from hdpvfl_mq.methods.score_regression import ScoreRegression
 from parties.assets import Assets
 from parties.common_rows import block_of, rows_of
 from parties.phases import ActiveRounds, PassiveRounds, Setup, Training
@@ -30,23 +31,23 @@ from parties.rounds.base import (
 )
 from schemas.ids import PartyId
 
-_DEVIATIONS = 2.0  # a sample variance further above the noise's is taken for signal
+_DEVIATIONS = 2.0  # a sample variance further above the noise's counts as signal
 
 
 @dataclass(frozen=True, kw_only=True)
 class PredictionActive(ActiveRounds):
-    """What the active party finds: theta of every common row, in the common order."""
+    """The active party's result: theta of every common row, in the common order."""
 
     theta: FloatVector | None = field(default=None, repr=False)
 
 
 def start_passive(own: Assets, setup: Setup) -> PassiveRounds:
-    """The weights of the model."""
+    """Start with the weights of the model."""
     return PassiveRounds(w=own.trained.weights)
 
 
 def share(own: Assets, state: Training) -> Step[Training]:
-    """Release the scores of all common rows, once; sealed where they have no noise."""
+    """Release the scores of all common rows, once; sealed if they have no noise."""
     if state.round >= state.planned:
         return state, ()
     plan, rounds = state.setup.plan, cast(PassiveRounds, state.rounds)
@@ -63,17 +64,17 @@ def share(own: Assets, state: Training) -> Step[Training]:
 
 
 def learn(own: Assets, state: Training, received: FloatVector) -> NoReturn:
-    """There is nothing to learn from."""
+    """PeerError: a prediction has no residuals."""
     raise PeerError("nobody sends residuals in a prediction")
 
 
 def start_active(own: Assets, setup: Setup) -> PredictionActive:
-    """The weights of the model."""
+    """Start with the weights of the model."""
     return PredictionActive(w=own.trained.weights)
 
 
 def lead(own: Assets, state: Training) -> Step[Training]:
-    """Add up once every passive party has spoken; all of it is the party's own business."""
+    """Add up once every passive party has sent its scores; nothing is released."""
     if state.round >= state.planned or missing(state):
         return state, ()
     plan, rounds = state.setup.plan, cast(PredictionActive, state.rounds)
@@ -85,7 +86,7 @@ def lead(own: Assets, state: Training) -> Step[Training]:
         expected, variance = _expected(own, state.setup, passive, values)
         gamma = own.trained.coefficients.get(passive, 1.0)
         theta, doubt = theta + gamma * expected, doubt + gamma**2 * variance
-    theta = _with_offset(own, state.setup, theta / flattened_by(plan.family, doubt))
+    theta = _with_offset(own, state.setup, theta / flattening(plan.family, np.array([doubt])))
     rounds = replace(rounds, shares=MappingProxyType({}), theta=theta)
     return finished_round(replace(state, transcript=transcript, rounds=rounds), is_over=True)
 
@@ -93,10 +94,11 @@ def lead(own: Assets, state: Training) -> Step[Training]:
 def _expected(
     own: Assets, setup: Setup, passive: PartyId, share: FloatVector
 ) -> tuple[FloatVector, float]:
-    """One party's scores given its noised ones and the regression on the own columns; their doubt.
+    """A party's expected scores, given its noised scores and their regression; their variance.
 
-    Where noise drowns them, what is left is the regression. After descent, and of a party that was
-    away, there is none: scores count by the variance clearly above the noise's.
+    The regression is on the active party's columns; where noise drowns the scores, it alone is
+    left. After descent, and for a party that was away in training, there is no regression: scores
+    are weighted by the variance clearly above the noise's.
     """
     noise_std = setup.plan.passive_noise.noise_std
     if noise_std == 0.0:
@@ -114,7 +116,7 @@ def _unknown(share: FloatVector, columns: int, *, noise_std: float) -> ScoreRegr
 
 
 def _with_offset(own: Assets, setup: Setup, theta: FloatVector) -> FloatVector:
-    """theta of scored rows with their offsets, where the loss has any."""
+    """Theta of scored rows with their offsets, if the loss has offsets."""
     if own.data.offset is None:
         return theta
     reach = setup.plan.family.spec.offset_max

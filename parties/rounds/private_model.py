@@ -1,9 +1,9 @@
 """The private model: labels, statistics, scores, last fit; both sides, top to bottom.
 
-It owns what this method computes and in which order the parties speak: the active party releases
-its labels, noised, and nothing else ever; every passive party answers once. A passive party's
-weights follow from two noised statistics alone, so they are private themselves and may be used for
-ever. Why: docs/private-model.md.
+It owns what this method computes and the order in which the parties send: the active party releases
+its noised labels and never anything else; every passive party answers once. A passive party's
+weights follow from two noised statistics alone, so the weights are private themselves and may be
+used for ever. Why: docs/private-model.md.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from typing import cast
 
 import numpy as np
 
+from hdpvfl_mq.arrays.chunked import chunks, gather
 from hdpvfl_mq.arrays.unreleased import FloatVector, Unreleased
 from hdpvfl_mq.errors import PeerError
 from hdpvfl_mq.glm.families import family, unclipped
 from hdpvfl_mq.glm.quality import quality
 from hdpvfl_mq.machine import Book, Effect, Send, Step
-from hdpvfl_mq.methods.one_round.refit import ScoreRegression
 from hdpvfl_mq.methods.private_model.expectation import Expected, Shares, expect
 from hdpvfl_mq.methods.private_model.last_fit import (
     Labels,
@@ -30,13 +30,17 @@ from hdpvfl_mq.methods.private_model.last_fit import (
     last_fit,
 )
 from hdpvfl_mq.methods.private_model.plan import PrivateModelPlan
+from hdpvfl_mq.methods.private_model.row_blocks import filled
 from hdpvfl_mq.methods.private_model.statistics import clipped, gram, moments, scores, unpacked
 from hdpvfl_mq.methods.private_model.weights import (
     PrivateWeights,
     Received,
     Statistics,
     private_weights,
+    signal_kept,
 )
+from hdpvfl_mq.methods.private_model.worth import worth
+from hdpvfl_mq.methods.score_regression import ScoreRegression
 from hdpvfl_mq.privacy.mechanism import released_values
 from parties.assets import Assets
 from parties.common_rows import block_of, response_of, rows_of, start_weights
@@ -55,13 +59,15 @@ from schemas.ids import PartyId
 from schemas.messages import Residual
 from schemas.privacy import Release
 
-# A kept X'X whose noise is at most so many times that of a new one is used again, free.
+Came = Mapping[PartyId, tuple[Release, FloatVector]]  # shares that count, in party order
+_NO_FIT = "the last fit failed: look for columns or labels of extreme size"
+# A kept X'X is reused, free, if its noise is at most this many times that of a new one.
 _KEPT_NOISE = 2.0
 
 
 @dataclass(frozen=True, kw_only=True)
 class PrivateActive(ActiveRounds):
-    """What the active party finds in its last fit; none of it leaves."""
+    """The result of the active party's last fit; none of it leaves."""
 
     fit: LastFit | None = field(default=None, repr=False)
     partners: tuple[PartyId, ...] = ()  # in the order of the coefficients
@@ -69,6 +75,8 @@ class PrivateActive(ActiveRounds):
         default_factory=lambda: MappingProxyType({}), repr=False
     )
     held_out: Mapping[str, float] = field(default_factory=lambda: MappingProxyType({}), repr=False)
+    worth: Mapping[PartyId, float] = field(default_factory=lambda: MappingProxyType({}), repr=False)
+    trouble: str = ""  # why there is no fit
 
     @property
     def own_losses(self) -> tuple[float, ...]:
@@ -77,7 +85,7 @@ class PrivateActive(ActiveRounds):
 
     @property
     def coefficients(self) -> dict[PartyId, float]:
-        """What each partner's scores are multiplied by; 0 for all where the fit is without them."""
+        """What each partner's scores are multiplied by; 0 for all if the fit does without them."""
         if self.fit is None:
             return {}
         return dict(zip(self.partners, self.fit.coefficients.tolist(), strict=True))
@@ -85,22 +93,23 @@ class PrivateActive(ActiveRounds):
 
 @dataclass(frozen=True, kw_only=True)
 class PrivatePassive(PassiveRounds):
-    """A passive party's private weights, and the X'X that a later run may use again."""
+    """A passive party's private weights, and the X'X that a later run may reuse."""
 
     w_std: FloatVector | None = field(default=None, repr=False)
     gram: Release | None = field(default=None, repr=False)
+    size: float = 1.0  # deviation of a score
 
 
 # -- active: the labels -------------------------------------------------------------------------
 
 
 def start_active(own: Assets, setup: Setup) -> PrivateActive:
-    """Public weights."""
+    """Start with public weights."""
     return PrivateActive(w=start_weights(own, setup))
 
 
 def lead(own: Assets, state: Training) -> Step[Training]:
-    """Release the labels; fit once all shares are there."""
+    """Release the labels; fit once all shares have arrived."""
     if state.round >= state.planned:
         return state, ()
     if state.last_released < state.round:
@@ -109,11 +118,11 @@ def lead(own: Assets, state: Training) -> Step[Training]:
 
 
 def _release_labels(own: Assets, state: Training) -> Step[Training]:
-    """A constant minus the label of every row that is learnt from; no column enters."""
+    """Release a constant minus the label of every training row; no column enters."""
     plan = _plan(state)
-    labels = response_of(own, state.setup).centred_labels(plan.learnt_rows)
+    labels = response_of(own, state.setup).centred_labels(plan.learnt_rows, own.allocate)
     round_ = state.round
-    release, state = released(state, labels, "residual")
+    release, state = released(state, labels, "residual", allocate=own.allocate)
     return state, (Send(plan.manifest.passive_parties, Residual(round=round_, release=release)),)
 
 
@@ -121,17 +130,17 @@ def _release_labels(own: Assets, state: Training) -> Step[Training]:
 
 
 def start_passive(own: Assets, setup: Setup) -> PrivatePassive:
-    """Public weights."""
+    """Start with public weights."""
     return PrivatePassive(w=start_weights(own, setup))
 
 
 def wait(own: Assets, state: Training) -> Step[Training]:
-    """The active party speaks first."""
+    """Do nothing: the active party sends first."""
     return state, ()
 
 
 def learn(own: Assets, state: Training, received: FloatVector) -> Step[Training]:
-    """Two noised statistics, the weights that follow from them, and the scores those give."""
+    """Release two noised statistics, derive weights from them, and send the scores they give."""
     if state.round >= state.planned:
         raise PeerError("a residual after the only round of this run")
     if state.is_away(own.party):
@@ -140,9 +149,11 @@ def learn(own: Assets, state: Training, received: FloatVector) -> Step[Training]
     weights = _weights(state, u, G, received, z)
     release, state = _scores(own, state, weights)
     message = share_message(state, release)
-    rounds = PrivatePassive(w=weights.w, w_std=weights.std, gram=G, shared=state.round)
+    rounds = PrivatePassive(
+        w=weights.w, w_std=weights.std, gram=G, size=weights.size, shared=state.round
+    )
     state, effects = finished_round(replace(state, rounds=rounds), is_over=True)
-    # Statistics stay here, but what follows from them leaves: they are paid like what leaves.
+    # The statistics stay here, but scores that follow from them leave, so they are paid for too.
     inner: tuple[Effect, ...] = (Book(release=u),)
     if G is not own.kept_gram:
         inner = (*inner, Book(release=G))
@@ -154,7 +165,7 @@ def _statistics(
 ) -> tuple[Release, Release, FloatVector]:
     """X'z / n and X'X / n through the mechanism; a kept X'X costs nothing."""
     plan, block = _plan(state), block_of(own, state.setup)
-    z = clipped(received, plan.clip)
+    z = clipped(received, plan.clip, own.allocate)
     noise = plan.inner_noise
     u = booked(
         state, moments(block, z, clip=plan.clip, exponent=noise["moments"].exponent), "moments"
@@ -185,65 +196,109 @@ def _weights(
 
 
 def _scores(own: Assets, state: Training, weights: PrivateWeights) -> tuple[Release, Training]:
-    """Scores in units of their deviation, clipped and noised; or exact ones of agreed rows."""
+    """Release scores in units of their deviation, clipped and noised; or exact for agreed rows."""
     plan, block = _plan(state), block_of(own, state.setup)
-    exact = np.concatenate([scores(block, rows, weights.w) for rows in plan.scored_rows])
+    exact, filled_rows = own.allocate((plan.share_count(state.round),), np.float64), 0
+    for rows in plan.scored_rows:
+        for part in chunks(rows.stop - rows.start):
+            here = slice(rows.start + part.start, rows.start + part.stop)
+            size = part.stop - part.start
+            exact[filled_rows : filled_rows + size] = scores(block, here, weights.w)
+            filled_rows += size
     if plan.is_sealed:
         key = own.sealing_key(
             plan.manifest.active_party, own.release_id(own.party, "share", state.round)
         )
-        # Multiplied by the scale at the receiver, as noised ones are.
+        # The receiver multiplies by the scale, as it does for noised scores.
         return released(
             state, Unreleased(exact / weights.size), "share", seal=key, scale=weights.size
         )
     bound = plan.score_bound
-    units = Unreleased(np.clip(exact / weights.size, -bound, bound))
-    return released(state, units, "share", scale=weights.size)
+    for part in chunks(len(exact)):
+        exact[part] = np.clip(exact[part] / weights.size, -bound, bound)
+    units = Unreleased(exact)
+    return released(state, units, "share", scale=weights.size, allocate=own.allocate)
 
 
 # -- active: the last fit -----------------------------------------------------------------------
 
 
 def _fit(own: Assets, state: Training) -> Step[Training]:
-    """Everything here is the party's own business: nothing is released after it."""
+    """Fit the joint model from all shares; nothing is released after this."""
     plan, rounds = _plan(state), cast(PrivateActive, state.rounds)
     transcript, came = state.transcript, dict[PartyId, tuple[Release, FloatVector]]()
     for passive in plan.manifest.passive_parties:  # party order: arrival is not information
         if counted(state, passive):
             came[passive] = rounds.shares[passive]
             transcript = next_transcript(transcript, came[passive][0])
-    block = block_of(own, state.setup)
-    labels = _labels(own, state.setup)
+    rounds = replace(_fitted_or_told(own, state, came), shares=MappingProxyType({}))
+    return finished_round(replace(state, transcript=transcript, rounds=rounds), is_over=True)
+
+
+def _fitted_or_told(own: Assets, state: Training, came: Came) -> PrivateActive:
+    """The fit with the shares, else without; if both fail, the run goes on and `trouble` says so.
+
+    Labels and a peer's numbers can decide whether a fit fails: a process that stopped at a failure
+    would reveal something about the labels to the peer.
+    """
+    for heard in (came, {}):
+        try:
+            with np.errstate(all="ignore"):  # a result that is not finite is refused below
+                return _fitted(own, state, heard)
+        except (ArithmeticError, ValueError):
+            continue
+    return replace(cast(PrivateActive, state.rounds), trouble=_NO_FIT)
+
+
+def _fitted(own: Assets, state: Training, came: Came) -> PrivateActive:
+    plan, block, labels = _plan(state), block_of(own, state.setup), _labels(own, state.setup)
     learnt, sizes = plan.learnt_rows, np.array([release.scale for release, _ in came.values()])
-    A = block.dense(slice(0, block.rows))
+    A = filled((block.rows, block.columns), block.dense, own.allocate)
     column = column_scale(A[learnt])
-    expected, received = None, np.zeros((plan.share_count(0), len(came)))
+    shape = (plan.share_count(0), len(came))
+    expected, received = None, np.zeros((0, len(came)))
     if came:
-        received = np.column_stack([values * release.scale for release, values in came.values()])
+
+        def stacked(rows: slice) -> np.ndarray:
+            parts = [values[rows] * release.scale for release, values in came.values()]
+            return np.column_stack(parts)
+
+        received = filled(shape, stacked, own.allocate)
         shares = Shares(
             values=received[: plan.scored_rows[0].stop][: learnt.stop],
             noise_std=plan.passive_noise.noise_std * sizes,
             size=sizes,
         )
-        expected = expect(A[learnt] / column, shares)
-    fit = last_fit(A[learnt], labels.of(learnt), expected)
-    held = _held_out(plan, A / column, received, labels, expected, replace(fit, w=fit.w * column))
-    rounds = replace(
-        rounds,
+        scaled = filled(A[learnt].shape, lambda rows: A[rows] / column, own.allocate)
+        expected = expect(scaled, shares, own.allocate)
+    fit = last_fit(
+        A[learnt],
+        labels.of(learnt),
+        expected,
+        own.engine,
+        allocate=own.allocate,
+        forecast=signal_kept(plan),
+    )
+    if not np.isfinite([*fit.w, *fit.coefficients]).all():
+        raise FloatingPointError("the last fit left the numbers a machine has")
+    own_columns = A[plan.held_out] / column
+    in_units = replace(fit, w=fit.w * column)
+    held = _held_out(plan, own_columns, received, labels, expected, in_units)
+    return replace(
+        cast(PrivateActive, state.rounds),
         w=fit.w,
         fit=fit,
         partners=tuple(came),
         score_regressions=MappingProxyType(_regressions(tuple(came), expected, column)),
         held_out=MappingProxyType(held),
-        shares=MappingProxyType({}),
+        worth=MappingProxyType(dict(zip(came, worth(expected, A[learnt], fit), strict=True))),
     )
-    return finished_round(replace(state, transcript=transcript, rounds=rounds), is_over=True)
 
 
 def _regressions(
     partners: tuple[PartyId, ...], expected: Expected | None, column: FloatVector
 ) -> dict[PartyId, ScoreRegression]:
-    """What the own columns tell of each partner's scores: for later scores that are noised."""
+    """Regression of each partner's scores on the active party's columns, for noised scores."""
     if expected is None:
         return {}
     told, left = expected.told / column[:, None], np.diag(expected.doubt_unseen)
@@ -254,14 +309,16 @@ def _regressions(
 
 
 def _labels(own: Assets, setup: Setup) -> Labels:
-    """Labels of the common rows, as they are: this fit needs no bound."""
+    """Labels of the common rows, unclipped: this fit needs no bound."""
     order = rows_of(own, setup).order
     assert own.data.y is not None
+    parts = (own.data.y, own.data.weights, own.data.offset)
+    y, weights, offset = (
+        None if part is None else gather(part, order, own.allocate) for part in parts
+    )
+    assert y is not None
     return Labels(
-        family=family(unclipped(setup.plan.manifest.loss)),
-        y=own.data.y[order],
-        weights=None if own.data.weights is None else own.data.weights[order],
-        offset=None if own.data.offset is None else own.data.offset[order],
+        family=family(unclipped(setup.plan.manifest.loss)), y=y, weights=weights, offset=offset
     )
 
 
@@ -273,14 +330,14 @@ def _held_out(
     expected: Expected | None,
     fit: LastFit,
 ) -> dict[str, float]:
-    """Quality on the rows nothing was learnt from, with the scores that came for them."""
+    """Quality on the held-out rows, with the partners' scores of those rows."""
     rows = plan.held_out
     count = rows.stop - rows.start
     if count == 0:
         return {}
-    theta = A[rows] @ fit.w
+    theta = A @ fit.w
     if expected is not None and fit.is_joint:
-        theta = theta + expected.of_rows(A[rows], received[-count:]) @ fit.coefficients
+        theta = theta + expected.of_rows(A, received[-count:]) @ fit.coefficients
         doubt = float(fit.coefficients @ expected.doubt_seen @ fit.coefficients)
         theta = theta / flattening(labels.family, np.array([max(doubt, 0.0)]))
     if labels.offset is not None:

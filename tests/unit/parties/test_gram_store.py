@@ -7,6 +7,7 @@ import pytest
 
 from hdpvfl_mq.errors import IntegrityError
 from parties.process.gram_store import GramStore
+from schemas import tensor
 from tests.samples import release
 
 COLUMNS = ("age", "income")
@@ -23,6 +24,16 @@ def test_a_later_run_finds_it_and_an_earlier_one_never_does(tmp_path):
     first.keep(gram())
     assert first.usable() is None  # its journal is folded against what it saw
     assert GramStore(tmp_path, "second", "people", COLUMNS).usable() == gram()
+
+
+def test_one_of_many_columns_is_kept(tmp_path, monkeypatch):
+    monkeypatch.setattr(tensor, "BUFFER_ABOVE", 16)  # above, a tensor is a view of its array
+    large = gram()
+    assert isinstance(large.tensor.data, memoryview)
+    GramStore(tmp_path, "first", "people", COLUMNS).keep(large)
+    found = GramStore(tmp_path, "second", "people", COLUMNS).usable()
+    assert found is not None
+    assert found.tensor.array().tolist() == large.tensor.array().tolist()
 
 
 def test_other_columns_or_data_sets_do_not(tmp_path):
@@ -44,4 +55,12 @@ def test_a_damaged_file_stops(tmp_path):
     (path,) = tmp_path.glob("*.gram")
     path.write_bytes(path.read_bytes()[:-5])
     with pytest.raises(IntegrityError):
+        GramStore(tmp_path, "second", "people", COLUMNS).usable()
+
+
+def test_statistics_of_another_run_under_its_name_stop(tmp_path):
+    GramStore(tmp_path, "first", "people", COLUMNS).keep(gram())
+    (path,) = tmp_path.glob("*.gram")
+    path.write_text(gram("other").model_dump_json())
+    with pytest.raises(IntegrityError, match="damaged"):
         GramStore(tmp_path, "second", "people", COLUMNS).usable()

@@ -1,0 +1,39 @@
+"""Whom a party waits for: the peers whose next message it needs.
+
+It owns that question for every phase; the coordinator's answer to it is in the phase's own
+`waiting_for`. It makes no move.
+"""
+
+from __future__ import annotations
+
+from parties.assets import Assets
+from parties.phases import ActiveRounds, Agreeing, Aligning, PassiveRounds, Phase, Training
+from schemas.ids import PartyId
+
+
+def awaited(own: Assets, state: Phase) -> tuple[PartyId, ...]:
+    """The peers whose next message this party needs now; none where the coordinator decides."""
+    match state:
+        case Aligning(session=session):
+            return session.waiting_for
+        case Agreeing() if own.role == "passive":
+            return (state.manifest.active_party,)
+        case Agreeing(agreements=agreements):
+            return tuple(p for p in state.manifest.passive_parties if p not in agreements)
+        case Training():
+            return _in_training(state)
+        case _:
+            return ()
+
+
+def _in_training(state: Training) -> tuple[PartyId, ...]:
+    rounds = state.rounds
+    if isinstance(rounds, PassiveRounds):
+        is_waiting = (state.is_done and not state.endings) or rounds.shared == state.round
+        return (state.manifest.active_party,) if is_waiting else ()
+    present = tuple(p for p in state.manifest.passive_parties if not state.is_away(p))
+    if state.is_done:
+        return tuple(p for p in present if p not in state.endings)
+    if not isinstance(rounds, ActiveRounds) or state.round >= state.planned:
+        return ()
+    return tuple(p for p in present if rounds.needs(p))

@@ -1,0 +1,80 @@
+"""A member's state in its federation: the members it knows, its keys, its runs.
+
+It owns these values; the membership decides when they change.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
+from typing import Any, Literal
+
+from parties.pairing import Pairing
+from parties.roster import Fellow
+from schemas.config import RunManifest
+from schemas.federation import SignedRoster
+from schemas.ids import PartyId, RunId
+
+# asked: the operator or the policy must answer; proposed: the other parties must.
+KnownPhase = Literal["asked", "proposed", "open", "refused", "over"]
+_NONE: Mapping[Any, Any] = MappingProxyType({})
+
+
+@dataclass(frozen=True)
+class KnownRun:
+    """A run as this party knows it."""
+
+    manifest: RunManifest
+    phase: KnownPhase
+    rows: str | None = None  # this party's file of rows to score
+    out: str | None = None  # where their scores go
+    is_session: bool = False  # it stays open for queries about single people
+    waiting_for: tuple[PartyId, ...] = ()
+    outcome: str = ""
+    reason: str = ""
+
+
+@dataclass(frozen=True)
+class OwnKeys:
+    """The public keys a member signs and connects with."""
+
+    verify_key: bytes
+    curve_key: bytes
+
+
+@dataclass(frozen=True, kw_only=True)
+class Belonging:
+    """A member's state; membership has one phase."""
+
+    epoch: int = 1  # of the process that said the last hello
+    fellows: Mapping[PartyId, Fellow] = field(default_factory=lambda: _NONE)
+    pairings: Mapping[PartyId, Pairing] = field(default_factory=lambda: _NONE)
+    attempts: Mapping[PartyId, int] = field(default_factory=lambda: _NONE)  # pairings begun so far
+    edition: int = 0  # number of the last roster this party has signed
+    rosters: Mapping[PartyId, SignedRoster] = field(default_factory=lambda: _NONE)  # of the others
+    runs: Mapping[RunId, KnownRun] = field(default_factory=lambda: _NONE)
+    keys: OwnKeys | None = None  # this party's keys, once it has replaced its first ones
+    # Keys that each member, this party included, has replaced, oldest first.
+    former: Mapping[PartyId, tuple[bytes, ...]] = field(default_factory=lambda: _NONE)
+
+    def with_run(self, name: RunId, run: KnownRun) -> Belonging:
+        """The same membership with one run changed."""
+        return replace(self, runs=MappingProxyType({**self.runs, name: run}))
+
+
+def describe(run: KnownRun) -> dict[str, Any]:
+    """A run in a few words."""
+    manifest = run.manifest
+    return {
+        "phase": run.phase,
+        "active": manifest.active_party,
+        "passive": list(manifest.passive_parties),
+        "method": manifest.method.kind,
+        "guarantee": manifest.guarantee,
+        "epsilon": manifest.budget.epsilon if manifest.budget else None,
+        "delta": manifest.budget.delta if manifest.budget else None,
+        "waiting_for": list(run.waiting_for),
+        "outcome": run.outcome,
+        "reason": run.reason,
+    }

@@ -1,0 +1,99 @@
+"""Tells the other parties of a run that this party cannot take part, before its process ends.
+
+It owns the journal of a party that never joined; the messages are in parties/unable.py. Without it,
+the others would wait for this party until the deadline.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+
+from hdpvfl_mq.errors import HdpvflError, OperatorError
+from hdpvfl_mq.journal import chain
+from hdpvfl_mq.journal.store import Journal
+from hdpvfl_mq.node.node import Node
+from hdpvfl_mq.node.ports import Identity
+from hdpvfl_mq.runtime.hub import Hub
+from hdpvfl_mq.runtime.keys import Keys
+from hdpvfl_mq.runtime.runner import Runner
+from hdpvfl_mq.runtime.transport import DealerLink
+from hdpvfl_mq.wire.codec import decode_header
+from parties.process.build import PartyFiles, contacts
+from parties.unable import Unable
+from schemas.config import PartySettings
+from schemas.ids import COORDINATOR
+from schemas.records import EnvelopeSent
+
+CONNECT_S = 2.0  # how long to wait for a broker
+TELL_S = 10.0
+
+
+async def refuse_again(settings: PartySettings, keys: Keys) -> None:
+    """Stop if an earlier process of this run has already withdrawn from it."""
+    if not _has_left(settings):
+        return
+    await tell(settings, keys)  # the withdrawal may not have reached them
+    raise OperatorError(
+        f"{settings.party} has withdrawn from run {settings.run} because of its data or settings, "
+        "and the run is over for all: mend them and give the run another name"
+    )
+
+
+async def tell(settings: PartySettings, keys: Keys) -> None:
+    """Tell the others; do nothing if this party has joined before or there is no broker."""
+    if PartyFiles(settings).journal.exists() and not _has_left(settings):
+        return
+    link = DealerLink(settings.broker, keys, bytes.fromhex(settings.broker_curve_key))
+    try:
+        if await _stands(link):
+            with suppress(HdpvflError, OSError):
+                await asyncio.wait_for(_tell(settings, keys, link), TELL_S)
+    except TimeoutError:
+        pass
+    finally:
+        link.close()
+
+
+async def _tell(settings: PartySettings, keys: Keys, link: DealerLink) -> None:
+    known = contacts(settings)
+    others = tuple(sorted(set(known) - {COORDINATOR}))
+    path = PartyFiles(settings).journal
+    path.parent.mkdir(parents=True, exist_ok=True)
+    journal = Journal(path, run=settings.run, party=settings.party)
+    identity = Identity(settings.party, settings.role, settings.run, keys.signing)
+    node = Node(Unable(settings.party, others), identity, known, journal=journal)
+    node.open()
+    hub = Hub(link)
+    runner = Runner(node, hub.open(settings.run), patience_s=TELL_S, observe=lambda _: None)
+    pump = asyncio.create_task(hub.pump())
+    try:
+        await runner.run()
+    finally:
+        pump.cancel()
+        node.close()
+
+
+async def _stands(link: DealerLink) -> bool:
+    """Whether the broker answers."""
+    end = asyncio.get_running_loop().time() + CONNECT_S
+    while not link.is_connected and not link.trouble:
+        if asyncio.get_running_loop().time() > end:
+            return False
+        await asyncio.sleep(0.02)
+    return link.is_connected
+
+
+def _has_left(settings: PartySettings) -> bool:
+    """Whether this party's first message in the run was a withdrawal."""
+    path = PartyFiles(settings).journal
+    if not path.exists():
+        return False
+    journal = Journal(path, run=settings.run, party=settings.party)
+    try:
+        first = next(iter(journal.records()), None)
+    finally:
+        journal.close()
+    sent = chain.decode(first[1], 0).effects if first else ()
+    kinds = [decode_header(each.frames).kind for each in sent if isinstance(each, EnvelopeSent)]
+    return kinds[:1] == ["withdraw"]

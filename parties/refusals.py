@@ -1,0 +1,46 @@
+"""How often an active party has proposed runs in vain: each refusal tells it something.
+
+It owns the count and its limits; proposals.py keeps the runs and the policy sets how many refusals
+are answered by themselves. The count follows from what was proposed and answered, never from rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Protocol
+
+from schemas.config import RunManifest
+from schemas.ids import PartyId
+
+ASKED_MAX = 64  # proposals of one active party that may wait for an answer
+
+
+class Proposed(Protocol):
+    """What is known of a run."""
+
+    @property
+    def manifest(self) -> RunManifest: ...
+
+    @property
+    def phase(self) -> str: ...
+
+    @property
+    def outcome(self) -> str: ...
+
+
+def waiting(runs: Iterable[Proposed], active: PartyId) -> int:
+    """Proposals of one active party that wait for this party's answer."""
+    return sum(run.manifest.active_party == active and run.phase == "asked" for run in runs)
+
+
+def refusals(runs: Iterable[Proposed], active: PartyId) -> int:
+    """Refused proposals of one active party since its last run that was completed."""
+    count = 0
+    for run in runs:  # in the order in which they were proposed
+        if run.manifest.active_party != active:
+            continue
+        if run.phase == "refused":
+            count += 1
+        elif run.outcome == "completed":
+            count = 0
+    return count

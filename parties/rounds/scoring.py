@@ -1,0 +1,269 @@
+"""A session of scores with private weights: queries by place, sealed answers; both sides.
+
+It owns what a query may ask and what an answer holds. People are aligned once; a query names places
+in that order, so no id leaves. A passive party charges a query to its account of scored people
+before it answers, and answers only for people whom the account grants. One query is open at a time.
+Why training rows pay nothing, and what a scored person reveals: docs/scored-people.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
+from typing import NoReturn, cast
+
+import numpy as np
+
+from hdpvfl_mq.arrays.unreleased import FloatVector, Unreleased
+from hdpvfl_mq.errors import PeerError
+from hdpvfl_mq.machine import (
+    Charge,
+    Charged,
+    OperatorCommand,
+    Received,
+    Send,
+    Step,
+    TimerFired,
+    arm,
+)
+from hdpvfl_mq.methods.private_model.statistics import scores
+from hdpvfl_mq.methods.scoring.plan import ScoringPlan
+from hdpvfl_mq.privacy.mechanism import receive_scores
+from parties.assets import Assets
+from parties.common_rows import block_of
+from parties.phases import ActiveRounds, PassiveRounds, RoundState, Setup, Training
+from parties.rounds.base import Rounds, finished_round
+from parties.rounds.score_sums import Answer, Part, Places, Query, added, unpacked
+from schemas.federation import AskScores
+from schemas.ids import PartyId
+from schemas.messages import MAX_QUERY_PLACES, ScoreQuery, ScoreReply
+from schemas.privacy import Release
+from schemas.tensor import Tensor
+
+NOBODY = Tensor.of(np.zeros(0, dtype=np.int64))
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScoringRounds(RoundState):
+    """Fields that both sides of a session have."""
+
+    open: Query | None = None
+
+    @property
+    def is_open(self) -> bool:
+        """Whether a query waits for its answer."""
+        return self.open is not None
+
+
+def _checked(places: Tensor, rows: int) -> Places:
+    """The places of a query: at least one, ascending, within the session."""
+    found = places.array()
+    if found.ndim != 1 or found.dtype.kind != "i" or not 1 <= found.size <= MAX_QUERY_PLACES:
+        raise PeerError(f"a query asks for 1 to {MAX_QUERY_PLACES} places")
+    found = found.astype(np.int64)
+    if found[0] < 0 or found[-1] >= rows or not (np.diff(found) > 0).all():
+        raise PeerError(f"a query asks for ascending places among the {rows} of its session")
+    return found
+
+
+# -- passive ------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScoringPassive(ScoringRounds, PassiveRounds):
+    """A passive party's round state: the number of its last query."""
+
+    taken: int = -1
+
+
+def start_passive(own: Assets, setup: Setup) -> ScoringPassive:
+    """Start with the private weights of the model."""
+    return ScoringPassive(w=own.trained.weights)
+
+
+def query(own: Assets, state: Training, given: Received[ScoreQuery]) -> Step[Training]:
+    """Charge a query to the account of scored people; a query with `last` ends the session."""
+    message, rounds = given.message, state.rounds
+    if not isinstance(rounds, ScoringPassive) or state.is_done:
+        raise PeerError("a query of scores in a run that is no open session")
+    if rounds.open is not None or message.number <= rounds.taken:
+        raise PeerError("queries come one at a time, and their numbers rise")
+    state = replace(state, rounds=replace(rounds, taken=message.number))
+    if message.last:
+        return finished_round(state, is_over=True)
+    _checked(message.places, state.setup.plan.rows)
+    asked = Query(message.number, message.places)
+    rounds = replace(rounds, taken=message.number, open=asked)
+    charge = Charge(query=message.number, places=message.places)
+    return replace(state, rounds=rounds), (charge,)
+
+
+def answer(own: Assets, state: Training, given: Charged) -> Step[Training]:
+    """Send the scores of the people whom the account grants."""
+    rounds, plan = state.rounds, _plan(state.setup)
+    if not isinstance(rounds, ScoringPassive) or rounds.open is None:
+        raise PeerError("the account answers a query that nobody asked")
+    number, places = rounds.open.number, _checked(rounds.open.places, plan.rows)
+    if given.query != number:
+        raise PeerError(f"the account answers query {given.query} instead of {number}")
+    granted = places[~unpacked(given.refused, len(places))]
+    active = plan.manifest.active_party
+    release = state.setup.mechanism.answer(
+        _population(own, state),
+        granted,
+        number,
+        seal=own.sealing_key(active, own.release_id(own.party, "score", number)),
+        scale=own.trained.score_size,
+    )
+    message = ScoreReply(number=number, refused=given.refused, reason=given.reason, release=release)
+    return replace(state, rounds=replace(rounds, open=None)), (Send((active,), message),)
+
+
+def _population(own: Assets, state: Training) -> Unreleased | Release:
+    """Scores of the whole session in units of their deviation, in the form in which they leave."""
+    setup, plan = state.setup, _plan(state.setup)
+
+    def made() -> Unreleased | Release:
+        exact = scores(block_of(own, setup), slice(0, plan.rows), own.trained.weights)
+        units = exact / own.trained.score_size
+        if plan.method.scores == "noised":
+            bound = plan.score_bound
+            clipped = Unreleased(np.clip(units, -bound, bound))
+            return setup.mechanism.release(clipped, "score", 0, state.terms)
+        step = plan.method.coarsen
+        return Unreleased(np.rint(units / step) * step if step else units)
+
+    return own.memo.once("scores", setup.key, made)
+
+
+def learn(own: Assets, state: Training, received: FloatVector) -> NoReturn:
+    """PeerError: a scoring session has no residuals."""
+    raise PeerError("nobody sends residuals in a scoring session")
+
+
+def wait(own: Assets, state: Training) -> Step[Training]:
+    """Do nothing: queries start with the operator."""
+    return state, ()
+
+
+# -- active -------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScoringActive(ScoringRounds, ActiveRounds):
+    """The active party's round state: the open query, answers so far, and the last result."""
+
+    next: int = 0
+    owed: Mapping[PartyId, int] = field(default_factory=lambda: MappingProxyType({}))
+    parts: Mapping[PartyId, Part] = field(default_factory=lambda: MappingProxyType({}), repr=False)
+    last: Answer | None = field(default=None, repr=False)
+    is_ending: bool = False
+
+    def needs(self, party: PartyId) -> bool:
+        """Whether an answer of this party is outstanding."""
+        return party in self.owed
+
+
+def start_active(own: Assets, setup: Setup) -> ScoringActive:
+    """Start with the active party's weights of the model."""
+    return ScoringActive(w=own.trained.weights)
+
+
+def ask(own: Assets, state: Training, given: OperatorCommand) -> Step[Training]:
+    """Ask every partner that owes no earlier answer; this score does without the others."""
+    rounds, plan = _active(state), _plan(state.setup)
+    assert isinstance(given.command, AskScores)
+    if rounds.open is not None or rounds.is_ending:
+        raise PeerError("a query is open, or the session is at its end")
+    places = Tensor.smallest(_checked(given.command.places, plan.rows))
+    number = rounds.next
+    asked = tuple(p for p in plan.manifest.passive_parties if p not in rounds.owed)
+    rounds = replace(
+        rounds,
+        next=number + 1,
+        open=Query(number, places),
+        owed=MappingProxyType({**rounds.owed, **dict.fromkeys(asked, number)}),
+    )
+    state = replace(state, rounds=rounds)
+    if not asked:
+        return _settled(own, state)
+    message = ScoreQuery(number=number, last=False, places=places)
+    return state, (Send(asked, message), arm(f"answer:{number}", plan.method.answer_within_s))
+
+
+def reply(own: Assets, state: Training, given: Received[ScoreReply]) -> Step[Training]:
+    """Open a partner's answer; a late answer only shows that the partner is back."""
+    message, rounds, plan = given.message, _active(state), _plan(state.setup)
+    if rounds.owed.get(given.sender) != message.number:
+        raise PeerError("an answer to a query that is not open with this partner")
+    expected = own.release_id(given.sender, "score", message.number)
+    if message.release.release_id != expected:
+        raise PeerError(f"expected {expected}")
+    owed = MappingProxyType({p: n for p, n in rounds.owed.items() if p != given.sender})
+    if rounds.open is None or rounds.open.number != message.number:
+        return replace(state, rounds=replace(rounds, owed=owed)), ()
+    count = len(rounds.open.places.array())
+    granted = count - int(unpacked(message.refused, count).sum())
+    key = own.sealing_key(given.sender, expected)
+    values = receive_scores(message.release, plan.passive_noise, key, count=granted)
+    scale = message.release.scale
+    noise_std = plan.passive_noise.noise_std * scale
+    part = Part(values * scale, message.refused, message.reason, noise_std, scale)
+    parts = MappingProxyType({**rounds.parts, given.sender: part})
+    rounds = replace(rounds, owed=owed, parts=parts)
+    state = replace(state, rounds=rounds)
+    assert rounds.open is not None
+    return (state, ()) if rounds.open.number in owed.values() else _settled(own, state)
+
+
+def too_late(own: Assets, state: Training, given: TimerFired) -> Step[Training]:
+    """Stop waiting: score without the partners that have not answered."""
+    rounds, number = _active(state), given.timer.split(":")[-1]
+    if rounds.open is None or str(rounds.open.number) != number:
+        return state, ()
+    return _settled(own, state)
+
+
+def end(own: Assets, state: Training, given: OperatorCommand) -> Step[Training]:
+    """End the session, after the open query if there is one."""
+    rounds = _active(state)
+    if rounds.is_ending:
+        return state, ()
+    state = replace(state, rounds=replace(rounds, is_ending=True))
+    return (state, ()) if rounds.open else _end(state)
+
+
+def _end(state: Training) -> Step[Training]:
+    message = ScoreQuery(number=_active(state).next, last=True, places=NOBODY)
+    state, effects = finished_round(state, is_over=True)
+    return state, (Send(state.manifest.passive_parties, message), *effects)
+
+
+def _settled(own: Assets, state: Training) -> Step[Training]:
+    """Add up the answers; the result never leaves the active party."""
+    rounds = _active(state)
+    assert rounds.open is not None
+    found = added(own, state.setup, rounds.open, rounds.parts)
+    rounds = replace(rounds, open=None, parts=MappingProxyType({}), last=found)
+    state = replace(state, rounds=rounds)
+    return _end(state) if rounds.is_ending else (state, ())
+
+
+def _plan(setup: Setup) -> ScoringPlan:
+    return cast(ScoringPlan, setup.plan)
+
+
+def _active(state: Training) -> ScoringActive:
+    if not isinstance(state.rounds, ScoringActive) or state.is_done:
+        raise PeerError("scores are asked for in an open session only")
+    return state.rounds
+
+
+ROUNDS = Rounds(
+    active_start=start_active,
+    active_proceed=wait,
+    passive_start=start_passive,
+    passive_proceed=wait,
+    passive_learn=learn,
+)
