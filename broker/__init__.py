@@ -1,5 +1,5 @@
 """The star: a router that moves frames by header, and the coordinator it hosts.
 
-It owns who is connected, the phases of a run and the end of it. It never opens a body it only
-forwards, and knows nothing of data, losses and noise.
+It owns who is connected, the phases of a run and how a run ends. It never decodes a body that it
+only forwards, and it knows nothing about data, losses or noise.
 """

@@ -12,12 +12,12 @@ from hdpvfl_mq.runtime.process import run_process, say_how_it_ended, stop_on_sig
 from hdpvfl_mq.runtime.settings import names
 from schemas.config import BrokerServiceSettings, BrokerSettings
 
-# A multipart message has no size limit of its own in ZeroMQ; the process has.
+# ZeroMQ does not limit the size of a multipart message; this limits the process's memory.
 MEMORY_MAX_BYTES = 8 * 2**30
 
 
 def main(path: Path) -> int:
-    """Run the broker: to the end of its run, or for as long as its federations stand."""
+    """Run the broker until its run ends, or until it is stopped if it hosts federations."""
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY_MAX_BYTES, resource.RLIM_INFINITY))
     if names(path, "federations"):
         return run_process(BrokerServiceSettings, path, _stand)

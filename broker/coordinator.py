@@ -1,7 +1,7 @@
 """The coordinator: who takes part, when entities are resolved, which rounds may run.
 
-It owns membership, the phases of a run and what happens when a party stays away; it never sees a
-number computed from anybody's rows. A pure role: it reads no clock, timers come as inputs.
+It owns membership, the phases of a run and what happens when a party is absent; it never sees a
+number computed from anybody's rows. A pure role: it reads no clock, timers arrive as inputs.
 """
 
 from __future__ import annotations
@@ -16,11 +16,14 @@ from broker.phases import PHASES, Aligning, Closed, Gathering, Offered, Phase, T
 from hdpvfl_mq.endings import Outcome, outcome_of, said_by
 from hdpvfl_mq.errors import PeerError
 from hdpvfl_mq.machine import (
+    Arm,
     Effect,
     Finish,
     Input,
     Move,
     Moves,
+    NoReleases,
+    Offence,
     OperatorRequest,
     Received,
     Send,
@@ -48,16 +51,23 @@ from schemas.messages import (
     RunClosed,
     RunOffer,
     RunRefuse,
+    Waiting,
     Welcome,
     Withdraw,
 )
 
 P = TypeVar("P", bound=Phase)
 _MAX_BYTES = 2**26
+STUCK = {
+    "offence": "{sender} sent the coordinator a message that the protocol does not allow",
+    "missing": "messages of {sender} to the coordinator are missing although later ones arrive",
+}
+ANSWER_S = 5.0  # how long parties may take to say for whom they wait
+OFFENCE_S = 5.0  # how long a run may make no progress after a party's message was refused
 
 
-class Coordinator:
-    """The role; `manifest` is all it is made of."""
+class Coordinator(NoReleases):
+    """The coordinator's role; everything it needs is in `manifest`."""
 
     name: PartyId = COORDINATOR
 
@@ -67,17 +77,17 @@ class Coordinator:
         self.parties = manifest.parties
 
     def initial(self) -> Phase:
-        """Nobody has come yet."""
+        """The phase before any party has said hello."""
         return Gathering()
 
     def step(self, state: Phase, given: Input) -> Step[Any]:
-        """One move of the table below."""
+        """Apply one move of the table below."""
         if isinstance(given, Received):
             state = replace(state, heard=state.heard | {given.sender})
         return dispatch(MOVES, self, state, given)
 
     def progress(self, state: Phase) -> dict[str, Any]:
-        """Everything the coordinator knows is public among the parties."""
+        """What the status shows; every party may see all of it."""
         planned = (state.rounds, state.planned) if isinstance(state, Training | Closed) else (0, 0)
         return {
             "phase": type(state).__name__.lower(),
@@ -90,12 +100,12 @@ class Coordinator:
         }
 
     def freeze(self, state: Phase) -> bytes:
-        """The state as bytes, at any time."""
+        """The state as bytes; possible in every phase."""
         phase = type(state).__name__
         return pack({"manifest": self.manifest_digest, "phase": phase, "state": to_plain(state)})
 
     def thaw(self, frozen: bytes) -> Phase | None:
-        """The state again; None if it belongs to another manifest or cannot be read."""
+        """The state from its bytes; None if it belongs to another manifest or cannot be read."""
         try:
             stored = unpack(frozen, max_bytes=_MAX_BYTES)
             if stored["manifest"] != self.manifest_digest:
@@ -121,7 +131,7 @@ class Coordinator:
         )
 
     def hello(self, state: P, given: Received[Hello]) -> Step[P]:
-        """A process has started, the first or a later one of its party."""
+        """A party's process has started, for the first time or again."""
         message = given.message
         epochs = MappingProxyType({**state.epochs, given.sender: message.epoch})
         commitments = {**state.commitments, given.sender: message.toss_commitment}
@@ -131,7 +141,7 @@ class Coordinator:
         return state, (Send((given.sender,), welcome),)
 
     def gather(self, state: Gathering, given: Received[Hello]) -> Step[Gathering | Offered]:
-        """Offer the run once every party has come."""
+        """Offer the run once every party has said hello."""
         state, welcome = self.hello(state, given)
         if self.waiting_for(state):
             return state, welcome
@@ -161,7 +171,7 @@ class Coordinator:
         return Aligning(**_common(state)), (Send(self.parties, start),)
 
     def _is_kept(self, state: Offered) -> bool:
-        """Whether all keep the same alignment and may use it again."""
+        """Whether all parties keep the same alignment and the manifest allows its reuse."""
         named = {accept.kept_alignment for accept in state.accepted.values()}
         return self.manifest.alignment.reuse and len(named) == 1 and None not in named
 
@@ -217,7 +227,7 @@ class Coordinator:
         return state, (*effects, *more)
 
     def _contradicted(self, state: Training, sender: PartyId) -> PartyId | None:
-        """A party that has had as many residuals as the sender, but other ones."""
+        """A party that reports as many residuals as the sender, but a different hash of them."""
         count, digest = state.residuals[sender]
         for party, (theirs, other) in sorted(state.residuals.items()):
             if theirs == count and other != digest:
@@ -225,7 +235,7 @@ class Coordinator:
         return None
 
     def plan_ahead(self, state: Training) -> Step[Training]:
-        """Allow more rounds before anybody has to wait for the permission."""
+        """Allow more rounds before any party has to wait for permission."""
         present = [p for p in self.parties if p not in state.absent]
         slowest = min(state.finished_rounds[p] for p in present)
         ahead = self.manifest.rounds_ahead
@@ -238,7 +248,7 @@ class Coordinator:
     # -- absence ------------------------------------------------------------------------------
 
     def wait_on(self, state: P, given: TimerFired) -> Step[P]:
-        """Before the rounds everybody is needed: go on waiting, and say for whom."""
+        """Before the rounds every party is needed: keep waiting, and tell the parties for whom."""
         again = arm("watch", self.manifest.absent_after_s)
         silent = self.waiting_for(state) - state.heard
         told = state.told
@@ -249,8 +259,27 @@ class Coordinator:
         pause = Pause(waiting_for=tuple(sorted(silent)))
         return state, ((Send(here, pause), again) if here else (again,))
 
+    def say(self, state: Aligning, given: Received[Waiting]) -> Step[Aligning]:
+        """A party answers whom it waits for."""
+        waits = MappingProxyType({**state.waits, given.sender: given.message})
+        return replace(state, waits=waits), ()
+
+    def watch_aligning(self, state: Aligning, given: TimerFired) -> Step[Aligning]:
+        """Parties resolve entities among themselves: ask them for whom they wait, then tell all."""
+        again_s = self.manifest.absent_after_s
+        if not state.asked:
+            asking = replace(state, asked=True, heard=frozenset(), waits=MappingProxyType({}))
+            pause = Pause(waiting_for=tuple(sorted(state.told)))
+            return asking, (Send(self.parties, pause), arm("watch", min(ANSWER_S, again_s)))
+        keeping = (self.waiting_for(state) - state.heard) or state.keeping
+        told, state = state.told, replace(state, asked=False, told=keeping)
+        again = arm("watch", again_s)
+        if keeping == told:
+            return state, (again,)
+        return state, (Send(self.parties, Pause(waiting_for=tuple(sorted(keeping)))), again)
+
     def watch(self, state: Training, given: TimerFired) -> Step[Training]:
-        """Nobody heard for a while: ask; nobody answers: act by the manifest's policy."""
+        """Ask silent parties; if they do not answer, apply the manifest's absence policy."""
         again = arm("watch", self.manifest.absent_after_s)
         silent = self.waiting_for(state) - state.heard
         state = replace(state, heard=frozenset())
@@ -269,20 +298,45 @@ class Coordinator:
         return state, (*effects, *more)
 
     def readmit(self, state: Training, party: PartyId) -> Step[Training]:
-        """A party is back: it takes part again from the first round nobody may have begun."""
+        """A party is back: it takes part again from the first round that is not yet planned."""
         state = replace(state, absent=state.absent - {party})
         return state, (Send(self.parties, _resume(state)),)
 
     # -- the end ------------------------------------------------------------------------------
 
     def deadline(self, state: Phase, given: TimerFired) -> Step[Closed]:
-        waiting = ", ".join(sorted(self.waiting_for(state))) or "nobody"
+        keeping = (state.told & self.waiting_for(state)) or self.waiting_for(state)
+        waiting = ", ".join(sorted(keeping)) or "nobody"
         phase = type(state).__name__.lower()
         return self.close(state, "deadline", f"while {phase}, waiting for {waiting}")
 
     def withdraw(self, state: Phase, given: Received[Withdraw]) -> Step[Closed]:
         outcome = outcome_of(given.message.reason)
         return self.close(state, outcome, said_by(given.sender, given.message))
+
+    def wronged(self, state: P, given: Offence) -> Step[P]:
+        """A party's message was refused or is missing: see in a while if the run still advances."""
+        return state, (self._probation(state, given.cause, given.sender),)
+
+    def stuck(self, state: P, given: TimerFired) -> Step[P] | Step[Closed]:
+        """The timer ran out: close the run if it has made no progress with that party.
+
+        A party that keeps the run waiting elsewhere stays under observation.
+        """
+        cause, sender, place = given.timer.split(":")
+        if place == self._place(state, sender):
+            return self.close(state, "mismatch", STUCK[cause].format(sender=sender))
+        if sender in self.waiting_for(state) and isinstance(state, Gathering | Offered):
+            return state, (self._probation(state, cause, sender),)
+        return state, ()
+
+    def _probation(self, state: Phase, cause: str, sender: PartyId) -> Arm:
+        return arm(f"{cause}:{sender}:{self._place(state, sender)}", OFFENCE_S)
+
+    def _place(self, state: Phase, sender: PartyId) -> str:
+        """How far the run is with one party; the text changes when its message is taken."""
+        rounds = state.finished_rounds[sender] if isinstance(state, Training) else 0
+        return f"{type(state).__name__}/{sender in state.done}/{rounds}".lower()
 
     def stop(self, state: Phase, given: OperatorRequest) -> Step[Closed]:
         return self.close(state, "withdrawn", "it was stopped; 'hdpvfl runs' says by whom")
@@ -307,7 +361,7 @@ def _common(state: Phase) -> dict[str, Any]:
 
 
 def _resume(state: Training) -> Resume:
-    """Who is left out; who was and is back takes part from the first round not yet planned."""
+    """Names the absent parties; a party that is back takes part from the first unplanned round."""
     return Resume(round=state.planned, absent=tuple(sorted(state.absent)))
 
 
@@ -317,6 +371,12 @@ MOVES: Moves = {
     (Phase, "started"): Move(_C.started, _SAME),
     (Phase, "hello"): Move(_C.hello, _SAME),
     (Phase, "withdraw"): Move(_C.withdraw, (Closed,)),
+    (Phase, "offence"): Move(_C.wronged, _SAME),
+    **{
+        (phase, timer): Move(_C.stuck, (phase, Closed))
+        for phase in (Gathering, Offered, Aligning, Training)
+        for timer in ("timer:offence", "timer:missing")
+    },
     (Phase, "operator:close"): Move(_C.stop, (Closed,)),
     (Phase, "timer:deadline"): Move(_C.deadline, (Closed,)),
     (Phase, "timer:watch"): Move(_C.wait_on, _SAME),
@@ -325,14 +385,20 @@ MOVES: Moves = {
     (Offered, "run_refuse"): Move(_C.refuse, (Closed,)),
     (Aligning, "aligned"): Move(_C.align, (Aligning, Training, Closed)),
     (Aligning, "run_refuse"): Move(_C.refuse, (Closed,)),
+    (Aligning, "timer:watch"): Move(_C.watch_aligning, _SAME),
+    (Phase, "waiting"): Move(stay, _SAME),
+    (Aligning, "waiting"): Move(_C.say, _SAME),
     (Training, "round_report"): Move(_C.report, (Training, Closed)),
     (Training, "timer:watch"): Move(_C.watch, _SAME),
-    # What was on its way when the run ended.
+    # Messages that were in flight when the run ended.
     (Closed, "run_accept"): Move(stay, _SAME),
     (Closed, "run_refuse"): Move(stay, _SAME),
     (Closed, "aligned"): Move(stay, _SAME),
     (Closed, "round_report"): Move(stay, _SAME),
     (Closed, "withdraw"): Move(stay, _SAME),
+    (Closed, "offence"): Move(stay, _SAME),
+    (Closed, "timer:offence"): Move(stay, _SAME),
+    (Closed, "timer:missing"): Move(stay, _SAME),
     (Closed, "operator:close"): Move(stay, _SAME),
     (Closed, "timer:watch"): Move(stay, _SAME),
     (Closed, "timer:deadline"): Move(stay, _SAME),

@@ -1,6 +1,7 @@
 """A node behind the broker's socket: the coordinator of one run, or a federation's registrar.
 
-It owns the node's link, who may speak to it, its status and snapshot; the socket is the service's.
+It owns the node's link, who may send to it, its status and its snapshot; the service owns the
+socket.
 """
 
 from __future__ import annotations
@@ -13,16 +14,18 @@ from typing import Any
 from nacl.signing import VerifyKey
 
 from broker.coordinator import Coordinator
-from broker.registrar import Registrar, Seat, Standing
+from broker.registrar import Registrar
 from broker.router import Routed, Router
+from broker.standing import Seat, Standing
 from hdpvfl_mq.journal.store import Journal
 from hdpvfl_mq.node.node import Node
 from hdpvfl_mq.node.ports import Contact, Identity
+from hdpvfl_mq.runtime.arrivals import Arrivals
 from hdpvfl_mq.runtime.keys import Keys
+from hdpvfl_mq.runtime.metrics import Tally
 from hdpvfl_mq.runtime.runner import Runner
 from hdpvfl_mq.runtime.snapshots import Snapshots
 from hdpvfl_mq.runtime.status import Status
-from hdpvfl_mq.runtime.transport import Arrivals
 from hdpvfl_mq.wire.codec import Frames, model_digest
 from schemas.config import RunManifest
 from schemas.ids import COORDINATOR, PartyId, RunId
@@ -31,18 +34,18 @@ Forward = Callable[["Hosted", Frames, Routed], Awaitable[None]]
 
 
 class LocalLink(Arrivals):
-    """A hosted node's link: through its router, without a socket."""
+    """A hosted node's link: frames go through its router, not through a socket."""
 
     def __init__(self, hosted: Hosted, forward: Forward) -> None:
         super().__init__()
         self._hosted, self._forward = hosted, forward
 
     def take_connected(self) -> bool:
-        """A node in the broker is always connected."""
+        """False: a node in the broker is always connected, so no connection is new."""
         return False
 
     async def send(self, frames: Frames) -> None:
-        """Into the router."""
+        """Hand the frames to the router."""
         hosted = self._hosted
         await self._forward(hosted, frames, hosted.router.from_coordinator(frames))
 
@@ -56,11 +59,11 @@ class Hosted:
         self.link = LocalLink(self, forward)
 
     def party_of(self, user: str | None) -> PartyId | None:
-        """Whose key a connection has, in this federation or run."""
+        """The party, in this federation or run, whose key a connection uses."""
         return self.users.get(user or "")
 
     def refuse(self, frames: Frames, reason: str) -> None:
-        """Record what was turned away, with the next commit."""
+        """Record refused frames with the next commit."""
         self.node.refuse(frames, reason)
         self.link.wake.set()
 
@@ -91,32 +94,42 @@ class HostedRun(Hosted):
             node.resume(snapshot)
         node.open()
         super().__init__(node, Router(manifest.run, verify, epochs=node.state.epochs), forward)
-        self.users = {seat.curve_key.hex(): party for party, seat in seats.items()}
+        self._seats = dict(seats)
+        self.admit({})
         self._status = Status(self.folder / "status.json")
 
-    def runner(self, *, patience_s: float, farewell_s: float) -> Runner:
-        """The pump of this run."""
+    def admit(self, members: Mapping[PartyId, Seat]) -> None:
+        """Admit connections with the keys that the run's parties have now.
+
+        Envelopes of the run are signed with the keys it began with.
+        """
+        seats = {party: members.get(party, seat) for party, seat in self._seats.items()}
+        self.users = {seat.curve_key.hex(): party for party, seat in seats.items()}
+
+    def runner(self, *, patience_s: float, farewell_s: float, tally: Tally | None = None) -> Runner:
+        """The pump that drives this run's node."""
         return Runner(
             self.node,
             self.link,
             patience_s=patience_s,
             observe=self.observe,
             farewell_s=farewell_s,
+            tally=tally,
         )
 
     def observe(self, node: Node) -> None:
-        """Write down where the run stands."""
+        """Take a snapshot and write the status, where they are due."""
         self._snapshots.see(node)
         if self._status.due() or node.outcome is not None:
             self._status.write(self.fields())
 
     def fields(self) -> dict[str, Any]:
-        """What the broker's operator may see of the run."""
+        """The status fields that the broker's operator may see."""
         progress = self.node.role.progress(self.node.state)
-        return {**progress, "connected": list(self.router.connected)}
+        return {**progress, "connected": list(self.router.bound)}
 
     def finish(self) -> None:
-        """The last status."""
+        """Write the last status."""
         self._status.write(self.fields())
 
 
@@ -143,13 +156,13 @@ class HostedFederation(Hosted):
 
     @property
     def standing(self) -> Standing:
-        """Members and runs."""
+        """The federation's members and runs."""
         state = self.node.state
         assert isinstance(state, Standing)
         return state
 
     def admit(self) -> None:
-        """Let connections in by the members as they are now."""
+        """Admit the connections of the current members."""
         members = self.standing.members
         self.users = {seat.curve_key.hex(): party for party, seat in members.items()}
         for party, seat in members.items():
@@ -157,9 +170,14 @@ class HostedFederation(Hosted):
         for party in set(self.keys_of_members) - set(members):
             del self.keys_of_members[party]
 
-    def connect(self, observe: Callable[[Node], None]) -> Runner:
-        """Get ready to run."""
+    def connect(self, observe: Callable[[Node], None], tally: Tally) -> Runner:
+        """Create the pump that drives this federation's node."""
         self.runner = Runner(
-            self.node, self.link, patience_s=math.inf, observe=observe, farewell_s=math.inf
+            self.node,
+            self.link,
+            patience_s=math.inf,
+            observe=observe,
+            farewell_s=math.inf,
+            tally=tally,
         )
         return self.runner

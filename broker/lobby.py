@@ -1,6 +1,6 @@
-"""The lobby: invitations, and the one small message a stranger may send while one is open.
+"""The lobby: invitations, and the one small message a guest may send while an invitation is open.
 
-It owns lines, guests and their limits; who belongs to a federation is its registrar's business.
+It owns invitation lines, guests and their limits; the registrar decides who is a member.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ import time
 from typing import Any
 
 from broker.hosting import HostedFederation
-from broker.registrar import Seat, knock_fault
+from broker.standing import Seat, knock_fault
 from broker.switchboard import LOBBY, Switchboard
 from hdpvfl_mq.errors import OperatorError, PeerError
-from hdpvfl_mq.runtime import logs
 from hdpvfl_mq.runtime.control import Answer
+from hdpvfl_mq.runtime.gate import Pace
 from hdpvfl_mq.runtime.keys import Keys
+from hdpvfl_mq.runtime.logs import Log
 from hdpvfl_mq.runtime.settings import check_settings
-from hdpvfl_mq.runtime.transport import Pace
 from hdpvfl_mq.wire.canonical import pack
 from hdpvfl_mq.wire.codec import Frames
 from hdpvfl_mq.wire.invitation import (
@@ -42,31 +42,32 @@ from schemas.federation import (
 )
 from schemas.ids import RunId
 
-KNOCKS_BURST = 20.0  # of all guests together; then one every few seconds
+KNOCKS_BURST = 20.0  # knocks of all guests together; then one every few seconds
 INVITATION_HOURS = 72.0
 
 
 class Lobby(Switchboard):
-    """A switchboard that strangers with an invitation can reach."""
+    """A switchboard that guests with an invitation can reach."""
 
     settings: BrokerServiceSettings
     federations: dict[RunId, HostedFederation]
+    log: Log
 
     def __init__(self, bind: str, keys: Keys) -> None:
         super().__init__(bind, keys)
         self._knocks = Pace(left=KNOCKS_BURST)
 
     def give(self, federation: HostedFederation, command: Command) -> None:
-        """Have a registrar take a command."""
+        """Pass a command to a federation's registrar."""
         assert federation.runner is not None
         federation.runner.give(OperatorCommand(command=command))
 
     def open_or_close_lobby(self) -> None:
-        """Strangers are let in while some invitation is open."""
+        """Admit guests while at least one invitation is open."""
         self.doors.is_lobby_open = any(f.standing.invitations for f in self.federations.values())
 
     def invite(self, asked: dict[str, Any]) -> Answer:
-        """One line for one newcomer."""
+        """Make the invitation line for one new member."""
         hosted, address = self.federation_of(asked), self.settings.address
         if address is None:
             raise OperatorError("address: state in broker.toml where members reach this broker")
@@ -98,11 +99,14 @@ class Lobby(Switchboard):
             "invite",
         )
         self.give(hosted, command)
-        logs.say("invited", peer=party, federation=hosted.name)
+        self.log.say("invited", peer=party, federation=hosted.name)
         return {"line": line, "party": party, "hours": hours}
 
     async def guest(self, connection: bytes, key: bytes, frames: Frames) -> None:
-        """One small message of a stranger: let it in, or say why not."""
+        """Handle a guest's one message: admit it as a member, or reply why not."""
+        if len(frames) != 1 or len(frames[0]) > KNOCK_MAX_BYTES:
+            self._turned_away("a guest may send one small message")
+            return
         if not self._knocks.allows(asyncio.get_running_loop().time()):
             self._turned_away("guests knock too often")
             return
@@ -110,8 +114,6 @@ class Lobby(Switchboard):
             accepted=False, reason="", verify_key=bytes(self.keys.signing.verify_key)
         )
         try:
-            if len(frames) != 1 or len(frames[0]) > KNOCK_MAX_BYTES:
-                raise PeerError("a guest may send one small message")
             knock = read_knock(frames[0], key)
             reason = await self._knock(knock, key)
         except PeerError as refused:
@@ -122,7 +124,7 @@ class Lobby(Switchboard):
             self._turned_away(f"a guest: {reason}")
 
     async def _knock(self, knock: Knock, key: bytes) -> str:
-        """Why a guest is not let in; nothing if it is a member now."""
+        """Why a guest is not admitted; empty if it is a member now."""
         hosted = self.federations.get(knock.federation)
         if hosted is None:
             return "there is no such federation here"
@@ -142,11 +144,11 @@ class Lobby(Switchboard):
                 break
             await asyncio.sleep(0.02)
         if fault is None:
-            logs.say("member_joined", peer=knock.party, federation=hosted.name)
+            self.log.say("member_joined", peer=knock.party, federation=hosted.name)
         return fault or ""
 
     def federation_of(self, asked: dict[str, Any]) -> HostedFederation:
-        """The federation a command speaks of."""
+        """The federation that a command names."""
         named = asked.get("federation")
         if named is None and len(self.federations) == 1:
             return next(iter(self.federations.values()))

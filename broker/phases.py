@@ -1,6 +1,6 @@
-"""The phases of a run as the coordinator sees them, each a type with what it knows in it.
+"""The phases of a run as the coordinator sees them: one type each, holding what it then knows.
 
-It owns the coordinator's memory; it makes no move. Every mapping is replaced, never changed.
+It owns the coordinator's state; it makes no move. Every mapping is replaced, never changed.
 
 gathering -> offered -> aligning -> training -> closed
 """
@@ -13,19 +13,19 @@ from types import MappingProxyType
 from typing import Any
 
 from schemas.ids import PartyId
-from schemas.messages import Aligned, RunAccept
+from schemas.messages import Aligned, RunAccept, Waiting
 
 _NONE: Mapping[Any, Any] = MappingProxyType({})
 
 
 @dataclass(frozen=True, kw_only=True)
 class Phase:
-    """What holds in every phase."""
+    """Fields of every phase."""
 
     epochs: Mapping[PartyId, int] = field(default_factory=lambda: _NONE)
     commitments: Mapping[PartyId, bytes] = field(default_factory=lambda: _NONE)
-    heard: frozenset[PartyId] = frozenset()  # since the last time the watch fired
-    told: frozenset[PartyId] = frozenset()  # whom the run waits for, as parties were last told
+    heard: frozenset[PartyId] = frozenset()  # parties heard since the watch timer last fired
+    told: frozenset[PartyId] = frozenset()  # whom the run waits for, as last sent to the parties
 
     @property
     def done(self) -> frozenset[PartyId]:
@@ -39,7 +39,7 @@ class Gathering(Phase):
 
     @property
     def done(self) -> frozenset[PartyId]:
-        """Who has come."""
+        """Parties that have said hello."""
         return frozenset(self.epochs)
 
 
@@ -51,7 +51,7 @@ class Offered(Phase):
 
     @property
     def done(self) -> frozenset[PartyId]:
-        """Who has accepted."""
+        """Parties that have accepted."""
         return frozenset(self.accepted)
 
 
@@ -60,16 +60,29 @@ class Aligning(Phase):
     """Waiting until every party knows the common rows."""
 
     aligned: Mapping[PartyId, Aligned] = field(default_factory=lambda: _NONE)
+    # Whom each party says that it waits for, in answer to the last pause.
+    waits: Mapping[PartyId, Waiting] = field(default_factory=lambda: _NONE)
+    asked: bool = False  # a pause was sent and its answers are awaited
 
     @property
     def done(self) -> frozenset[PartyId]:
-        """Who knows them."""
+        """Parties that know the common rows."""
         return frozenset(self.aligned)
+
+    @property
+    def keeping(self) -> frozenset[PartyId]:
+        """Parties that keep the others waiting and say of nobody that they wait for it.
+
+        All of those waited for, if each of them waits for another.
+        """
+        named = frozenset(p for said in self.waits.values() for p in said.waiting_for)
+        idle = frozenset(p for p in named if p not in self.waits or not self.waits[p].waiting_for)
+        return idle or named
 
 
 @dataclass(frozen=True, kw_only=True)
 class Training(Phase):
-    """Rounds run."""
+    """Rounds are running."""
 
     plan_digest: bytes
     rounds: int
@@ -78,12 +91,12 @@ class Training(Phase):
     # How many residuals each party has sent or received, and their hash.
     residuals: Mapping[PartyId, tuple[int, bytes]] = field(default_factory=lambda: _NONE)
     planned: int = 0
-    asked: bool = False  # a Pause is out, answers are awaited
+    asked: bool = False  # a Pause was sent and its answers are awaited
     absent: frozenset[PartyId] = frozenset()
 
     @property
     def done(self) -> frozenset[PartyId]:
-        """Who has finished, or is left out."""
+        """Parties that have finished or are left out."""
         return self.finished | self.absent
 
 
@@ -98,7 +111,7 @@ class Closed(Phase):
 
     @property
     def done(self) -> frozenset[PartyId]:
-        """Nobody is waited for."""
+        """All parties: the run waits for nobody."""
         return frozenset()
 
 

@@ -1,9 +1,9 @@
-"""The router: moves frames by their header and never opens a body.
+"""The router: forwards frames by their header and never decodes a body.
 
-It owns which connection speaks for which party; it knows no socket. The key of the connection
-(CURVE) must belong to the sender named in the header, and a signed hello with an epoch that does
-not fall binds the connection. What it cannot deliver it drops: the sender's stored bytes come
-again.
+It owns which connection speaks for which party; it knows no socket. The CURVE key of the connection
+must belong to the sender named in the header. A signed hello binds the connection if its epoch is
+not below the last one. Frames that cannot be delivered are dropped: the sender still has them
+stored and sends them again.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from schemas.messages import GREETINGS
 
 @dataclass(frozen=True)
 class Routed:
-    """Where frames go: connections, whether to the coordinator in this process, and from whom."""
+    """Where frames go: to which connections, whether to the local coordinator, and from whom."""
 
     connections: tuple[bytes, ...]
     local: bool
@@ -39,19 +39,19 @@ class Router:
         members: Mapping[PartyId, VerifyKey],
         epochs: Mapping[PartyId, int] | None = None,
     ) -> None:
-        """`epochs` is what the coordinator remembers: a restart of the broker forgets no epoch."""
+        """`epochs` come from the coordinator, so a restart of the broker forgets no epoch."""
         self._run = run
         self._members = members
         self._epochs = dict(epochs or {})
         self._bound: dict[PartyId, bytes] = {}
 
     @property
-    def connected(self) -> tuple[PartyId, ...]:
-        """Parties with a bound connection."""
-        return tuple(sorted(self._bound))
+    def bound(self) -> dict[PartyId, bytes]:
+        """Each party's connection of its last hello; the connection may be gone by now."""
+        return dict(sorted(self._bound.items()))
 
     def from_connection(self, connection: bytes, user: str | None, frames: Frames) -> Routed:
-        """Route what came from outside, or raise PeerError."""
+        """Route frames from a connection; PeerError if they may not pass."""
         header = decode_header(frames)
         if header.run != self._run:
             raise PeerError("frames of another run")
@@ -64,7 +64,7 @@ class Router:
         return self._route(header)
 
     def from_coordinator(self, frames: Frames) -> Routed:
-        """Route what the coordinator in this process sends."""
+        """Route frames of the coordinator in this process."""
         return self._route(decode_header(frames))
 
     def unreachable(self, connection: bytes) -> None:
@@ -77,7 +77,7 @@ class Router:
         key = self._members[header.sender]
         verify(key, frames_digest(frames), frames[1])
         if header.epoch < self._epochs.get(header.sender, 0):
-            # An undelivered hello of an earlier life may come again on the newest connection.
+            # An undelivered hello of an earlier process may be sent again on the newest connection.
             if self._bound.get(header.sender) != connection:
                 raise PeerError(f"{header.sender} has a newer process than this hello")
             return

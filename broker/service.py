@@ -1,29 +1,35 @@
 """The broker's service: any number of federations and, for each, any number of runs.
 
-It owns the tasks and the operator's commands; what may pass is the switchboard's business, what a
-run does next its coordinator's, and which runs there are the registrars'.
+It owns the tasks and the operator's commands. The switchboard decides which frames may pass, a
+run's coordinator what the run does next, and the registrars which runs exist.
 """
 
 from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Coroutine, Mapping
+from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from broker.hosting import HostedFederation, HostedRun
 from broker.lobby import Lobby
-from broker.registrar import AgreedRun, Seat, Standing, describe
+from broker.standing import AgreedRun, Seat, Standing, describe
 from broker.switchboard import seats_of
 from hdpvfl_mq import __version__
 from hdpvfl_mq.errors import OperatorError
-from hdpvfl_mq.runtime import logs
+from hdpvfl_mq.node.node import Node
 from hdpvfl_mq.runtime.control import Answer, Control
 from hdpvfl_mq.runtime.files import write_private
 from hdpvfl_mq.runtime.keys import load_keys
-from hdpvfl_mq.runtime.runner import Runner, Stopped
+from hdpvfl_mq.runtime.logs import Log
+from hdpvfl_mq.runtime.metrics import Tally
+from hdpvfl_mq.runtime.page import PageFiles
+from hdpvfl_mq.runtime.runner import FAREWELL_S, Runner, Stopped
 from hdpvfl_mq.runtime.settings import dump_settings, load_settings
+from hdpvfl_mq.runtime.tasks import Tasks
+from hdpvfl_mq.runtime.window import Window
 from schemas.base import in_words
 from schemas.config import BrokerServiceSettings, BrokerSettings, Member
 from schemas.federation import (
@@ -33,18 +39,22 @@ from schemas.federation import (
     SeatMember,
     StopRun,
 )
-from schemas.ids import PartyId, RunId
+from schemas.ids import COORDINATOR, PartyId, RunId
 from schemas.records import OperatorRequest
 
-BROKER = "broker"  # the folder in `state`
+BROKER = "broker"  # the folder's name in `state`
 
 
 class BrokerService(Lobby):
-    """The broker of federations: it stands."""
+    """The broker of federations: it runs until it is stopped."""
 
     def __init__(self, settings: BrokerServiceSettings) -> None:
         super().__init__(settings.bind, load_keys(Path(settings.keys)))
         self.settings = settings
+        self.log = Log(
+            settings.log, settings.log_level, runs=Path(settings.runs), owner=COORDINATOR
+        )
+        self.tally = Tally()
         self.state = Path(settings.state) / BROKER
         self.federations: dict[RunId, HostedFederation] = {}
         for federation in settings.federations:
@@ -54,84 +64,84 @@ class BrokerService(Lobby):
             self.federations[federation.name] = hosted
             self.add(federation.name, hosted)
         self._runners: dict[RunId, Runner] = {}
-        self._stopped = asyncio.Event()
-        self._tasks: set[asyncio.Task[None]] = set()
-        self._failed: BaseException | None = None
+        self._tasks = Tasks()
+
+    @property
+    def page(self) -> PageFiles:
+        """What the status page needs to know about this machine."""
+        return PageFiles(self.state, Path(self.settings.runs), COORDINATOR)
 
     # -- life ---------------------------------------------------------------------------------
 
     async def run(self) -> str:
-        """Until it is stopped; an error that no run may survive ends it."""
-        logs.begin(self.settings.log)
+        """Run until stopped; an error that no run can survive ends it."""
         self._seat_members()
         self.open()
         control = Control(self.state, self.handle)
         await control.open()
+        window = Window(self.status, self.log)
         names = list(self.federations)
-        logs.say("service_started", address=self.settings.bind, federation=names)
+        self.log.say("service_started", address=self.settings.bind, federation=names)
         try:
             for task in self.gate.tasks:
-                task.add_done_callback(self._ended)
-            self._start(self.read())
+                self._tasks.watch(task)
+            self._tasks.start_waiting(self.read())
+            self._tasks.start_waiting(window.run())
+            if self.settings.watch is not None:
+                self._tasks.start_waiting(window.serve(self.settings.watch, self.page))
             for federation in self.federations.values():
                 self._reconcile(federation)
-                self._start(_forever(federation.runner))
-            await self._stopped.wait()
-            await self._end_tasks()
+                self._tasks.start(_forever(federation.runner))
+            await self._tasks.until_stopped()
+            await self._tasks.end(self._pumps())
         finally:
+            window.close()
             control.close()
             self.gate.close()
             for hosted in self.table.values():
                 hosted.node.close()
-        if self._failed is not None:
-            raise self._failed
-        logs.say("service_stopped", federation=names)
+        if self._tasks.failure is not None:
+            raise self._tasks.failure
+        self.log.say("service_stopped", federation=names)
         raise Stopped
 
     def stop(self) -> None:
-        """End after the current turns."""
-        self._stopped.set()
+        """Stop after the current turns."""
+        self._tasks.stop()
 
-    def _start(self, work: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._ended)
-
-    def _ended(self, task: asyncio.Task[None]) -> None:
-        self._tasks.discard(task)
-        failed = None if task.cancelled() else task.exception()
-        if failed is not None and not isinstance(failed, Stopped):
-            self._failed = self._failed or failed
-            self._stopped.set()
-
-    async def _end_tasks(self) -> None:
-        runners = [f.runner for f in self.federations.values() if f.runner is not None]
-        for runner in (*runners, *self._runners.values()):
-            runner.stop()
-        if self._tasks:
-            _, pending = await asyncio.wait(self._tasks, timeout=0.5)
-            for task in pending:
-                task.cancel()
+    def _pumps(self) -> list[Runner]:
+        registrars = [f.runner for f in self.federations.values() if f.runner is not None]
+        return [*registrars, *self._runners.values()]
 
     # -- members ------------------------------------------------------------------------------
 
     def _seat_members(self) -> None:
-        """Members of the settings that their registrar does not know like this."""
+        """Add members of the settings that their registrar does not know with these keys."""
         for federation in self.settings.federations:
             hosted = self.federations[federation.name]
-            hosted.connect(lambda node, hosted=hosted: self._reconcile(hosted))  # type: ignore[misc]
+            hosted.connect(partial(self._observe, hosted), self.tally)
             wanted = seats_of(federation.members)
-            known = hosted.standing.members
-            events = [_seated(p, seat) for p, seat in wanted.items() if known.get(p) != seat]
-            hosted.node.turn((), events)  # before anybody can knock
+            known, former = hosted.standing.members, hosted.standing.former
+            events = [
+                _seated(p, seat)
+                for p, seat in wanted.items()
+                if known.get(p) != seat and seat.verify_key not in former.get(p, ())
+            ]
+            hosted.node.turn((), events)  # before anybody can connect
             hosted.admit()
         self.admit()
 
     # -- runs ---------------------------------------------------------------------------------
 
+    def _observe(self, federation: HostedFederation, node: Node) -> None:
+        self._reconcile(federation)
+
     def _reconcile(self, federation: HostedFederation) -> None:
-        """Let members in, open what they agreed on, close what one of them stopped."""
+        """Admit members, open the runs they agreed on, close the runs that one of them stopped."""
         federation.admit()
+        for name in federation.standing.runs:
+            if isinstance(hosted := self.table.get(name), HostedRun):
+                hosted.admit(federation.standing.members)
         self.admit()
         self.open_or_close_lobby()
         for name, run in federation.standing.runs.items():
@@ -151,16 +161,21 @@ class BrokerService(Lobby):
         hosted = HostedRun(
             run.manifest, seats, self.keys, runs=Path(self.settings.runs), forward=self.forward
         )
-        self._runners[name] = hosted.runner(patience_s=math.inf, farewell_s=math.inf)
+        hosted.admit(federation.standing.members)
+        self._runners[name] = hosted.runner(
+            patience_s=math.inf, farewell_s=math.inf, tally=self.tally
+        )
         self.add(name, hosted)
         is_new = hosted.node.steps == 0
-        logs.say("run_opened" if is_new else "run_resumed", run=name, federation=federation.name)
-        self._start(self._serve(federation, name, hosted))
+        self.log.say(
+            "run_opened" if is_new else "run_resumed", run=name, federation=federation.name
+        )
+        self._tasks.start(self._serve(federation, name, hosted))
 
     def _seats_of_run(
         self, standing: Standing, name: RunId, run: AgreedRun
     ) -> Mapping[PartyId, Seat]:
-        """The members' keys when the run opened, kept in its folder."""
+        """The members' keys at the time the run opened, stored in its folder."""
         folder = Path(self.settings.runs) / name / "coordinator"
         path = folder / "settings.toml"
         if not path.exists():
@@ -189,8 +204,13 @@ class BrokerService(Lobby):
         outcome = await self._runners[name].run()
         hosted.finish()
         reason = str(hosted.node.state.reason)
-        logs.say("run_over", run=name, outcome=outcome, reason=reason)
+        self.log.say("run_over", run=name, outcome=outcome, reason=reason)
         self.give(federation, EndRun(run=name, outcome=outcome, reason=in_words(reason)))
+        self._tasks.start_waiting(self._forget(name, hosted))
+
+    async def _forget(self, name: RunId, hosted: HostedRun) -> None:
+        """Close a run's node after its parties have had time for their last acknowledgements."""
+        await asyncio.sleep(FAREWELL_S)
         del self.table[name], self._runners[name]
         hosted.node.close()
         self.admit()
@@ -198,9 +218,9 @@ class BrokerService(Lobby):
     # -- the operator -------------------------------------------------------------------------
 
     async def handle(self, asked: dict[str, Any]) -> Answer:
-        """One command of the broker's operator."""
+        """Answer one command of the broker's operator."""
         if asked.get("command") in ("status", "runs"):
-            return self._status()
+            return self.status()
         if asked.get("command") == "stop":
             federation = self._federation_of(str(asked.get("run")))
             self.give(federation, StopRun(run=str(asked["run"]), reason="operator"))
@@ -221,13 +241,14 @@ class BrokerService(Lobby):
                 return federation
         raise OperatorError(f"there is no run {run}; see 'hdpvfl runs'")
 
-    def _status(self) -> Answer:
+    def status(self) -> Answer:
+        """The service's status; the same for console, log, endpoints and commands."""
         shown = {}
         for name, federation in self.federations.items():
             standing = federation.standing
             shown[name] = {
                 "members": {p: seat.role for p, seat in sorted(standing.members.items())},
-                "connected": list(federation.router.connected),
+                "connected": self.connected(federation),
                 "runs": {run: self._run(run, known) for run, known in standing.runs.items()},
             }
         return {
@@ -235,6 +256,19 @@ class BrokerService(Lobby):
             "address": self.settings.bind,
             "version": __version__,
             "federations": shown,
+            "traffic": {
+                "sent_bytes": self.gate.bytes_sent,
+                "received_bytes": self.gate.bytes_received,
+                "resends": self.tally.resends,
+                "refusals": self.tally.refusals,
+            },
+            "queues": {
+                name: {
+                    "queue_messages": hosted.link.waiting,
+                    "unacknowledged": hosted.node.mailbox.unacknowledged_count,
+                }
+                for name, hosted in self.table.items()
+            },
         }
 
     def _run(self, name: RunId, known: AgreedRun) -> Answer:

@@ -1,7 +1,7 @@
-"""The broker's socket and the table of what it leads to; and the broker of a single run.
+"""The broker's socket and the table of the nodes behind it; and the broker of a single run.
 
-It owns which connections are admitted and to which node their frames go, by the run's or
-federation's name in the header; what a node does with them is the node's business.
+It owns which connections are admitted and which node gets their frames, by the name of the run or
+federation in the header; the node decides what to do with them.
 """
 
 from __future__ import annotations
@@ -11,23 +11,24 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from broker.hosting import Hosted, HostedRun
-from broker.registrar import Seat
 from broker.router import Routed
+from broker.standing import Seat
 from hdpvfl_mq.errors import PeerError, SettingsError
+from hdpvfl_mq.runtime.gate import Gate
 from hdpvfl_mq.runtime.keys import Keys, load_keys
 from hdpvfl_mq.runtime.settings import load_settings
-from hdpvfl_mq.runtime.transport import Gate
+from hdpvfl_mq.runtime.transport import PING, PONG
 from hdpvfl_mq.wire.codec import Frames, decode_header
 from schemas.config import BrokerSettings, Member, RunManifest
 from schemas.ids import PartyId, RunId
 
-# After the end, how long a party that is being started again may take to come and hear of it.
+# After the end of a run, how long a restarting party may take to connect and hear of it.
 FAREWELL_S = 60.0
-LOBBY = "lobby:"  # before the key of a guest
+LOBBY = "lobby:"  # prefix of a guest's user id
 
 
 class Doors(Mapping[bytes, str]):
-    """Keys that may connect and, while an invitation is open, everybody else as a guest."""
+    """Keys that may connect; while an invitation is open, any other key connects as a guest."""
 
     def __init__(self) -> None:
         self.members: dict[bytes, str] = {}
@@ -38,6 +39,10 @@ class Doors(Mapping[bytes, str]):
             return self.members[key]
         return LOBBY + key.hex()
 
+    def knows(self, user: str | None) -> bool:
+        """Whether the key of a connection belongs to a current member."""
+        return user in self.members.values()
+
     def __iter__(self) -> Iterator[bytes]:
         return iter(self.members)
 
@@ -46,7 +51,7 @@ class Doors(Mapping[bytes, str]):
 
 
 class Switchboard:
-    """The socket and the table of what it leads to."""
+    """The socket and the table of the nodes behind it."""
 
     def __init__(self, bind: str, keys: Keys) -> None:
         self.doors = Doors()
@@ -54,21 +59,25 @@ class Switchboard:
         self.table: dict[RunId, Hosted] = {}
 
     def open(self) -> None:
-        """Bind; needs a running loop."""
+        """Bind the socket; needs a running event loop."""
         self.gate = Gate(self._bind, self.keys, self.doors, refused=self._turned_away)
 
     def add(self, name: RunId, hosted: Hosted) -> None:
-        """Have frames of this name go there."""
+        """Send frames with this name to this node."""
         self.table[name] = hosted
         self.admit()
 
     def admit(self) -> None:
-        """Let in the connections of everybody who may speak to anything here."""
+        """Admit the connections of everybody who may send to any node here."""
         wanted = {user for hosted in self.table.values() for user in hosted.users}
         self.doors.members = {bytes.fromhex(user): user for user in wanted}
 
+    def connected(self, hosted: Hosted) -> list[PartyId]:
+        """Parties whose hello came on a connection that is still open."""
+        return [p for p, each in hosted.router.bound.items() if self.gate.is_open(each)]
+
     async def forward(self, hosted: Hosted, frames: Frames, routed: Routed) -> None:
-        """Send frames where the router said."""
+        """Send frames where the router decided."""
         for connection in routed.connections:
             if not await self.gate.send(connection, frames, routed.sender):
                 for each in self.table.values():
@@ -77,9 +86,13 @@ class Switchboard:
             await hosted.link.put(frames)
 
     async def read(self) -> None:
-        """Deal out what arrives, for ever."""
+        """Read frames for ever and pass each to its node."""
         while True:
             connection, user, frames = await self.gate.receive()
+            if frames == PING:
+                if self.doors.knows(user):  # a removed member reconnects and is then refused
+                    await self.gate.send(connection, PONG)
+                continue
             if user is not None and user.startswith(LOBBY):
                 await self.guest(connection, bytes.fromhex(user.removeprefix(LOBBY)), frames)
                 continue
@@ -96,10 +109,10 @@ class Switchboard:
             await self.forward(hosted, frames, routed)
 
     async def guest(self, connection: bytes, key: bytes, frames: Frames) -> None:
-        """A stranger speaks; a broker of one run has no lobby."""
+        """Handle a guest's message; the broker of a single run has no lobby and ignores it."""
 
     def _turned_away(self, reason: str) -> None:
-        """Record a connection that did not get in; it sent nothing that could be read."""
+        """Record a connection that was not admitted; nothing it sent could be read."""
         self._refuse(None, (), f"at the gate: {reason}")
 
     def _refuse(self, hosted: Hosted | None, frames: Frames, reason: str) -> None:
@@ -109,7 +122,7 @@ class Switchboard:
 
 
 class Service(Switchboard):
-    """The broker of one run: ends with it."""
+    """The broker of one run; it ends with the run."""
 
     def __init__(self, settings: BrokerSettings, manifest: RunManifest, keys: Keys) -> None:
         super().__init__(settings.bind, keys)
@@ -131,7 +144,7 @@ class Service(Switchboard):
         )
 
     async def run(self) -> str:
-        """The outcome of the run."""
+        """Run to the end and return the outcome."""
         reader = self.hosted.link.watch(asyncio.create_task(self.read()))
         for task in self.gate.tasks:
             self.hosted.link.watch(task)
@@ -146,15 +159,18 @@ class Service(Switchboard):
 
 
 def seats_of(members: tuple[Member, ...]) -> dict[PartyId, Seat]:
-    found = {}
-    for m in members:
-        role = "active" if m.role == "active" else "passive"
-        keys = bytes.fromhex(m.verify_key), bytes.fromhex(m.curve_key)
-        found[m.party] = Seat(role, *keys)  # type: ignore[arg-type]
-    return found
+    """Roles and keys by name."""
+    return {
+        member.party: Seat(
+            "active" if member.role == "active" else "passive",
+            bytes.fromhex(member.verify_key),
+            bytes.fromhex(member.curve_key),
+        )
+        for member in members
+    }
 
 
 def build_service(settings: BrokerSettings) -> Service:
-    """Read the manifest and the keys, open the journal, bind."""
+    """Read the manifest and the keys, open the journal, bind the socket."""
     manifest = load_settings(RunManifest, Path(settings.manifest))
     return Service(settings, manifest, load_keys(Path(settings.keys)))

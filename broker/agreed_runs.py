@@ -1,0 +1,138 @@
+"""A federation's runs before they open and after they close: proposals, answers, stops.
+
+It owns the registrar's moves that concern runs; the coordinator owns the run itself. Proposals are
+forwarded and answers counted: a run opens when all its parties have accepted it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from broker.standing import AgreedRun, Standing
+from hdpvfl_mq.errors import PeerError
+from hdpvfl_mq.machine import (
+    Effect,
+    OperatorCommand,
+    Received,
+    Send,
+    Step,
+    TimerFired,
+    arm,
+    command_of,
+)
+from schemas.base import in_words
+from schemas.config import RunManifest
+from schemas.federation import EndRun, RunAnswer, RunNews, RunProposal, RunStop, StopRun
+from schemas.ids import COORDINATOR, PartyId, RunId
+
+OPEN_RUNS_MAX = 64  # proposed or open at the same time
+ANSWER_S = 7 * 86400.0  # how long a proposal waits for answers
+
+
+class AgreedRuns:
+    """The moves of a registrar that concern runs."""
+
+    def propose(self, state: Standing, given: Received[RunProposal]) -> Step[Standing]:
+        """Forward a proposal, or tell the proposer why it is refused."""
+        manifest = given.message.manifest
+        if manifest.run in state.runs:
+            raise PeerError(f"run {manifest.run} is known already")
+        wrong = _unfit(state, manifest, given.sender)
+        if wrong is not None:
+            run = AgreedRun(manifest, "refused", reason=wrong)
+            return state.with_run(manifest.run, run), (_news((given.sender,), run),)
+        run = AgreedRun(manifest, "proposed")
+        return state.with_run(manifest.run, run), (
+            Send(manifest.passive_parties, RunProposal(manifest=manifest)),
+            _news((given.sender,), run),
+            arm(f"proposal:{manifest.run}", ANSWER_S),
+        )
+
+    def answer(self, state: Standing, given: Received[RunAnswer]) -> Step[Standing]:
+        """Count an answer; the last acceptance opens the run."""
+        message = given.message
+        run = _run_of(state, message.run, given.sender)
+        if run.phase != "proposed" or given.sender in run.accepted:
+            return state, ()  # refused or stopped in the meantime
+        if not message.accepted:
+            return self._refuse(state, run, f"{given.sender}: {message.reason}")
+        run = replace(run, accepted=run.accepted | {given.sender})
+        if run.waiting_for:
+            return state.with_run(message.run, run), (_news((run.manifest.active_party,), run),)
+        run = replace(run, phase="open")
+        return state.with_run(message.run, run), (_news(run.manifest.parties, run),)
+
+    def _refuse(self, state: Standing, run: AgreedRun, reason: str) -> Step[Standing]:
+        run = replace(run, phase="refused", reason=in_words(reason))
+        return state.with_run(run.manifest.run, run), (_news(run.manifest.parties, run),)
+
+    def stop(self, state: Standing, given: Received[RunStop]) -> Step[Standing]:
+        """A party cancels a proposal, or asks the coordinator of an open run to close it."""
+        run = _run_of(state, given.message.run, given.sender)
+        why = "its operator stopped it" if given.message.reason == "operator" else _UNFIT
+        return self._stop(state, run, given.sender, f"{given.sender}: {why}")
+
+    def stop_here(self, state: Standing, given: OperatorCommand) -> Step[Standing]:
+        """The broker's operator stops a run."""
+        run = state.runs.get(command_of(given, StopRun).run)
+        if run is None:
+            raise PeerError("there is no such run")
+        return self._stop(state, run, COORDINATOR, "the broker's operator stopped it")
+
+    def _stop(self, state: Standing, run: AgreedRun, party: PartyId, reason: str) -> Step[Standing]:
+        if run.phase == "proposed":
+            return self._refuse(state, run, reason)
+        if run.phase == "open" and run.stopped_by is None:
+            run = replace(run, stopped_by=party, reason=in_words(reason))
+            return state.with_run(run.manifest.run, run), ()
+        return state, ()
+
+    def late(self, state: Standing, given: TimerFired) -> Step[Standing]:
+        """A proposal has waited too long for its answers."""
+        run = state.runs.get(given.timer.split(":", maxsplit=1)[1])
+        if run is None or run.phase != "proposed":
+            return state, ()
+        missing = ", ".join(run.waiting_for)
+        return self._refuse(state, run, f"no answer of {missing} within {ANSWER_S / 86400:g} days")
+
+    def end(self, state: Standing, given: OperatorCommand) -> Step[Standing]:
+        """The run's coordinator has closed it and every party has acknowledged that."""
+        ended = command_of(given, EndRun)
+        run = state.runs.get(ended.run)
+        if run is None or run.phase != "open":
+            return state, ()
+        run = replace(run, phase="over", outcome=ended.outcome, reason=ended.reason)
+        return state.with_run(ended.run, run), ()
+
+
+_UNFIT = "its data or settings do not allow the run"
+
+
+def _unfit(state: Standing, manifest: RunManifest, sender: PartyId) -> str | None:
+    """Why the federation refuses a proposal."""
+    if manifest.active_party != sender:
+        return "only the active party may propose a run"
+    strangers = [p for p in manifest.parties if p not in state.members]
+    if strangers:
+        return f"{', '.join(strangers)} do not belong to this federation; see 'hdpvfl status'"
+    wrong = [p for p in manifest.passive_parties if state.members[p].role != "passive"]
+    if wrong:
+        return f"{', '.join(wrong)} joined as active; a run has one active party"
+    busy = [run for run in state.runs.values() if run.phase in ("proposed", "open")]
+    if len(busy) >= OPEN_RUNS_MAX:
+        return f"{len(busy)} runs are proposed or open; stop one ('hdpvfl stop RUN'), try again"
+    return None
+
+
+def _run_of(state: Standing, name: RunId, sender: PartyId) -> AgreedRun:
+    run = state.runs.get(name)
+    if run is None or sender not in run.manifest.parties:
+        raise PeerError(f"{sender} has no part in run {name}")
+    return run
+
+
+def _news(to: tuple[PartyId, ...], run: AgreedRun) -> Effect:
+    news = RunNews(
+        run=run.manifest.run, phase=run.phase, waiting_for=run.waiting_for, reason=run.reason
+    )
+    return Send(to, news)

@@ -1,0 +1,108 @@
+"""What a registrar knows about its federation: members, invitations, and runs its members agreed
+on.
+
+It owns these values and what is computed from them alone; the registrar decides when they change.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
+from typing import Any
+
+from schemas.config import RunManifest
+from schemas.federation import Admit, RunPhase, SignedRoster
+from schemas.ids import PartyId, PartyRole, RunId
+
+_NONE: Mapping[Any, Any] = MappingProxyType({})
+
+
+@dataclass(frozen=True)
+class Seat:
+    """A member and its keys."""
+
+    role: PartyRole
+    verify_key: bytes
+    curve_key: bytes
+
+
+@dataclass(frozen=True)
+class OpenInvitation:
+    """One guest may knock under this name, once."""
+
+    role: PartyRole
+    secret_digest: bytes
+    expires_s: int
+    guesses: int = 0
+
+
+@dataclass(frozen=True)
+class AgreedRun:
+    """A run as the federation sees it."""
+
+    manifest: RunManifest
+    phase: RunPhase
+    accepted: frozenset[PartyId] = frozenset()
+    stopped_by: PartyId | None = None  # who asked to end this open run
+    outcome: str = ""
+    reason: str = ""
+
+    @property
+    def waiting_for(self) -> tuple[PartyId, ...]:
+        """Parties that have not answered."""
+        if self.phase != "proposed":
+            return ()
+        return tuple(p for p in self.manifest.passive_parties if p not in self.accepted)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Standing:
+    """A registrar's state; a federation lasts for years, so it has one phase only."""
+
+    epochs: Mapping[PartyId, int] = field(default_factory=lambda: _NONE)
+    members: Mapping[PartyId, Seat] = field(default_factory=lambda: _NONE)
+    invitations: Mapping[PartyId, OpenInvitation] = field(default_factory=lambda: _NONE)
+    former: Mapping[PartyId, tuple[bytes, ...]] = field(default_factory=lambda: _NONE)  # replaced
+    rosters: Mapping[PartyId, SignedRoster] = field(default_factory=lambda: _NONE)  # as signed
+    runs: Mapping[RunId, AgreedRun] = field(default_factory=lambda: _NONE)
+
+    def with_run(self, name: RunId, run: AgreedRun) -> Standing:
+        """The same federation with one run changed."""
+        return replace(self, runs=MappingProxyType({**self.runs, name: run}))
+
+    def with_member(self, party: PartyId, seat: Seat) -> Standing:
+        """The same federation with one member added, or with new keys for a member."""
+        return replace(self, members=MappingProxyType({**self.members, party: seat}))
+
+    def with_invitation(self, party: PartyId, opened: OpenInvitation | None) -> Standing:
+        """The same federation with this invitation for a new member, or without one."""
+        others = {name: each for name, each in self.invitations.items() if name != party}
+        if opened is not None:
+            others[party] = opened
+        return replace(self, invitations=MappingProxyType(others))
+
+
+def knock_fault(state: Standing, guest: Admit) -> str | None:
+    """Why a guest is not admitted."""
+    opened = state.invitations.get(guest.party)
+    if opened is None:
+        return "no invitation is open for this name: it was used, or burnt; ask for a new one"
+    if guest.at_s > opened.expires_s:
+        return "the invitation has expired: ask for a new one"
+    if hashlib.sha256(guest.secret).digest() != opened.secret_digest:
+        return "the invitation's secret is wrong: ask for a new one"
+    return None
+
+
+def describe(run: AgreedRun) -> dict[str, Any]:
+    """A run in a few words."""
+    return {
+        "phase": run.phase,
+        "active": run.manifest.active_party,
+        "passive": list(run.manifest.passive_parties),
+        "waiting_for": list(run.waiting_for),
+        "outcome": run.outcome,
+        "reason": run.reason,
+    }
