@@ -1,4 +1,4 @@
-"""The command `hdpvfl`: words to functions, errors to exit codes.
+"""The command `hdpvfl`: parse arguments, call functions, turn errors into exit codes.
 
 It owns options and help; what a command does is in the module it calls. Imports are late, because
 `hdpvfl --help` should not load numpy.
@@ -16,11 +16,15 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from hdpvfl_mq import __version__
+from hdpvfl_mq.app import defaults
 from hdpvfl_mq.app.commands.federate import add_federation_commands
+from hdpvfl_mq.app.commands.keys import add_key_commands
 from hdpvfl_mq.app.commands.look_back import add_evidence_commands
-from hdpvfl_mq.errors import HdpvflError, OperatorError, of_the_system
+from hdpvfl_mq.app.examples import EXAMPLES
+from hdpvfl_mq.errors import HdpvflError, OperatorError, SettingsError, of_the_system
 from schemas.base import printable
 
+WIDE = 100  # columns of a terminal that has room for where a data set comes from
 EXIT_CODES = (
     "exit codes: 0 done, 1 a check failed, 2 wrong use or settings, 3 refused by policy or budget, "
     "4 a peer or the network, 5 integrity of stored evidence, 130 stopped by Ctrl-C"
@@ -38,6 +42,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
             print(json.dumps({"error": str(stop), "exit": stop.exit_code}))
         print(f"hdpvfl: {printable(str(stop))}", file=sys.stderr)
         return stop.exit_code
+    except BrokenPipeError:  # the reader closed the pipe, as in 'hdpvfl audit | head'
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
     except OSError as broken:
         print(f"hdpvfl: {printable(of_the_system(broken))}", file=sys.stderr)
         return OperatorError.exit_code
@@ -60,15 +67,17 @@ def _parser() -> argparse.ArgumentParser:
         commands, "broker", "run the broker and its coordinator", _broker, "broker.toml"
     )
     _add_file_command(commands, "party", "run one party", _party, "party.toml")
-    keys = _add(commands, "keys", "make the keys of a party or a broker", _keys)
-    keys.add_argument("folder", type=Path, help="a folder that has no keys yet")
+    add_key_commands(commands, _add)
     add_federation_commands(commands, _add)
-    _add_predict(commands)
     _add_plan(commands)
     _add_ledger(commands)
     _add_ids(commands)
     add_evidence_commands(commands, _add)
     _add(commands, "datasets", "list the data sets of the demo", _datasets)
+    completion = _add(
+        commands, "completion", "print what completes commands in a shell", _completion
+    )
+    completion.add_argument("shell", choices=("bash", "zsh"))
     return parser
 
 
@@ -76,11 +85,33 @@ def _add(
     commands: Any, name: str, text: str, command: Callable[[argparse.Namespace], int]
 ) -> argparse.ArgumentParser:
     parser: argparse.ArgumentParser = commands.add_parser(
-        name, help=text, description=text[0].upper() + text[1:] + ".", epilog=EXIT_CODES
+        name,
+        help=text,
+        description=text[0].upper() + text[1:] + ".",
+        epilog=_epilog(name),
+        formatter_class=Help,
     )
     parser.add_argument("--json", action="store_true", help="print JSON for machines")
     parser.set_defaults(command=command)
     return parser
+
+
+class Help(argparse.HelpFormatter):
+    """Keeps the line breaks of examples and wraps all other text."""
+
+    def _fill_text(self, text: str, width: int, indent: str) -> str:
+        parts = text.split("\n\n")
+        return "\n\n".join(
+            part
+            if part.startswith("examples:")
+            else super(Help, self)._fill_text(part, width, indent)
+            for part in parts
+        )
+
+
+def _epilog(name: str) -> str:
+    lines = "\n".join(f"  {line}" for line in EXAMPLES[name])
+    return f"examples:\n{lines}\n\n{EXIT_CODES}"
 
 
 def _add_file_command(
@@ -95,23 +126,49 @@ def _add_file_command(
 def _add_up(commands: Any) -> None:
     up = _add(commands, "up", "run a whole federation on this machine, one process a party", _up)
     add = up.add_argument
-    add("--dataset", default="visits", help="see 'hdpvfl datasets' (default: visits)")
-    add("--passives", type=int, default=2, help="passive parties the columns are dealt to")
-    add("--epsilon", type=float, default=1.0, help="privacy budget of every party (default: 1)")
-    add("--delta", type=float, default=1e-5, help="its delta (default: 1e-5; the paper's is 0.01)")
+    add("--dataset", default=defaults.DATASET, help="see 'hdpvfl datasets' (default: %(default)s)")
+    add("--active", type=Path, metavar="FILE", help="own data: the file with the label")
+    add("--passive", type=Path, action="append", metavar="FILE", help="own data: one a partner")
+    add("--id", metavar="COLUMN", help="own data: the column that names a person in every file")
+    add("--label", metavar="COLUMN", help="own data: the column of --active to predict")
+    add("--positive", metavar="VALUE", help="own data: the label that counts as 1")
+    add("--separator", default=",", help="own data: between cells of a CSV file (default: ,)")
+    add("--decimal", default=".", choices=(".", ","), help="own data: its decimal sign")
+    add("--encoding", default="utf-8", help="own data: its encoding (default: utf-8)")
+    add(
+        "--passives",
+        type=int,
+        default=defaults.PASSIVES,
+        help="passive parties the columns are dealt to",
+    )
+    add(
+        "--epsilon",
+        type=float,
+        default=defaults.EPSILON,
+        help="privacy budget of every party (default: %(default)g)",
+    )
+    add(
+        "--delta",
+        type=float,
+        default=defaults.DELTA,
+        help="its delta (default: %(default)s; the paper's is 0.01)",
+    )
     add(
         "--guarantee",
-        default="sound",
+        default=defaults.GUARANTEE,
         help="sound: proved; paper: as published, not a proof; none: no privacy",
     )
-    add("--epochs", type=int, help="passes over the rows; takes descent instead of one round")
-    add("--batch", type=int, help="rows of a batch; takes descent instead of one round")
+    add("--epochs", type=int, help="passes over the rows; takes descent as the method")
+    add("--batch", type=int, help="rows of a batch; takes descent as the method")
     add("--loss", help="default: the data set's own")
     add(
         "--penalty",
-        help="none, l2, l1, ... (a wrong name lists all); takes descent instead of one round",
+        help="none, l2, l1, ... (a wrong name lists all); takes descent as the method",
     )
-    add("--seed", type=int, default=0, help="public seed of split and row order")
+    add("--noise", choices=("gaussian", "bounded"), help="of labels and scores; see 'hdpvfl plan'")
+    add("--disclosed-rows", type=int, help="exact scores of so many agreed rows, not noised ones")
+    add("--held-out-rows", type=int, help="common rows to measure the joint model on")
+    add("--seed", type=int, default=defaults.SEED, help="public seed of split and row order")
     add("--out", type=Path, default=Path(), help="folder for runs/ and state/ (default: here)")
     add("--port", type=int, help="the broker's port (default: a free one)")
     add("--run", help="name of the run (default: data set and time)")
@@ -129,30 +186,22 @@ def _add_up(commands: Any) -> None:
     )
 
 
-def _add_predict(commands: Any) -> None:
-    predict = _add(
-        commands,
-        "predict",
-        "score rows with the models of a run of 'up', through the protocol; by default those it "
-        "held out (separate hosts: docs/prediction.md)",
-        _predict,
-    )
-    add = predict.add_argument
-    add("run", nargs="?", default="latest", help="the run that was trained (default: latest)")
-    add("--epsilon", type=float, default=1.0, help="budget of the passive parties for this alone")
-    add("--delta", type=float, default=1e-5, help="its delta (default: 1e-5; the paper's is 0.01)")
-    add("--exact", action="store_true", help="no noise; the ledgers book infinitely much")
-    add("--rows", type=Path, help="a folder with PARTY.csv of every party: id and its columns")
-    add("--out", type=Path, default=Path(), help="folder with runs/ and state/ (default: here)")
-
-
 def _add_plan(commands: Any) -> None:
     plan = _add(commands, "plan", "what a budget buys, from public quantities only", _plan)
     plan.add_argument("--rows", type=int, required=True, help="common rows you expect")
     plan.add_argument("--passives", type=int, default=1)
-    plan.add_argument("--epsilon", type=float, default=1.0)
-    plan.add_argument("--delta", type=float, default=1e-5, help="at most 1 / rows (default: 1e-5)")
-    plan.add_argument("--loss", default="logistic")
+    plan.add_argument("--epsilon", type=float, default=defaults.EPSILON)
+    plan.add_argument(
+        "--delta",
+        type=float,
+        default=defaults.DELTA,
+        help="at most 1 / rows (default: %(default)s)",
+    )
+    plan.add_argument("--loss", default=defaults.LOSS)
+    plan.add_argument("--write", type=Path, metavar="FILE", help="write the manifest of such a run")
+    plan.add_argument("--active", default="active", help="with --write: the active party")
+    plan.add_argument("--with", dest="partners", help="with --write: passive parties, by commas")
+    plan.add_argument("--run", default="run-1", help="with --write: the name of the run")
     plan.add_argument(
         "--lifetime", type=float, help="epsilon of a party's cap (default: ten times --epsilon)"
     )
@@ -160,7 +209,7 @@ def _add_plan(commands: Any) -> None:
 
 def _add_ledger(commands: Any) -> None:
     ledger = _add(commands, "ledger", "what a party has spent: show, verify or export it", _ledger)
-    ledger.add_argument("what", choices=("show", "verify", "export", "new-secret"))
+    ledger.add_argument("what", choices=("show", "verify", "scored", "export", "new-secret"))
     ledger.add_argument("file", type=Path, help="for instance state/active/ledger.db")
     ledger.add_argument("--run", help="export: open the entries of this run only")
 
@@ -176,7 +225,10 @@ def _up(options: argparse.Namespace) -> int:
     from rich.console import Console  # noqa: PLC0415 - start-up
 
     from hdpvfl_mq.app.commands import up  # noqa: PLC0415 - start-up
+    from hdpvfl_mq.data.without_pandas import leave_pandas_out  # noqa: PLC0415 - start-up
 
+    leave_pandas_out()
+    options.own = _own_files(options)
     fields = up.UpOptions.__dataclass_fields__
     chosen = up.UpOptions(**{name: getattr(options, name) for name in fields})
     console = Console()
@@ -189,17 +241,27 @@ def _up(options: argparse.Namespace) -> int:
     return 0
 
 
-def _predict(options: argparse.Namespace) -> int:
-    from rich.console import Console  # noqa: PLC0415 - start-up
+def _own_files(options: argparse.Namespace) -> Any:
+    named = {name: getattr(options, name) for name in ("active", "passive", "id", "label")}
+    if not any((*named.values(), options.positive)):
+        return None
+    missing = [f"--{name}" for name, value in named.items() if not value]
+    if missing:
+        raise SettingsError(
+            f"own files need {', '.join(missing)} as well, as in: hdpvfl up --active bank.csv "
+            "--passive shop.csv --id customer_id --label default"
+        )
+    from hdpvfl_mq.app.demo.own_files import OwnFiles  # noqa: PLC0415 - start-up
+    from hdpvfl_mq.data.csv_stream import Dialect  # noqa: PLC0415 - start-up
 
-    from hdpvfl_mq.app.commands import predict  # noqa: PLC0415 - start-up
-
-    fields = predict.PredictOptions.__dataclass_fields__
-    chosen = predict.PredictOptions(**{name: getattr(options, name) for name in fields})
-    result = predict.start(chosen, Console(quiet=options.json))
-    if options.json:
-        print(json.dumps(result))
-    return 0
+    return OwnFiles(
+        options.active,
+        tuple(options.passive),
+        options.id,
+        options.label,
+        options.positive,
+        Dialect(options.separator, options.decimal, options.encoding),
+    )
 
 
 def _broker(options: argparse.Namespace) -> int:
@@ -214,18 +276,6 @@ def _party(options: argparse.Namespace) -> int:
     return party_main(options.settings)
 
 
-def _keys(options: argparse.Namespace) -> int:
-    from hdpvfl_mq.runtime.keys import make_keys  # noqa: PLC0415 - start-up
-
-    made = make_keys(options.folder)
-    public = {"verify_key": made.verify_hex, "curve_key": made.curve_public.hex()}
-    if options.json:
-        print(json.dumps(public))
-    else:
-        print(f"secrets in {options.folder}, readable by you only; give the others its public.toml")
-    return 0
-
-
 def _plan(options: argparse.Namespace) -> int:
     from hdpvfl_mq.app.commands import plan  # noqa: PLC0415 - start-up
     from hdpvfl_mq.runtime.settings import check_settings  # noqa: PLC0415 - start-up
@@ -238,7 +288,12 @@ def _plan(options: argparse.Namespace) -> int:
     if options.lifetime is not None:
         cap = {"epsilon": options.lifetime, "delta": options.delta}
         lifetime = check_settings(Budget, cap, "options: lifetime")
-    found = plan.figures(options.rows, options.passives, budget, loss, lifetime=lifetime)
+    partners = tuple(options.partners.split(",")) if options.partners else ()
+    passives = len(partners) or options.passives
+    found = plan.figures(options.rows, passives, budget, loss, lifetime=lifetime)
+    if options.write is not None:
+        parties = (options.active, partners or tuple(f"passive-{n + 1}" for n in range(passives)))
+        plan.write(options.write, found["manifest"], options.run, parties)
     if options.json:
         print(json.dumps(found))
     else:
@@ -253,8 +308,8 @@ def _ledger(options: argparse.Namespace) -> int:
         return ledger.export(options.file, options.run)
     if options.what == "new-secret":
         return ledger.new_secret(options.file)
-    command = ledger.show if options.what == "show" else ledger.verify
-    return command(options.file, as_json=options.json)
+    commands = {"show": ledger.show, "verify": ledger.verify, "scored": ledger.scored}
+    return commands[options.what](options.file, as_json=options.json)
 
 
 def _ids(options: argparse.Namespace) -> int:
@@ -275,19 +330,29 @@ def _datasets(options: argparse.Namespace) -> int:
     from rich.table import Table  # noqa: PLC0415 - start-up
 
     table = Table(box=None, pad_edge=False, header_style="bold")
-    for title in rows[0]:
+    console = Console()
+    titles = [each for each in rows[0] if each != "origin" or console.width >= WIDE]
+    for title in titles:
         table.add_column(title.replace("_", " "))
     for row in rows:
-        table.add_row(*(str(value) for value in row.values()))
-    Console().print(table)
+        table.add_row(*(str(row[title]) for title in titles))
+    console.print(table)
+    return 0
+
+
+def _completion(options: argparse.Namespace) -> int:
+    from hdpvfl_mq.app.commands.completion import script  # noqa: PLC0415 - start-up
+
+    text = script(_parser(), options.shell)
+    print(json.dumps({"script": text}) if options.json else text, end="")
     return 0
 
 
 def run() -> NoReturn:
-    """The program: leave with the exit code at once.
+    """Entry point of the program: exit at once with the code of the command.
 
-    Arrow's threads may end after the interpreter has begun to go, and then abort the process: a
-    command that had said what is wrong was seen to exit by a signal instead of its code.
+    Arrow's threads may still run while the interpreter shuts down, and then abort the process: a
+    command that had printed its error ended by a signal instead of with its exit code.
     """
     code = main()
     with suppress(OSError):

@@ -1,7 +1,7 @@
-"""What a person sees while a run goes on and when it is over.
+"""Console output during a run and at its end.
 
 It owns the words and tables on the console; every number comes from the processes' status files.
-On a terminal there is a live bar, elsewhere one line per news.
+A terminal gets a live progress bar, any other output one line per change.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from rich.table import Table as RichTable
 from schemas.ids import COORDINATOR
 
 Statuses = Mapping[str, dict[str, Any]]
-LONG_RESOLUTION = 16  # blocks from which on a progress is shown
+LONG_RESOLUTION = 16  # show progress from this many blocks on
 
 
 class Watcher:
-    """Turns status files into news and a progress bar."""
+    """Turns status files into lines of output and a progress bar."""
 
     def __init__(self, console: Console, active: str) -> None:
         self._console, self._active = console, active
@@ -45,7 +45,7 @@ class Watcher:
         self._bar.stop()
 
     def show(self, statuses: Statuses) -> None:
-        """Tell what is new."""
+        """Print what has changed."""
         coordinator = statuses.get(COORDINATOR, {})
         for party in coordinator.get("joined", []):
             self._say(f"joined     {party}")
@@ -58,7 +58,7 @@ class Watcher:
         self._show_rounds(statuses, active)
 
     def _show_blocks(self, active: dict[str, Any]) -> None:
-        """How far entity resolution is: a bar on a terminal, elsewhere a line for each quarter."""
+        """Progress of entity resolution: a bar on a terminal, otherwise a line for each quarter."""
         kept, rows = active.get("align_kept"), active.get("rows_common")
         if not kept:
             self._say("resolving  common entities, without showing ids")
@@ -75,14 +75,14 @@ class Watcher:
         rounds, done = active.get("rounds", 0), active.get("round", 0)
         if not rounds or active.get("phase") not in ("training", "closed"):
             return
-        speed = rounds_per_s(active)
-        note = f"{speed:.0f} rounds/s  " if speed else ""
-        note += spent_text(statuses)
+        speed = rounds_per_s(active) if rounds > 1 else None
+        note = f"{speed:.0f} rounds/s" if speed else ""
         if active.get("loss") is not None:
-            note += f"  own loss {active['loss']:.4f}"
+            note += f"{', ' if note else ''}own loss {active['loss']:.4f}"
         self._bar.update(self._task, total=rounds, completed=done, visible=True, note=note)
         if all(fields.get("phase") == "closed" for fields in statuses.values()):
-            self._say(f"trained    {plural(rounds, 'round')}, {note}")
+            self._say(f"trained    {plural(rounds, 'round')}{', ' if note else ''}{note}")
+            self._say(f"spent      {spent_text(statuses)}")
 
     def _say(self, text: str) -> None:
         if text.split(",", maxsplit=1)[0] not in self._told:
@@ -91,7 +91,7 @@ class Watcher:
 
 
 def rounds_per_s(active: dict[str, Any]) -> float | None:
-    """Rounds a second of training, by the active party's own clock."""
+    """Training rounds per second, by the active party's clock."""
     done, elapsed_s = active.get("round", 0), active.get("training_s") or 0.0
     return done / elapsed_s if done and elapsed_s > 0 else None
 
@@ -108,19 +108,21 @@ def spent_text(statuses: Statuses) -> str:
         for name, fields in statuses.items()
         if fields.get("epsilon_spent") is not None
     ]
-    shown = parts if len(parts) <= 4 else [*parts[:3], f"and {len(parts) - 3} more"]
-    return "epsilon spent: " + ", ".join(shown)
+    shown = parts if len(parts) <= 3 else [*parts[:2], f"and {len(parts) - 2} more"]
+    return "epsilon: " + ", ".join(shown)
 
 
 def number(value: Any) -> str:
-    """A number for people."""
+    """A number formatted for reading."""
     if value is None:
         return "-"
     return value if isinstance(value, str) else f"{value:.4g}"
 
 
-def closing(console: Console, summary: dict[str, Any], files: dict[str, str]) -> None:
-    """The tables at the end and where the files are."""
+def closing(
+    console: Console, summary: dict[str, Any], files: dict[str, str], *, folder: str = "."
+) -> None:
+    """Print the final tables, where the files are, and what to type next in the run's folder."""
     claim = (
         "no privacy"
         if summary["epsilon"] is None
@@ -135,11 +137,39 @@ def closing(console: Console, summary: dict[str, Any], files: dict[str, str]) ->
     if summary["delta_warning"]:
         console.print(f"warning: {summary['delta_warning']}", style="dim", highlight=False)
     console.print(_parties_table(summary))
+    console.print(in_one_sentence(_largest_spend(summary), summary["delta"]), highlight=False)
     scores_and_files(console, summary["test"], files)
+    if folder != ".":
+        console.print(f"next      cd {folder}", highlight=False, soft_wrap=True)
+    console.print(NEXT, highlight=False, soft_wrap=True)
+
+
+NEXT = """next      hdpvfl predict     score people with this model
+          hdpvfl audit       check what left, as an outsider would
+          hdpvfl report      a page for each party
+          hdpvfl evidence    one signed file for an auditor"""
+
+
+def _largest_spend(summary: dict[str, Any]) -> float:
+    """Epsilon that the ledgers booked, of the party that spent most; the claim may be less."""
+    spends = [party["epsilon_spent"] for party in summary["parties"]]
+    return max(math.inf if isinstance(spent, str) else float(spent) for spent in spends)
+
+
+def in_one_sentence(epsilon: float, delta: float | None) -> str:
+    """What a spend means for a person, bounded by (e^epsilon + delta) / (1 + e^epsilon)."""
+    if math.isinf(epsilon) or delta is None:
+        return "no privacy: whoever saw the messages may know everything about everybody"
+    right = 100 - 100 * (1 - delta) / (1 + math.exp(min(epsilon, 700.0)))
+    return (
+        f"epsilon {epsilon:.4g} means: whoever saw all messages of this run, and is asked which of "
+        f"two rows a person has at one party, is right at most {right:.3g} times in 100 (guessing: "
+        "50); people whose rows were disclosed by agreement are excepted"
+    )
 
 
 def scores_and_files(console: Console, test: dict[str, Any], files: dict[str, str]) -> None:
-    """The last lines of every closing."""
+    """Print the lines that end the output of every run."""
     console.print(_test_table(test))
     console.print(f"test scores: {test['evaluation']}", style="dim", highlight=False)
     for name, path in files.items():
@@ -180,7 +210,7 @@ def _test_table(test: dict[str, Any]) -> RichTable:
 
 
 def size(count: int) -> str:
-    """Bytes for people."""
+    """A number of bytes formatted for reading."""
     if count < 1000:
         return f"{count} B"
     thousands = min(int(math.log10(count) / 3), 3)
@@ -188,7 +218,7 @@ def size(count: int) -> str:
 
 
 def scores(console: Console, result: dict[str, Any]) -> None:
-    """What a prediction cost each party, how good it is where labels are known, where it lies."""
+    """Print a prediction's cost for each party, its quality if labels are known, and its file."""
     table = RichTable(box=None, pad_edge=False, header_style="bold")
     for title in ("party", "noise std", "epsilon of these scores", "epsilon in all"):
         table.add_column(title)
@@ -200,4 +230,7 @@ def scores(console: Console, result: dict[str, Any]) -> None:
     figures = ", ".join(f"{k} {v:.3f}" for k, v in test.items() if isinstance(v, float))
     judged = f"; against their labels: {figures}" if figures else ""
     console.print(f"{result['rows_scored']} rows scored{judged}")
+    alone = result.get("active_alone", {})
+    if figures := ", ".join(f"{k} {v:.3f}" for k, v in alone.items() if k in test):
+        console.print(f"the active party alone: {figures}")
     console.print(f"predictions  {result['predictions']}", soft_wrap=True, highlight=False)

@@ -1,8 +1,8 @@
-"""A party's recorded run folded again, inside the party: same role, same data, same secret.
+"""Replay a party's recorded run inside the party: same role, same data, same secret.
 
-It owns how settings and a journal become a node that can only look back: its store hands out
-records and accepts none, and no ledger is opened. Whether a step comes out as recorded is decided
-by the node, the same way as at every start.
+It owns how settings and a journal become a node that can only replay: its store returns records
+and accepts none, and no ledger is opened. The node itself compares each step with its record, as
+it does at every start.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import NoReturn
 from nacl.signing import VerifyKey
 
 from broker.coordinator import Coordinator
-from hdpvfl_mq.audit.evidence import StoredRecord, Transcript
+from hdpvfl_mq.audit.evidence import Joined, StoredRecord, Transcript, no_parts
 from hdpvfl_mq.audit.reader import read_transcript
 from hdpvfl_mq.errors import IntegrityError, SettingsError
 from hdpvfl_mq.journal import chain
@@ -24,12 +24,13 @@ from hdpvfl_mq.node.ports import Contact, Identity
 from hdpvfl_mq.privacy.noise import commitment
 from hdpvfl_mq.runtime.keys import load_keys
 from hdpvfl_mq.runtime.profile import numeric_profile, pin_threads
-from hdpvfl_mq.runtime.settings import load_settings
+from hdpvfl_mq.runtime.settings import fields_of, load_settings
 from hdpvfl_mq.wire.codec import model_digest
 from parties.assets import Assets
 from parties.party import Party
 from parties.process.build import PartyFiles, contacts, load_assets
 from schemas.config import BrokerSettings, PartySettings, RunManifest
+from schemas.engine import EngineSettings
 from schemas.ids import COORDINATOR, PartyId
 from schemas.messages import Hello
 from schemas.records import StepRecord
@@ -37,20 +38,28 @@ from schemas.records import StepRecord
 
 @dataclass(frozen=True)
 class RecordedStore:
-    """Records to fold; nothing can be added."""
+    """A read-only store of the records to fold."""
 
     rows: Sequence[StoredRecord]
+    joined: Joined = no_parts
 
     def records(self, first: int = 0) -> Iterator[StoredRecord]:
-        """The rows as read."""
+        """The records as read from the journal."""
         return iter(self.rows[first:])
 
     def commit(self, *_: object) -> NoReturn:
-        """A replay records nothing."""
+        """Refuse: a replay records nothing."""
         raise IntegrityError("a replay tried to write")
 
+    def part(self, *_: object) -> NoReturn:
+        """Refuse: a replay sends nothing."""
+        raise IntegrityError("a replay tried to send")
+
+    keep_parts = commit
+    missing_parts = part
+
     def close(self) -> None:
-        """There is no file."""
+        """Do nothing, because there is no open file."""
 
 
 @dataclass(frozen=True)
@@ -61,16 +70,21 @@ class Replay:
     transcript: Transcript
 
     def steps(self) -> Iterator[StepRecord]:
-        """Fold one record after the other; DivergenceError where one comes out differently."""
+        """Fold the records one by one; DivergenceError at the first that comes out differently."""
         for record, stored in chain.walk(self.transcript.rows):
             self.node.refold(record, stored)
             yield record
 
 
+def settings_file(folder: Path, party: PartyId) -> Path:
+    """Path of a party's settings for a run; the file may be missing."""
+    own = folder / party / "settings.toml"  # written by a service when the run opened
+    return own if own.exists() else folder / "settings" / f"{party}.toml"
+
+
 def open_replay(folder: Path, party: PartyId, settings: Path | None = None) -> Replay:
     """The node and the journal of one party of a run."""
-    own = folder / party / "settings.toml"  # what a service wrote when the run opened
-    path = settings or (own if own.exists() else folder / "settings" / f"{party}.toml")
+    path = settings or settings_file(folder, party)
     transcript = read_transcript(_existing(folder / party / "journal.db"), party)
     if party == COORDINATOR:
         return Replay(_coordinator(load_settings(BrokerSettings, path), transcript), transcript)
@@ -79,12 +93,14 @@ def open_replay(folder: Path, party: PartyId, settings: Path | None = None) -> R
 
 def _member(settings: PartySettings, transcript: Transcript) -> Node:
     pin_threads()
-    _existing(PartyFiles(settings).secret)  # a new one must not be made here
+    _existing(PartyFiles(settings).secret)  # a replay must not create a new secret
     keys = load_keys(Path(settings.keys))
+    # The bits do not depend on the engine, so a replay needs no cluster.
+    settings = PartySettings(**{**fields_of(settings), "engine": EngineSettings()})
     own = load_assets(settings, keys)
     _check_seed(own, transcript)
     identity = Identity(settings.party, settings.role, settings.run, keys.signing)
-    store = RecordedStore(transcript.rows)
+    store = RecordedStore(transcript.rows, transcript.joined)
     return Node(Party(own), identity, contacts(settings), journal=store)
 
 
@@ -98,7 +114,7 @@ def _coordinator(settings: BrokerSettings, transcript: Transcript) -> Node:
             member.party: Contact(member.role, VerifyKey(bytes.fromhex(member.verify_key)))
             for member in settings.members
         },
-        journal=RecordedStore(transcript.rows),
+        journal=RecordedStore(transcript.rows, transcript.joined),
     )
 
 
@@ -112,7 +128,7 @@ def _check_seed(own: Assets, transcript: Transcript) -> None:
 
 
 def first_hello(transcript: Transcript) -> Hello:
-    """What the party committed to when it joined."""
+    """The party's first hello, with what it committed to when it joined."""
     for envelope in transcript.sent():
         if isinstance(envelope.message, Hello):
             return envelope.message
@@ -120,7 +136,7 @@ def first_hello(transcript: Transcript) -> Hello:
 
 
 def profile_note(transcript: Transcript) -> str:
-    """How this machine's numeric profile differs from the recorded one; empty when it does not."""
+    """How this machine's numeric profile differs from the recorded one; empty if it does not."""
     recorded, now = first_hello(transcript).numeric_profile, numeric_profile()[:500]
     return "" if recorded == now else f"numeric profile: recorded {recorded!r}, now {now!r}"
 

@@ -1,4 +1,4 @@
 """One module for each command of `hdpvfl`.
 
-It owns what a command prints and its exit code. What it shows is computed elsewhere.
+It owns what a command prints and its exit code. Other packages compute the figures.
 """

@@ -1,23 +1,26 @@
 """`hdpvfl audit`: what an outsider can say about a run from its journals.
 
-It owns what the command prints and its exit code; the checks are in hdpvfl_mq/journal.
+It owns what the command prints and its exit code; the checks are in hdpvfl_mq/audit.
 """
 
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
+from hdpvfl_mq.app.lines import say
 from hdpvfl_mq.audit.audit import NOT_VERIFIABLE, Verdict, audit, exit_code
+from hdpvfl_mq.audit.bundle import MEMBERS, unpacked
 from hdpvfl_mq.audit.evidence import Evidence
-from hdpvfl_mq.audit.reader import read_evidence
+from hdpvfl_mq.audit.figures import summary_differs
+from hdpvfl_mq.audit.reader import read_evidence, read_keys
 from hdpvfl_mq.audit.scope import scope
 
 
 @dataclass(frozen=True)
 class AuditOptions:
-    """What a person may choose."""
+    """Options of `hdpvfl audit`."""
 
     folder: Path
     parties: tuple[str, ...] = ()
@@ -27,19 +30,45 @@ class AuditOptions:
 
 
 def run_audit(options: AuditOptions) -> int:
-    """Audit and tell; the exit code says whether anything was found."""
+    """Audit a run and print the result; the exit code says whether anything was found."""
     evidence = gather(options)
     verdicts = audit(evidence)
+    summary = options.folder / "summary.json"
+    differs = summary_differs(summary, evidence) if summary.exists() else ""
     if options.as_json:
-        print(json.dumps(as_plain(evidence, verdicts)))
+        print(json.dumps({**as_plain(evidence, verdicts), "summary_differs": differs}))
     else:
         for text in as_lines(evidence, verdicts):
-            print(text)
-    return exit_code(verdicts)
+            say(text)
+        if summary.exists():
+            say(f"summary.json: {differs or 'says what the journals say'}")
+    return exit_code(verdicts) or int(bool(differs))
+
+
+def audit_bundle(options: AuditOptions) -> int:
+    """Audit the run in a bundle, using only the bundle and the keys that are named."""
+    with unpacked(options.folder, options.members) as bundle:
+        index, signers = bundle.index, ", ".join(bundle.signed_by) or "nobody"
+        members = options.members or bundle.folder / MEMBERS
+        if not options.as_json:
+            say(f"bundle made {index.made_at} by version {index.version}, signed by {signers}")
+            for text in key_lines(members, named=options.members is not None):
+                say(text)
+        inside = replace(options, folder=bundle.folder, members=members, ledgers=bundle.folder)
+        return run_audit(inside)
+
+
+def key_lines(members: Path, *, named: bool) -> list[str]:
+    """Lines that say whose keys the audit trusts; a bundle's keys prove nothing until compared."""
+    if named:
+        return [f"keys of {members}"]
+    lines = ["keys as the bundle states them; compare with each party, or give --members FILE:"]
+    keys = read_keys(members.parent, members)
+    return lines + [f"  {party}: {key.verify_key.hex()}" for party, key in keys.items()]
 
 
 def gather(options: AuditOptions) -> Evidence:
-    """The evidence; ledgers are looked for next to the runs folder unless named."""
+    """Read the evidence; look for ledgers next to the runs folder unless they are named."""
     beside = options.folder.parent.parent / "state"
     ledgers = options.ledgers or (beside if beside.is_dir() else None)
     return read_evidence(
@@ -48,7 +77,7 @@ def gather(options: AuditOptions) -> Evidence:
 
 
 def as_plain(evidence: Evidence, verdicts: tuple[Verdict, ...]) -> dict[str, object]:
-    """The result for machines."""
+    """The result as JSON values."""
     return {
         "run": evidence.run,
         "journals": {p: len(t.rows) for p, t in evidence.transcripts.items()},
@@ -61,7 +90,7 @@ def as_plain(evidence: Evidence, verdicts: tuple[Verdict, ...]) -> dict[str, obj
 
 
 def as_lines(evidence: Evidence, verdicts: tuple[Verdict, ...]) -> list[str]:
-    """The result for people."""
+    """The result as lines of text."""
     lines = scope(evidence)
     for verdict in verdicts:
         mark = "ok   " if verdict.passed else "FOUND"

@@ -1,7 +1,7 @@
-"""`hdpvfl doctor`: looks at everything a party's service needs, and says what to do.
+"""`hdpvfl doctor`: check everything a party's service needs, and print remedies.
 
-It owns the list of checks; each says in one line that it holds, or what is wrong and the remedy. It
-changes nothing and sends nothing but a greeting of the transport.
+It owns the list of checks; each prints one line: that it passes, or the fault and its remedy. The
+command changes nothing and sends nothing but a handshake of the transport.
 """
 
 from __future__ import annotations
@@ -16,7 +16,9 @@ from pathlib import Path
 from hdpvfl_mq import __version__
 from hdpvfl_mq.app.commands.join import columns_of
 from hdpvfl_mq.app.commands.services import settings_file
+from hdpvfl_mq.app.lines import say
 from hdpvfl_mq.errors import HdpvflError, NetworkError, OperatorError
+from hdpvfl_mq.runtime import control
 from hdpvfl_mq.runtime.diagnosis import probe, refusal
 from hdpvfl_mq.runtime.keys import load_keys
 from hdpvfl_mq.runtime.settings import load_settings
@@ -29,7 +31,7 @@ Check = Callable[[PartyServiceSettings], str]
 
 
 def doctor(options: argparse.Namespace) -> int:
-    """Every check; the exit code is that of the first that fails."""
+    """Run every check; returns the exit code of the first that fails."""
     path = settings_file(options.settings)
     settings = load_settings(PartyServiceSettings, path)
     code, found = 0, []
@@ -41,7 +43,7 @@ def doctor(options: argparse.Namespace) -> int:
             code = code or wrong.exit_code
         found.append({"check": name, "good": is_good, "said": said})
         if not options.json:
-            print(f"{'good' if is_good else 'BAD '}  {name:8} {said}")
+            say(f"{'good' if is_good else 'BAD '}  {name:8} {said}")
     if options.json:
         print(json.dumps(found))
     return code
@@ -85,9 +87,10 @@ def _disk(settings: PartyServiceSettings) -> str:
 
 
 def _network(settings: PartyServiceSettings) -> str:
-    if wrong := probe(settings.broker):
+    way = f"tcp://{settings.proxy}" if settings.proxy else settings.broker
+    if wrong := probe(way):
         raise NetworkError(wrong)
-    return f"{settings.broker} can be reached"
+    return f"{way} can be reached"
 
 
 def _handshake(settings: PartyServiceSettings) -> str:
@@ -98,9 +101,10 @@ def _handshake(settings: PartyServiceSettings) -> str:
 
 
 async def _greet(settings: PartyServiceSettings) -> str | None:
-    """Nothing if the handshake succeeds, else the trouble."""
+    """The error of the handshake with the broker; empty if it succeeds."""
     broker_key = bytes.fromhex(settings.broker_curve_key)
-    link = DealerLink(settings.broker, load_keys(Path(settings.keys)), broker_key)
+    keys = load_keys(Path(settings.keys))
+    link = DealerLink(settings.broker, keys, broker_key, proxy=settings.proxy)
     loop = asyncio.get_running_loop()
     until_s = loop.time() + PATIENCE_S
     try:
@@ -115,6 +119,17 @@ async def _greet(settings: PartyServiceSettings) -> str | None:
         link.close()
 
 
+def _service(settings: PartyServiceSettings) -> str:
+    folder = Path(settings.state) / settings.party
+    try:
+        answer = control.ask(folder, {"command": "status"}, what="hdpvfl party")
+    except NetworkError:
+        return "does not run; 'hdpvfl party' starts it"
+    if answer["trouble"]:
+        raise NetworkError(answer["trouble"])
+    return "runs"
+
+
 CHECKS: dict[str, Check] = {
     "version": _version,
     "keys": _keys,
@@ -123,4 +138,5 @@ CHECKS: dict[str, Check] = {
     "disk": _disk,
     "network": _network,
     "broker": _handshake,
+    "service": _service,
 }

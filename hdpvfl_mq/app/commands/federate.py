@@ -1,6 +1,6 @@
-"""The commands of a standing federation: words to functions, nothing more.
+"""Parsers for the commands of a federation of long-running services.
 
-It owns their options; what they do is in join.py and services.py, imported when they are called.
+It owns their options; join.py and services.py implement them and are imported when called.
 """
 
 from __future__ import annotations
@@ -11,13 +11,16 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from hdpvfl_mq.app import defaults
+
 Adder = Callable[[Any, str, str, Callable[[argparse.Namespace], int]], argparse.ArgumentParser]
 
 
 def add_federation_commands(commands: Any, add: Adder) -> None:
-    """Put them into the parser."""
+    """Add these commands to the parser."""
     _add_joining(commands, add)
     _add_running(commands, add)
+    _add_scoring(commands, add)
 
 
 def _later(module: str, name: str) -> Callable[[argparse.Namespace], int]:
@@ -52,9 +55,15 @@ def _add_joining(commands: Any, add: Adder) -> None:
     join.add_argument("--data", type=Path, required=True, help="this party's file of rows")
     join.add_argument("--id", required=True, help="its id column")
     join.add_argument("--label", help="its label column; the active party only")
+    join.add_argument("--proxy", help="HOST:PORT of a SOCKS5 proxy that leads to the broker")
     join.add_argument("--dataset", help="the ledger's name of these people (default: the party's)")
-    join.add_argument("--lifetime-epsilon", type=float, default=4.0, help="cap of all runs ever")
-    join.add_argument("--lifetime-delta", type=float, default=1e-5)
+    join.add_argument(
+        "--lifetime-epsilon",
+        type=float,
+        default=defaults.LIFETIME_EPSILON,
+        help="cap of all runs ever (default: %(default)g)",
+    )
+    join.add_argument("--lifetime-delta", type=float, default=defaults.DELTA)
     confirm = _with_settings(
         add(commands, "confirm", "pin a member's keys, by its words", _later("join", "confirm"))
     )
@@ -70,14 +79,22 @@ def _add_running(commands: Any, add: Adder) -> None:
         ("status", "who is connected, what waits for whom, what is spent and left"),
         ("runs", "every run this service knows"),
         ("requests", "proposed runs that wait for this operator"),
+        ("page", "print the address of this service's page, for a browser on this machine"),
     ):
         _with_settings(add(commands, name, text, _later("services", name)))
     look = "check everything a party's service needs, and say what to do"
     _with_settings(add(commands, "doctor", look, _later("doctor", "doctor")))
+    check = add(
+        commands, "check", "find every fault of settings files at once", _later("check", "check")
+    )
+    check.add_argument(
+        "files", type=Path, nargs="+", metavar="FILE", help="settings, policy, manifest"
+    )
     for name, text in (
         ("approve", "take part in a proposed run"),
         ("refuse", "take no part in a proposed run"),
         ("stop", "end a run for everybody"),
+        ("logs", "what this service has said about one run"),
     ):
         parser = _with_settings(add(commands, name, text, _later("services", name)))
         parser.add_argument("run")
@@ -93,12 +110,55 @@ def _add_running(commands: Any, add: Adder) -> None:
     )
     option = train.add_argument
     option("--with", dest="partners", help="passive members, by commas (default: all)")
-    option("--epsilon", type=float, default=1.0)
-    option("--delta", type=float, default=1e-5)
-    option("--loss", default="logistic")
+    option("--epsilon", type=float, default=defaults.EPSILON)
+    option("--delta", type=float, default=defaults.DELTA)
+    option("--loss", default=defaults.LOSS)
     option("--rows-min", type=int, default=1, help="fewest common rows")
-    option("--seed", type=int, default=0)
+    option("--seed", type=int, default=defaults.SEED)
     option("--run", help="its name (default: federation and time)")
     option("--manifest", type=Path, help="a manifest instead of the planner's choices")
     option("--again", metavar="RUN", help="the same run under a new name")
     option("--no-wait", action="store_true", help="propose, and do not follow")
+
+
+def _add_scoring(commands: Any, add: Adder) -> None:
+    predict = add(
+        commands,
+        "predict",
+        "score rows with the models of a run, through the protocol: of 'up', by default those it "
+        "held out, or with this party's service (party.toml here, or --settings)",
+        _later("scores", "predict"),
+    )
+    option = predict.add_argument
+    option(
+        "run",
+        nargs="?",
+        default=defaults.RUN,
+        help="the run that was trained (default: %(default)s)",
+    )
+    option(
+        "--epsilon",
+        type=float,
+        default=defaults.EPSILON,
+        help="price of one noised score (default: %(default)g)",
+    )
+    option("--delta", type=float, default=defaults.DELTA, help="its delta (default: %(default)s)")
+    option("--noised", action="store_true", help="noised scores of private weights")
+    option(
+        "--exact", action="store_true", help="scores of un-noised weights: infinite in the ledgers"
+    )
+    option("--rows", type=Path, help="this party's file; of 'up' a folder with every PARTY.csv")
+    option("--settings", type=Path, help="the service's file, to score with partners elsewhere")
+    option("-o", "--output", type=Path, help="with a service: scores, .csv or .parquet")
+    option("--keep", action="store_true", help="with a service: a session open for 'hdpvfl score'")
+    option("--coarsen", type=float, default=0.0, help="scores in such steps, in deviations")
+    option("--without", action="store_true", help="score also where a partner is away, and say so")
+    option("--rows-min", type=int, default=2, help="with a service: fewest common people")
+    option("--out", type=Path, default=Path(), help="folder with runs/ and state/ (default: here)")
+    score = _with_settings(
+        add(commands, "score", "ask an open scoring session for people", _later("scores", "score"))
+    )
+    score.add_argument("run", help="the session that 'hdpvfl predict --keep' opened")
+    score.add_argument("ids", nargs="*", metavar="ID", help="this party's ids; they do not leave")
+    score.add_argument("--place", type=int, nargs="*", help="places in the session instead of ids")
+    score.add_argument("--end", action="store_true", help="end the session")

@@ -1,6 +1,6 @@
-"""`hdpvfl ids check`: what a party's id rules make of its own ids. Nothing is sent.
+"""`hdpvfl ids check`: show how a party's id rules normalise its own ids. Nothing is sent.
 
-It owns what the command prints. It shows cells, so its output stays with the party.
+It owns what the command prints. The output contains cells of the file, so it stays at the party.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ ROWS_SHOWN = 20
 
 
 def check(file: Path, *, rows: int = ROWS_SHOWN, as_json: bool = False) -> int:
-    """Print the first rows' ids and their normal forms, and how many rows have none."""
+    """Print the ids of the first rows, their normal forms, and how many rows have none."""
     settings = load_settings(PartySettings, file)
     if settings.data.file is None:
         raise SettingsError("data.file: ids are checked in a file")
@@ -57,7 +57,9 @@ def _looked_through(settings: PartySettings, rows: int) -> dict[str, Any]:
             except DataError:
                 form = ["refused"]
                 found["unusable"] += 1
-            found["empty"] += int(not all(form))
+            found["empty"] += int(
+                form != ["refused"] and not any(all(form[k]) for k in rules.key_columns)
+            )
             found["rows"] += 1
             if len(found["shown"]) < rows:
                 found["shown"].append(([str(cell) for cell in row], form))

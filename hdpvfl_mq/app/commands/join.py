@@ -1,7 +1,7 @@
-"""`hdpvfl init | invite | join | confirm | remove`: how a federation comes to have members.
+"""`hdpvfl init | invite | join | confirm | remove`: create a federation, add and remove members.
 
-It owns the files these commands write and their words; keys are made where they stay, and no
-hexadecimal number is copied by anybody.
+It owns the files these commands write and what they print. Each machine makes its own secret keys,
+and nobody has to copy a hexadecimal number.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import time
 from pathlib import Path
 
 from hdpvfl_mq.app.commands.services import ask, show
+from hdpvfl_mq.app.lines import say
 from hdpvfl_mq.data.readers import TableFile
 from hdpvfl_mq.errors import DataError, OperatorError, SettingsError
 from hdpvfl_mq.runtime.files import write_private
@@ -42,7 +43,7 @@ _POLICY_TEXT = """\
 
 
 def init(options: argparse.Namespace) -> int:
-    """Make a federation: the broker's keys and settings."""
+    """Create a federation: write the broker's keys and settings."""
     path = Path("broker.toml")
     added = FederationSettings(name=options.name)
     if path.exists():
@@ -62,11 +63,11 @@ def init(options: argparse.Namespace) -> int:
         made = check_settings(BrokerServiceSettings, plain, "options")
     write_private(path, "# The broker's service. Start it with: hdpvfl broker\n" + _text(made))
     text = f"{path} written; now: hdpvfl broker, then: hdpvfl invite NAME for every member"
-    return show(options, {"settings": str(path)}, lambda: print(text))
+    return show(options, {"settings": str(path)}, lambda: say(text))
 
 
 def invite(options: argparse.Namespace) -> int:
-    """One line for one newcomer."""
+    """Print an invitation, one line, for one newcomer."""
     answer = ask(
         options,
         "invite",
@@ -79,7 +80,7 @@ def invite(options: argparse.Namespace) -> int:
 
 
 def join(options: argparse.Namespace) -> int:
-    """Make keys, knock, and write settings."""
+    """Make keys, ask the broker for admission, and write settings."""
     invitation = read_line(options.line)
     if time.time() > invitation.expires_s:
         raise OperatorError("the invitation has expired: ask for a new one")
@@ -87,7 +88,7 @@ def join(options: argparse.Namespace) -> int:
         raise OperatorError("there is a party.toml here already: join in a folder of its own")
     data = _data(options, invitation)
     keys = _make_keys(Path("keys"))
-    verify_key = asyncio.run(knock(invitation, keys))
+    verify_key = asyncio.run(knock(invitation, keys, proxy=options.proxy))
     plain = {
         "party": invitation.party,
         "role": invitation.role,
@@ -99,6 +100,7 @@ def join(options: argparse.Namespace) -> int:
         "policy": "policy.toml",
         "data": data,
     }
+    plain |= {"proxy": options.proxy} if options.proxy else {}
     policy = PartyPolicy(
         dataset=options.dataset or invitation.party,
         lifetime=Budget(epsilon=options.lifetime_epsilon, delta=options.lifetime_delta),
@@ -110,29 +112,29 @@ def join(options: argparse.Namespace) -> int:
     answer = {"party": invitation.party, "federation": invitation.federation}
 
     def lines() -> None:
-        print(f"{invitation.party} has joined {invitation.federation}; look at policy.toml, then")
-        print("  hdpvfl party     runs this party's service")
-        print("  hdpvfl status    shows three words for every other member: compare by telephone")
+        say(f"{invitation.party} has joined {invitation.federation}; look at policy.toml, then")
+        say("  hdpvfl party     runs this party's service")
+        say("  hdpvfl status    shows three words for every other member: compare by telephone")
 
     return show(options, answer, lines)
 
 
 def confirm(options: argparse.Namespace) -> int:
-    """The words are the same at both sides."""
+    """Confirm a member after the operators compared the words."""
     words = " ".join(options.words)
     answer = ask(options, "confirm", party=options.party, words=words)
-    return show(options, answer, lambda: print(f"{options.party} is confirmed; its keys are kept"))
+    return show(options, answer, lambda: say(f"{options.party} is confirmed; its keys are kept"))
 
 
 def remove(options: argparse.Namespace) -> int:
-    """Forget a member: at the broker for good, at a party until words are compared again."""
+    """Remove a member: at the broker for good, at a party until words are compared again."""
     fields = {} if options.federation is None else {"federation": options.federation}
     answer = ask(options, "remove", party=options.party, **fields)
-    return show(options, answer, lambda: print(f"{options.party} is removed"))
+    return show(options, answer, lambda: say(f"{options.party} is removed"))
 
 
 def _data(options: argparse.Namespace, invitation: Invitation) -> dict[str, object]:
-    """The data settings, checked against the file's header."""
+    """The data settings, checked against the header of the data file."""
     if not options.data.exists():
         raise SettingsError(f"--data: there is no file {options.data}")
     if (invitation.role == "active") != (options.label is not None):

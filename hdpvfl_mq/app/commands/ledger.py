@@ -1,7 +1,7 @@
-"""`hdpvfl ledger show | verify | export | new-secret`: how much budget is spent, and proof of it.
+"""`hdpvfl ledger show | verify | scored | export | new-secret`: privacy spend and its proof.
 
-It owns how a ledger is shown; it reads a copy of the file, so that it may be asked while a party's
-process holds the ledger. The ledger's secret is never shown.
+It owns how a ledger is shown. It reads a copy of the file, so the commands work while a party's
+process has the ledger open. The ledger's secret is never shown.
 """
 
 from __future__ import annotations
@@ -15,12 +15,16 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from hdpvfl_mq.app.lines import say
 from hdpvfl_mq.errors import SettingsError
-from hdpvfl_mq.privacy.accountant import epsilon_shown
+from hdpvfl_mq.privacy.accountant import Spent, epsilon_shown
 from hdpvfl_mq.privacy.ledger import commitment
+from hdpvfl_mq.privacy.ledger_secret import SECRET_BYTES, LedgerSecret
 from hdpvfl_mq.privacy.ledger_store import Ledger
 from hdpvfl_mq.privacy.ledger_tables import owner_of
-from parties.process.ledger_book import replace_secret, secret_file
+from hdpvfl_mq.privacy.scored_people import ScoredPeople
+from hdpvfl_mq.runtime.keys import read_secret
+from parties.process.ledger_book import ACCOUNT, replace_secret, secret_file
 from schemas.privacy import PURE_UNIT_BITS, CapFixed
 
 
@@ -29,12 +33,7 @@ def opened_copy(path: Path) -> Iterator[Ledger]:
     """A ledger opened from a copy of its file and log; the original is untouched."""
     if not path.is_file():
         raise SettingsError(f"there is no ledger at {path}; give the path of a ledger.db file")
-    with tempfile.TemporaryDirectory() as folder:
-        copy = Path(folder) / path.name
-        for suffix in ("", "-wal"):
-            source = path.with_name(path.name + suffix)
-            if source.exists():
-                shutil.copyfile(source, copy.with_name(copy.name + suffix))
+    with _copied(path) as copy:
         ledger = Ledger.open(copy, owner_of(copy))
         try:
             yield ledger
@@ -135,7 +134,7 @@ def _text(epsilon: float | str) -> str:
 
 
 def verify(path: Path, *, as_json: bool) -> int:
-    """Check the hash chain and every rule again; IntegrityError names the first broken entry."""
+    """Check the hash chain and every rule; IntegrityError names the first broken entry."""
     with opened_copy(path) as ledger:
         ledger.verify()
         head = ledger.head()
@@ -145,10 +144,50 @@ def verify(path: Path, *, as_json: bool) -> int:
     return 0
 
 
-def export(path: Path, run: str | None = None) -> int:
-    """Every entry as one JSON line: the head it made, its commitment, and what opens that.
+def scored(path: Path, *, as_json: bool) -> int:
+    """Check and print the account of scored people beside a ledger; it shows no ids."""
+    secret = LedgerSecret(read_secret(secret_file(path), SECRET_BYTES))
+    account = path.with_name("scored.db")
+    if not account.is_file():
+        raise SettingsError(f"there is no {account}: nobody has been scored")
+    with opened_copy(path) as ledger, _copied(account) as copy:
+        people = ScoredPeople.open(copy, owner_of(path), secret)
+        try:
+            people.verify()
+            seen = ledger.remembered().get(ACCOUNT)
+            if seen is not None:
+                people.check_restored(seen[0])
+            totals = people.totals()
+        finally:
+            people.close_file()
+        delta = min((cap.delta for cap in ledger.books.caps.values()), default=1e-5)
+    spent = Spent(totals.pop("mu2_units_most"))
+    result = {**totals, "epsilon_most": epsilon_shown(spent, delta), "delta": delta}
+    text = (
+        f"{result['people']} people in {result['queries']} queries; one person at most "
+        f"{result['queries_most']} times, with {result['models_most']} models; noised scores cost "
+        f"at most epsilon {result['epsilon_most']:.4g} at delta {delta:g}"
+    )
+    print(json.dumps(result) if as_json else text)
+    return 0
 
-    With a run, only the run's entries are opened, with the cap they are held against.
+
+@contextmanager
+def _copied(path: Path) -> Iterator[Path]:
+    """Copy a database and its log, so that a process can keep writing to the original."""
+    with tempfile.TemporaryDirectory() as folder:
+        copy = Path(folder) / path.name
+        for suffix in ("", "-wal"):
+            source = path.with_name(path.name + suffix)
+            if source.exists():
+                shutil.copyfile(source, copy.with_name(copy.name + suffix))
+        yield copy
+
+
+def export(path: Path, run: str | None = None) -> int:
+    """Print every entry as a JSON line: the chain head after it, its commitment, and the opening.
+
+    If a run is given, only its entries are opened, together with the cap that limits them.
     """
     with opened_copy(path) as ledger:
         for line in opened_lines(ledger, run):
@@ -157,7 +196,7 @@ def export(path: Path, run: str | None = None) -> int:
 
 
 def opened_lines(ledger: Ledger, run: str | None) -> Iterator[dict[str, Any]]:
-    """What `export` prints; an entry of format 1 has no opening and hides its fingerprint."""
+    """The lines that `export` prints; a format 1 entry has no opening and omits its fingerprint."""
     datasets = {dataset for dataset, name in ledger.books.runs if name == run}
     if run is not None and not datasets:
         raise SettingsError(f"--run: the ledger has no run {run}; see 'hdpvfl ledger show'")
@@ -169,16 +208,16 @@ def opened_lines(ledger: Ledger, run: str | None) -> Iterator[dict[str, Any]]:
         if run is None or is_cap or getattr(entry, "run", None) == run:
             line["entry"] = json.loads(body)
             if opening is None:
-                line["entry"].pop("fingerprint", None)  # an unkeyed one tests guesses about rows
+                line["entry"].pop("fingerprint", None)  # lets readers test guesses about rows
             else:
                 line |= {"opening": opening.hex(), "body": body.decode()}
         yield line
 
 
 def new_secret(path: Path) -> int:
-    """Give a ledger whose secret is lost another one."""
+    """Make a new secret for a ledger whose secret is lost."""
     if not path.is_file():
         raise SettingsError(f"there is no ledger at {path}; give the path of a ledger.db file")
     replace_secret(path, owner_of(path))
-    print(f"a new secret is in {secret_file(path)}; back it up with the ledger")
+    say(f"a new secret is in {secret_file(path)}; back it up with the ledger")
     return 0

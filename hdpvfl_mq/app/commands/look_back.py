@@ -1,7 +1,7 @@
-"""The commands that look back at a run: audit, replay, report. Words to functions, nothing more.
+"""Parsers for the commands that examine a past run: audit, replay, report, evidence.
 
-It owns their options; what they do is in audit.py, replay.py and report.py,
-which are imported when they are called.
+It owns their options; audit.py, replay.py, report.py and evidence.py implement them and are
+imported when called.
 """
 
 from __future__ import annotations
@@ -11,11 +11,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from hdpvfl_mq.app import defaults
+
 Adder = Callable[[Any, str, str, Callable[[argparse.Namespace], int]], argparse.ArgumentParser]
 
 
 def add_evidence_commands(commands: Any, add: Adder) -> None:
-    """Put the three commands into the parser."""
+    """Add the four commands to the parser."""
     audit = _with_run(
         add(commands, "audit", "check a run's journals, without data or secrets", _audit)
     )
@@ -36,10 +38,22 @@ def add_evidence_commands(commands: Any, add: Adder) -> None:
     report.add_argument("--party", action="append", default=[], help="default: every party here")
     report.add_argument("--members", type=Path, help="TOML file with the members' public keys")
     report.add_argument("--ledgers", type=Path, help="folder with <party>/ledger.db")
+    evidence = _with_run(
+        add(commands, "evidence", "put a run's evidence into one signed file", _evidence)
+    )
+    evidence.add_argument("-o", "--out", type=Path, help="default: RUN-evidence.zip")
+    evidence.add_argument("--party", action="append", default=[], help="default: every party here")
+    evidence.add_argument("--ledgers", type=Path, help="folder with <party>/ledger.db")
 
 
 def _with_run(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
-    parser.add_argument("run", help="folder of the run, or its name in --runs")
+    parser.add_argument(
+        "run",
+        nargs="?",
+        default=defaults.RUN,
+        help="folder of the run, its name in --runs, or a bundle of 'evidence' "
+        "(default: %(default)s)",
+    )
     parser.add_argument("--runs", type=Path, default=Path("runs"), help="default: runs")
     return parser
 
@@ -51,17 +65,22 @@ def _folder(options: argparse.Namespace) -> Path:
 
 
 def _audit(options: argparse.Namespace) -> int:
-    from hdpvfl_mq.app.commands.audit import AuditOptions, run_audit  # noqa: PLC0415 - start-up
-
-    return run_audit(
-        AuditOptions(
-            _folder(options),
-            tuple(options.party),
-            options.members,
-            options.ledgers,
-            as_json=options.json,
-        )
+    from hdpvfl_mq.app.commands.audit import (  # noqa: PLC0415 - start-up
+        AuditOptions,
+        audit_bundle,
+        run_audit,
     )
+    from hdpvfl_mq.audit.bundle import is_bundle  # noqa: PLC0415 - start-up
+
+    packed = is_bundle(Path(options.run))
+    chosen = AuditOptions(
+        Path(options.run) if packed else _folder(options),
+        tuple(options.party),
+        options.members,
+        options.ledgers,
+        as_json=options.json,
+    )
+    return audit_bundle(chosen) if packed else run_audit(chosen)
 
 
 def _replay(options: argparse.Namespace) -> int:
@@ -93,4 +112,21 @@ def _report(options: argparse.Namespace) -> int:
             as_json=options.json,
         ),
         tuple(options.party),
+    )
+
+
+def _evidence(options: argparse.Namespace) -> int:
+    from hdpvfl_mq.app.commands.evidence import (  # noqa: PLC0415 - start-up
+        EvidenceOptions,
+        bundle,
+    )
+
+    return bundle(
+        EvidenceOptions(
+            _folder(options),
+            options.out,
+            tuple(options.party),
+            options.ledgers,
+            as_json=options.json,
+        )
     )

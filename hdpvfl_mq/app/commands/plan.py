@@ -1,13 +1,14 @@
 """`hdpvfl plan`: what a budget buys, from public quantities only, before anybody connects.
 
-It owns the comparison and the verdict in plain words; every figure comes from the same functions
-that plan a run. It never sees data: rows, parties, loss and budget are all it takes.
+It owns the comparison and the verdict in plain words; every figure comes from the functions that
+plan a run. It never sees data: its inputs are the number of rows, the parties, loss and budget.
 """
 
 from __future__ import annotations
 
 import json
 import math
+from pathlib import Path
 from typing import Any
 
 from hdpvfl_mq.app.commands.plan_noises import noise_choices, show_choices
@@ -15,23 +16,31 @@ from hdpvfl_mq.errors import HdpvflError
 from hdpvfl_mq.methods import plan_run
 from hdpvfl_mq.methods.descent.plan import DescentPlan
 from hdpvfl_mq.methods.private_model.plan import PrivateModelPlan
-from hdpvfl_mq.methods.private_model.weights import signal_kept
-from hdpvfl_mq.methods.recommend import delta_warning, recommend, sound_descent
+from hdpvfl_mq.methods.private_model.weights import scores_kept, signal_kept
+from hdpvfl_mq.methods.recommend import Parties, delta_warning, recommend, sound_descent
 from hdpvfl_mq.methods.run_plan import RunPlan
 from hdpvfl_mq.privacy.calibration import mu_of, noise_std_analytic
-from schemas.config import RunManifest
+from hdpvfl_mq.runtime.files import create_private
+from hdpvfl_mq.runtime.settings import check_settings, dump_settings
+from schemas.config import PartyPolicy, RunManifest
+from schemas.methods import PrivateModel
 from schemas.model import LossSpec
 from schemas.privacy import Budget
 
-LEARNS, LEARNS_SOME = 0.5, 0.1  # shares of the passive signal that survive shrinking
+CHOICES: dict[str, dict[str, Any]] = {
+    "gaussian": {},
+    "bounded": {"noise": "bounded"},
+    "200 disclosed rows": {"disclosed_rows": 200},
+}
+LEARNS, LEARNS_SOME = 0.5, 0.1  # shares of the passive signal that remain after shrinkage
 
 
 def figures(
     rows: int, passives: int, budget: Budget, loss: LossSpec, *, lifetime: Budget | None = None
 ) -> dict[str, Any]:
-    """The recommended run and, beside it, descent and the published noise at the same budget.
+    """Figures of the recommended run, and of descent and the published noise at the same budget.
 
-    `lifetime` is a cap to count runs in; ten times the run's epsilon where none is given.
+    `lifetime` is the cap that limits how many runs fit; the default is ten times the run's epsilon.
     """
     whole = lifetime or Budget(epsilon=min(10.0 * budget.epsilon, 1e3), delta=budget.delta)
     parties = ("active", tuple(f"passive-{n}" for n in range(1, passives + 1)))
@@ -51,10 +60,24 @@ def figures(
         "loss": loss.name,
         "ways": ways,
         "noises": noise_choices(budget, whole),
+        "choices": _choices(chosen, rows),
         "verdict": _verdict(plan_run(chosen, rows)),
         "warning": delta_warning(budget.delta, rows),
         "manifest": json.loads(chosen.model_dump_json(exclude_none=True)),
     }
+
+
+def write(path: Path, chosen: dict[str, Any], run: str, parties: Parties) -> None:
+    """Write the recommended run as a manifest; an existing file is not replaced."""
+    names = {"run": run, "active_party": parties[0], "passive_parties": list(parties[1])}
+    # A policy as `hdpvfl join` writes it refuses runs with fewer common rows.
+    rows_min = PartyPolicy.model_fields["rows_min"].default
+    alignment = {**chosen["alignment"], "rows_min": max(rows_min, chosen["alignment"]["rows_min"])}
+    fields = {**chosen, **names, "alignment": alignment}
+    manifest = check_settings(RunManifest, fields, "options")
+    text = "# The run the planner recommends; every field is in docs/settings.md.\n"
+    text += "# Propose it with: hdpvfl train --manifest FILE\n"
+    create_private(path, text + dump_settings(manifest))
 
 
 def _way(manifest: RunManifest, rows: int, budget: Budget) -> dict[str, Any]:
@@ -88,7 +111,7 @@ def _way(manifest: RunManifest, rows: int, budget: Budget) -> dict[str, Any]:
 
 
 def _settings(plan: RunPlan, side: str) -> dict[str, Any]:
-    """Weight norm, step size or strength, and clip: what the side's optimiser is set to."""
+    """Settings of a side's optimiser: weight norm, step size or strength, and clip."""
     if isinstance(plan, PrivateModelPlan):
         if side == "active":
             return {}
@@ -103,13 +126,13 @@ def _settings(plan: RunPlan, side: str) -> dict[str, Any]:
 
 
 def _analytic(classical: float, budget: Budget) -> float:
-    """What the published Delta would need at this budget, by the exact formula."""
+    """The noise that the published Delta needs at this budget, by the exact formula."""
     delta_published = classical * budget.epsilon / math.sqrt(2.0 * math.log(1.25 / budget.delta))
     return noise_std_analytic(delta_published, budget.epsilon, budget.delta)
 
 
 def _verdict(plan: RunPlan) -> dict[str, Any]:
-    """Whether this will learn: the share of a passive party's signal that the noise leaves."""
+    """Whether the run will learn, from the share of a passive party's signal that noise leaves."""
     if not isinstance(plan, PrivateModelPlan):
         return {"signal_kept": None, "text": "no forecast for descent; rehearse it on public data"}
     kept = signal_kept(plan)
@@ -125,12 +148,29 @@ def _verdict(plan: RunPlan) -> dict[str, Any]:
     return {"signal_kept": kept, "text": text}
 
 
+def _choices(recommended: RunManifest, rows: int) -> dict[str, Any]:
+    """The share of the signal that remains under each way to release labels and scores."""
+    found: dict[str, Any] = {}
+    for name, change in CHOICES.items():
+        if not isinstance(recommended.method, PrivateModel):
+            return found
+        method = PrivateModel(**{**dict(recommended.method), **change})
+        try:
+            plan = plan_run(RunManifest(**{**dict(recommended), "method": method}), rows)
+        except HdpvflError as refused:
+            found[name] = {"refused": str(refused)}
+            continue
+        assert isinstance(plan, PrivateModelPlan)
+        found[name] = {"weights": signal_kept(plan), "scores": scores_kept(plan)}
+    return found
+
+
 def _number(value: float) -> float | str:
     return value if math.isfinite(value) else "infinite"
 
 
 def show(found: dict[str, Any]) -> None:
-    """Print the comparison for people."""
+    """Print the comparison as a table."""
     from rich.console import Console  # noqa: PLC0415 - start-up
     from rich.table import Table  # noqa: PLC0415 - start-up
 
@@ -168,6 +208,12 @@ def show(found: dict[str, Any]) -> None:
         highlight=False,
     )
     show_choices(console, found["noises"])
+    for name, choice in found["choices"].items():
+        said = choice.get("refused") or (
+            f"{choice['weights']:.0%} of the signal in partners' weights, "
+            f"{choice['scores']:.0%} of a score"
+        )
+        console.print(f"{name} keeps {said}", highlight=False)
     console.print(_settings_text(found["ways"]["recommended"]), highlight=False)
     kept = found["verdict"]["signal_kept"]
     share = "" if kept is None else f" ({kept:.0%} of the signal kept)"
@@ -183,7 +229,7 @@ def _settings_text(way: dict[str, Any]) -> str:
     for side in ("active", "passive"):
         known = ("weight_norm", "strength", "step_size", "received_clip")
         given = [f"{key} {_text(way[side][key])}" for key in known if key in way[side]]
-        parts.append(f"{side}: {', '.join(given)}")
+        parts += [f"{side}: {', '.join(given)}"] if given else []
     return "recommended settings: " + "; ".join(parts)
 
 

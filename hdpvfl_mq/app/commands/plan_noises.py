@@ -1,7 +1,7 @@
-"""Gaussian or bounded noise at one budget: how noisy, what an attacker gains, how many runs.
+"""Compare Gaussian and bounded noise at one budget: deviation, attacker's gain, number of runs.
 
-It owns the comparison that `hdpvfl plan` shows; every figure comes from the accountant and the laws
-themselves. It knows no method but how a passive party divides its budget.
+It owns the comparison that `hdpvfl plan` shows; every figure comes from the accountant and the
+noise distributions. All it knows of a method is how a passive party divides its budget.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from hdpvfl_mq.privacy.calibration import mu_of
 from hdpvfl_mq.privacy.pure import advantage, mu_beside
 from schemas.privacy import MAX_SLOTS, MU2_UNIT_BITS, PURE_UNIT_BITS, Budget
 
-# Of a passive party's budget: for its scores. The rest is for the statistics of its weights.
+# A passive party's scores get this share of its budget; the statistics of its weights the rest.
 SCORES_SHARE = 0.8
 
 
 def noise_choices(budget: Budget, lifetime: Budget) -> dict[str, Any]:
-    """Both choices for both sides; deviations are in widths of the range of what is released."""
+    """Both choices for both sides; deviations are in units of the width of the released range."""
     return {
         "lifetime": {"epsilon": lifetime.epsilon, "delta": lifetime.delta},
         "gaussian": _gaussian(budget, lifetime),
@@ -63,14 +63,14 @@ def _bounded(budget: Budget, lifetime: Budget) -> dict[str, Any]:
 
 
 def _runs(lifetime: Budget, mu: float, pure: tuple[int, ...]) -> int:
-    """How many such runs one lifetime holds, where its slots were cut for them beforehand."""
+    """How many such runs fit into one lifetime if its pure slots were sized for them."""
     mu2 = math.ceil(mu**2 * 2.0**MU2_UNIT_BITS)
     most = MAX_SLOTS + 1 if pure else 2**40
     return _largest(lambda runs: affordable(lifetime, runs * mu2, 0, pure * runs), most)
 
 
 def _largest(holds: Callable[[int], bool], most: int) -> int:
-    """The largest number below `most` for which it holds; it holds for 0."""
+    """The largest number below `most` for which `holds` is true; it must be true for 0."""
     low, high = 0, 1
     while high < most and holds(high):
         low, high = high, min(2 * high, most)
@@ -81,7 +81,7 @@ def _largest(holds: Callable[[int], bool], most: int) -> int:
 
 
 def show_choices(console: Any, found: dict[str, Any]) -> None:
-    """Print the comparison for people."""
+    """Print the comparison as a table."""
     from rich.table import Table  # noqa: PLC0415 - start-up
 
     life = found["lifetime"]

@@ -1,7 +1,7 @@
-"""`hdpvfl predict`: rows scored through the protocol with the models of a run of `hdpvfl up`.
+"""`hdpvfl predict`: score rows through the protocol with the models of a run of `hdpvfl up`.
 
-It owns the settings of such a run; the processes are those of production. Everybody's ledger is the
-one of the training: what the scores cost comes on top of it.
+It owns the settings of such a run; the processes are those of production. Every party uses its
+ledger of the training, so the cost of the scores adds to the cost of the training.
 """
 
 from __future__ import annotations
@@ -17,38 +17,41 @@ import numpy as np
 from rich.console import Console
 
 from hdpvfl_mq.app import console as shown
+from hdpvfl_mq.app import defaults
 from hdpvfl_mq.app.commands.up import data_folder, run_processes
-from hdpvfl_mq.app.demo.prepare import ACTIVE, Demo, free_port, write_services
-from hdpvfl_mq.data.bundled import load_dataset
+from hdpvfl_mq.app.demo.prepare import Demo, dataset_of, free_port, write_services
+from hdpvfl_mq.app.demo.summary import with_digest
+from hdpvfl_mq.app.scoring_manifest import ScoresWanted, scores_name
 from hdpvfl_mq.data.preprocess import prepare
 from hdpvfl_mq.data.readers import load_table
 from hdpvfl_mq.errors import SettingsError
 from hdpvfl_mq.glm.families import family, unclipped
 from hdpvfl_mq.glm.quality import quality
-from hdpvfl_mq.methods.prediction.plan import prediction_of
 from hdpvfl_mq.runtime.files import write_private
-from hdpvfl_mq.runtime.settings import check_settings, dump_settings, fields_of, load_settings
+from hdpvfl_mq.runtime.settings import dump_settings, fields_of, load_settings
 from schemas.base import Closed
-from schemas.config import AlignmentSpec, BrokerSettings, PartyPolicy, PartySettings, RunManifest
+from schemas.config import BrokerSettings, PartyPolicy, PartySettings, RunManifest
 from schemas.data import DataSettings
 from schemas.ids import COORDINATOR
-from schemas.methods import Prediction
-from schemas.privacy import Budget
+from schemas.methods import Prediction, Scoring
 
 
 @dataclass(frozen=True)
 class PredictOptions:
-    """What a person may choose."""
+    """Options of `hdpvfl predict`."""
 
-    run: str = "latest"
-    epsilon: float = 1.0
-    delta: float = 1e-2
+    run: str = defaults.RUN
+    epsilon: float = defaults.EPSILON
+    delta: float = defaults.DELTA
     exact: bool = False
-    rows: Path | None = None  # a folder with <party>.csv; None takes the held-out rows
+    noised: bool = False  # noised scores of private weights; otherwise exact scores are disclosed
+    coarsen: float = 0.0
+    without: bool = False
+    rows: Path | None = None  # a folder with <party>.csv; None means the held-out rows
     out: Path = Path()
 
     def file(self, trained: Demo, party: str) -> Path:
-        """The rows of a party that are scored."""
+        """The file with a party's rows to score."""
         if self.rows is None:
             return trained.rows(party, "test")
         path = (self.rows / f"{party}.csv").absolute()
@@ -58,13 +61,13 @@ class PredictOptions:
 
 
 def start(options: PredictOptions, console: Console) -> dict[str, Any]:
-    """Score and report."""
+    """Score the rows and print the result."""
     trained = _trained(options)
     demo = Demo(*_prepared(options, trained), trained.dataset, trained.seed)
     write_services(demo, state=(options.out / "state").absolute())
     began = time.monotonic()
     console.print(
-        f"{demo.manifest.run}: {'exact' if options.exact else 'noised'} scores with the models of "
+        f"{demo.manifest.run}: {_mode(demo.manifest)} scores with the models of "
         f"{trained.manifest.run}",
         highlight=False,
     )
@@ -72,13 +75,15 @@ def start(options: PredictOptions, console: Console) -> dict[str, Any]:
     result = _result(demo, trained, statuses, time.monotonic() - began)
     if options.rows is None:
         result["test"] = _quality(trained, Path(result["predictions"]))
+        result["active_alone"] = _alone(trained)
+    result = with_digest(result, demo.folder)
     write_private(demo.summary, json.dumps(result, indent=2) + "\n")
     shown.scores(console, result)
     return result
 
 
 def _trained(options: PredictOptions) -> Demo:
-    """The run that left the models."""
+    """The training run whose models are used."""
     folder = (options.out / "runs" / options.run).resolve()
     if not (folder / "settings" / "manifest.toml").exists():
         raise SettingsError(
@@ -86,10 +91,9 @@ def _trained(options: PredictOptions) -> Demo:
             "with your own files see docs/prediction.md"
         )
     manifest = load_settings(RunManifest, folder / "settings" / "manifest.toml")
-    if isinstance(manifest.method, Prediction):
+    if isinstance(manifest.method, Prediction | Scoring):
         raise SettingsError(f"{options.run} is a prediction; name the run that was trained")
-    name = (folder / "settings" / "dataset").read_text()
-    dataset = load_dataset(name, folder=data_folder(), cache=options.out / "state" / "data")
+    dataset = dataset_of(folder, further=data_folder(), cache=options.out / "state" / "data")
     demo = Demo(folder, manifest, dataset, manifest.seed)
     missing = [p for p in demo.parties if not (folder / p / "model.json").exists()]
     if missing:
@@ -101,10 +105,9 @@ def _trained(options: PredictOptions) -> Demo:
 
 
 def _prepared(options: PredictOptions, trained: Demo) -> tuple[Path, RunManifest]:
-    """Folder and manifest of the prediction, with everything its processes read."""
-    runs, number = trained.folder.parent, 1
-    while (folder := runs / f"{trained.manifest.run}-scores-{number}").exists():
-        number += 1
+    """Write everything the processes of the prediction read; returns its folder and manifest."""
+    runs = trained.folder.parent
+    folder = runs / scores_name(trained.manifest.run, {each.name for each in runs.iterdir()})
     manifest = _manifest(options, trained, folder.name)
     files = {party: options.file(trained, party) for party in trained.parties}
     port, settings = free_port(), folder / "settings"
@@ -117,6 +120,8 @@ def _prepared(options: PredictOptions, trained: Demo) -> tuple[Path, RunManifest
     policy = load_settings(PartyPolicy, trained.settings("policy"))
     allowed = ("sound",) if manifest.budget else policy.guarantees
     changes = {"guarantees": allowed, "exact_scoring": options.exact, "rows_min": 2}
+    # The data are public, so scoring the same person repeatedly harms nobody.
+    changes |= {"scoring": "disclosed", "queries_max": 10**9, "models_max": 10**6}
     policy_file = put("policy", PartyPolicy(**{**dict(policy), **changes}))
     broker = load_settings(BrokerSettings, trained.settings(COORDINATOR))
     bind = {"bind": f"tcp://127.0.0.1:{port}", "manifest": put("manifest", manifest)}
@@ -135,35 +140,38 @@ def _prepared(options: PredictOptions, trained: Demo) -> tuple[Path, RunManifest
 
 
 def _manifest(options: PredictOptions, trained: Demo, run: str) -> RunManifest:
-    rows = json.loads((trained.folder / ACTIVE / "model.json").read_text())["rows"]
     old = trained.manifest
-    budget = check_settings(Budget, {"epsilon": options.epsilon, "delta": options.delta}, "options")
     if not options.exact and not (old.guarantee != "none" or old.scale_rows):
         raise SettingsError("rows of this run were not scaled: only --exact can score them")
-    kept = ("active_party", "passive_parties", "loss", "penalty", "intercept", "seed")
-    return RunManifest(
-        run=run,
-        guarantee="none" if options.exact else "sound",
-        budget=None if options.exact else budget,
-        method=prediction_of(old, rows),
-        scale_rows=old.scale_rows,
-        alignment=AlignmentSpec(**{**dict(old.alignment), "rows_min": 2}),
-        **{name: getattr(old, name) for name in kept},
+    wanted = ScoresWanted(
+        epsilon=options.epsilon,
+        delta=options.delta,
+        noised=options.noised,
+        exact=options.exact,
+        coarsen=options.coarsen,
+        without=options.without,
     )
+    return wanted.manifest(old, run)
+
+
+def _mode(manifest: RunManifest) -> str:
+    if manifest.budget is not None:
+        return "noised"
+    return "disclosed" if isinstance(manifest.method, Scoring) else "exact"
 
 
 def _result(
     demo: Demo, trained: Demo, statuses: dict[str, dict[str, Any]], wall_s: float
 ) -> dict[str, Any]:
-    path = demo.folder / ACTIVE / "predictions.csv"
+    path = demo.folder / demo.manifest.active_party / "predictions.csv"
     budget = demo.manifest.budget
     return {
         "run": demo.manifest.run,
         "model_run": trained.manifest.run,
-        "mode": "noised" if budget else "exact",
+        "mode": _mode(demo.manifest),
         "epsilon": budget.epsilon if budget else None,
         "delta": budget.delta if budget else None,
-        "rows_scored": statuses[ACTIVE]["rows_common"],
+        "rows_scored": statuses[demo.manifest.active_party]["rows_common"],
         "wall_s": round(wall_s, 3),
         "predictions": str(path),
         "parties": [
@@ -179,13 +187,21 @@ def _result(
     }
 
 
+def _alone(trained: Demo) -> dict[str, Any]:
+    """The active party's own quality, from the training's summary."""
+    if not trained.summary.exists():
+        return {}
+    test = json.loads(trained.summary.read_text()).get("test") or {}
+    return dict(test.get("active_alone") or {})
+
+
 def _quality(trained: Demo, predictions: Path) -> dict[str, Any]:
-    """Against the labels the active party holds of the held-out rows."""
+    """Quality against the active party's labels of the held-out rows."""
     with predictions.open(newline="") as file:
         theta = {row["id"]: float(row["theta"]) for row in csv.DictReader(file)}
-    model = json.loads((trained.folder / ACTIVE / "model.json").read_text())
+    model = json.loads((trained.folder / trained.manifest.active_party / "model.json").read_text())
     settings = DataSettings.model_validate_json(json.dumps(model["data"]))
-    rows = load_table(trained.rows(ACTIVE, "test"))
+    rows = load_table(trained.rows(trained.manifest.active_party, "test"))
     labelled = prepare(rows, settings, role="active", to_score=True)
     assert labelled.y is not None
     pairs = zip(map(str, labelled.ids[0].tolist()), labelled.y.tolist(), strict=True)

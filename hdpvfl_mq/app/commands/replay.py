@@ -1,4 +1,4 @@
-"""`hdpvfl replay`: fold a party's journal through its own role and demand identical bytes.
+"""`hdpvfl replay`: fold a party's journal through its own role and require identical bytes.
 
 It owns what the command prints; the folding is in replaying.py.
 """
@@ -12,10 +12,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from hdpvfl_mq.app.lines import say
 from hdpvfl_mq.app.refold import Replay, open_replay, profile_note
 from hdpvfl_mq.audit.narrative import differences, line
 from hdpvfl_mq.errors import SettingsError
 from hdpvfl_mq.journal.chain import DivergenceError
+from parties.party import Party
+from parties.phases import Closed
+from parties.process.models import model_differs
 from schemas.ids import COORDINATOR
 
 STORY_STEPS = 5
@@ -23,7 +27,7 @@ STORY_STEPS = 5
 
 @dataclass(frozen=True)
 class ReplayOptions:
-    """What a person may choose."""
+    """Options of `hdpvfl replay`."""
 
     folder: Path
     party: str
@@ -35,7 +39,7 @@ class ReplayOptions:
 
 
 def replay(options: ReplayOptions) -> int:
-    """Replay and say how it went; 0 when every byte came out as recorded, 5 when one did not."""
+    """Replay and print the result; returns 0 if every byte is as recorded, else 5."""
     if options.until is not None and options.party == COORDINATOR:
         raise SettingsError("--until counts a party's rounds; the coordinator has none of its own")
     opened = open_replay(options.folder, options.party, options.settings)
@@ -45,7 +49,7 @@ def replay(options: ReplayOptions) -> int:
         for record in opened.steps():
             story.append(line(record))
             if options.show and not options.as_json:
-                print(story[-1])
+                say(story[-1])
             if _reached(opened, options.until):
                 break
     except DivergenceError as diverged:
@@ -60,8 +64,21 @@ def replay(options: ReplayOptions) -> int:
         "phase": node.role.progress(node.state)["phase"],
         "seconds": round(time.monotonic() - began, 3),
     }
+    if (
+        node.outcome == "completed"
+        and (path := options.folder / options.party / "model.json").exists()
+    ):
+        result["model"] = _model(opened, path)
     _tell(result, as_json=options.as_json)
-    return 0 if result["identical"] else 5
+    return 0 if result["identical"] and not result.get("model") else 5
+
+
+def _model(opened: Replay, path: Path) -> str:
+    """How the model on disk differs from the replayed one; empty if they are equal."""
+    role, state = opened.node.role, opened.node.state
+    assert isinstance(role, Party)  # the coordinator writes no model
+    assert isinstance(state, Closed)
+    return model_differs(path, role.own, state)
 
 
 def _reached(opened: Replay, until: int | None) -> bool:
@@ -87,18 +104,20 @@ def _tell(result: dict[str, Any], *, as_json: bool) -> None:
         print(json.dumps(result))
         return
     for part in result.get("story", ()):
-        print(part)
+        say(part)
     for part in result.get("differences", ()):
-        print(f"        {part}")
+        say(f"        {part}")
     if "profile" in result:
-        print(f"        {result['profile']}")
+        say(f"        {result['profile']}")
+    if result.get("model"):
+        say(result["model"])
     where = "" if result["round"] is None else f", round {result['round']}"
     verdict = (
         "every byte as recorded"
         if result["identical"]
         else f"step {result['diverges_at']} comes out differently"
     )
-    print(
+    say(
         f"{result['party']}: {result['steps']} of {result['records']} records folded{where}, "
         f"{result['seconds']:.2f} s: {verdict}"
     )

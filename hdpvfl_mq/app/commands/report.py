@@ -1,15 +1,18 @@
 """`hdpvfl report`: write <party>/report.html for every party whose journal is here.
 
-It owns which files are read and written; the facts and the page are in their own modules.
+It owns which files are read and written; app/report gathers the facts and renders the page.
 """
 
 from __future__ import annotations
 
+import datetime
 import json
+from pathlib import Path
 
 from hdpvfl_mq.app.commands.audit import AuditOptions, gather
+from hdpvfl_mq.app.lines import say
 from hdpvfl_mq.app.refold import open_replay
-from hdpvfl_mq.app.report.facts import gather_facts
+from hdpvfl_mq.app.report.facts import Own, gather_facts
 from hdpvfl_mq.app.report.page import render
 from hdpvfl_mq.audit.audit import audit
 from hdpvfl_mq.errors import OperatorError, SettingsError
@@ -19,29 +22,39 @@ from schemas.ids import COORDINATOR, PartyId
 
 
 def report(options: AuditOptions, parties: tuple[PartyId, ...]) -> int:
-    """Write the pages and say where they are; the audit's verdict is in them."""
+    """Write the pages, which include the audit's verdict, and print their paths."""
     evidence = gather(options)
     wanted = parties or tuple(p for p in evidence.transcripts if p != COORDINATOR)
     unknown = [p for p in wanted if p not in evidence.transcripts or p == COORDINATOR]
     if unknown or not wanted:
         raise SettingsError(f"no party's journal of {', '.join(unknown) or 'anybody'} is here")
     verdicts = audit(evidence)
-    written = {}
+    written, now = {}, f"{datetime.datetime.now(datetime.UTC):%Y-%m-%d %H:%M} UTC"
     for party in wanted:
         losses = own_losses(options, party) if evidence.keys[party].role == "active" else ()
         path = options.folder / party / "report.html"
-        write_private(path, render(gather_facts(evidence, party, verdicts, losses)))
+        own = own_side(options.folder / party / "model.json")
+        facts = gather_facts(evidence, party, verdicts, losses, own=own, made_at=now)
+        write_private(path, render(facts))
         written[party] = str(path)
     if options.as_json:
         print(json.dumps(written))
     else:
         for party, path_text in written.items():
-            print(f"{party}: {path_text}")
+            say(f"{party}: {path_text}")
     return 0
 
 
+def own_side(model: Path) -> Own:
+    """Data set and columns, from the party's model file; empty where there is none."""
+    if not model.is_file():
+        return Own()
+    kept = json.loads(model.read_text())
+    return Own(kept["dataset"], tuple(kept["columns"]), bool(kept["data"]["learned"]))
+
+
 def own_losses(options: AuditOptions, party: PartyId) -> tuple[float, ...]:
-    """The active party's loss by round, where its data and secret are at hand."""
+    """The active party's loss by round, if its data and secret are on this machine."""
     try:
         opened = open_replay(options.folder, party)
     except OperatorError:

@@ -1,40 +1,38 @@
-"""Commands that speak to a service on this machine: status, runs, requests, train and their like.
+"""Commands that talk to a service on this machine: status, runs, requests, train and others.
 
-It owns their words on the console; the service that stands does the work. A command finds its
-service by the settings file: party.toml or broker.toml in this folder, unless --settings says else.
+It owns what they print; the running service does the work. A command finds its service by the
+settings file: party.toml or broker.toml in this folder, unless --settings names another.
 """
 
 from __future__ import annotations
 
 import argparse
-import datetime
 import json
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from hdpvfl_mq.errors import SettingsError, error_of
-from hdpvfl_mq.methods.recommend import recommend
+from hdpvfl_mq.app.lines import say
+from hdpvfl_mq.app.live import Federation, Wanted
+from hdpvfl_mq.errors import OperatorError, SettingsError
 from hdpvfl_mq.runtime import control
-from hdpvfl_mq.runtime.process import EXIT_BY_OUTCOME
+from hdpvfl_mq.runtime.in_short import budget_in_short, run_in_short
+from hdpvfl_mq.runtime.logs import RUN_LOG, as_text
+from hdpvfl_mq.runtime.page import PageFiles, address_of
 from hdpvfl_mq.runtime.settings import check_settings, load_settings, names
+from schemas.base import printable
 from schemas.config import (
-    AlignmentSpec,
     BrokerServiceSettings,
-    PartyPolicy,
     PartyServiceSettings,
     RunManifest,
 )
-from schemas.model import LossSpec
-from schemas.privacy import Budget
+from schemas.ids import COORDINATOR
 
 POLL_S = 0.3
-_DONE = ("over", "refused")
 
 
 def settings_file(named: Path | None) -> Path:
-    """The settings of the service on this machine."""
+    """The settings file of the service on this machine."""
     if named is not None:
         return named
     for name in ("party.toml", "broker.toml"):
@@ -44,7 +42,7 @@ def settings_file(named: Path | None) -> Path:
 
 
 def ask(options: argparse.Namespace, command: str, **fields: Any) -> dict[str, Any]:
-    """The service's answer."""
+    """Send a command to the service and return its answer."""
     path = settings_file(options.settings)
     if names(path, "federations"):
         folder = Path(load_settings(BrokerServiceSettings, path).state) / "broker"
@@ -55,7 +53,7 @@ def ask(options: argparse.Namespace, command: str, **fields: Any) -> dict[str, A
 
 
 def show(options: argparse.Namespace, answer: dict[str, Any], lines: Callable[[], None]) -> int:
-    """Print an answer for machines or for people."""
+    """Print an answer as JSON or as text."""
     if options.json:
         print(json.dumps(answer))
     else:
@@ -63,39 +61,53 @@ def show(options: argparse.Namespace, answer: dict[str, Any], lines: Callable[[]
     return 0
 
 
+def page(options: argparse.Namespace) -> int:
+    """Print the address of the service's page for a browser on this machine, with its token."""
+    path = settings_file(options.settings)
+    if names(path, "federations"):
+        broker = load_settings(BrokerServiceSettings, path)
+        watch, place = broker.watch, PageFiles(Path(broker.state) / "broker", Path(), "")
+    else:
+        party = load_settings(PartyServiceSettings, path)
+        watch, place = party.watch, PageFiles(Path(party.state) / party.party, Path(), "")
+    if watch is None:
+        raise SettingsError(f'{path} serves no page: add watch = "127.0.0.1:7780" and start again')
+    address = address_of(watch, place)
+    return show(options, {"page": address}, lambda: print(address))
+
+
 def status(options: argparse.Namespace) -> int:
-    """Who is connected, what waits for whom, what is spent and left."""
+    """Print who is connected, what waits for whom, what is spent and left."""
     answer = ask(options, "status")
     return show(options, answer, lambda: _status_lines(answer))
 
 
 def _status_lines(answer: dict[str, Any]) -> None:
     if answer["service"] == "broker":
-        print(f"broker at {answer['address']}, version {answer['version']}")
+        say(f"broker at {answer['address']}, version {answer['version']}")
         for name, federation in answer["federations"].items():
             here = set(federation["connected"])
             members = ", ".join(
                 f"{party} ({role}, {'connected' if party in here else 'away'})"
                 for party, role in federation["members"].items()
             )
-            print(f"federation {name}: {members or 'nobody has joined yet'}")
+            say(f"federation {name}: {members or 'nobody has joined yet'}")
             _run_lines(federation["runs"])
         return
     where = "connected" if answer["connected"] else f"not connected: {answer['trouble']}"
-    print(f"{answer['party']} ({answer['role']}) in {answer['federation']}: {where}")
-    print(f"members: {', '.join(answer['members']) or 'nobody is confirmed yet'}")
+    say(f"{answer['party']} ({answer['role']}) in {answer['federation']}: {where}")
+    say(f"members: {', '.join(answer['members']) or 'nobody is confirmed yet'}")
+    for dispute in answer["disputes"]:
+        say(f"DANGER:  {dispute}")
     for party, pairing in answer["pairings"].items():
-        print(f"waits:   {party}: {pairing}")
+        say(f"waits:   {party}: {pairing}")
     budget = answer["budget"]
-    print(
-        f"budget:  {budget['dataset']}: epsilon {_short(budget['epsilon_spent'])} spent of "
-        f"{budget['epsilon_cap']:g} at delta {budget['delta']:g}"
-    )
+    say(f"budget:  {budget['dataset']}: {budget_in_short(budget)} at delta {budget['delta']:g}")
     _run_lines(answer["runs"])
 
 
 def runs(options: argparse.Namespace) -> int:
-    """Every run this service knows."""
+    """Print every run this service knows."""
     answer = ask(options, "runs")
     found = answer.get("runs") or {
         name: run for f in answer.get("federations", {}).values() for name, run in f["runs"].items()
@@ -105,22 +117,27 @@ def runs(options: argparse.Namespace) -> int:
 
 def _run_lines(found: dict[str, Any]) -> None:
     for name, run in found.items():
-        print(f"run {name}: {_run_text(run)}")
+        say(f"run {name}: {run_in_short(run)}")
 
 
-def _run_text(run: dict[str, Any]) -> str:
-    text = str(run["outcome"] or run["phase"])
-    if run.get("rounds"):
-        text += f", round {run.get('round', run['rounds'])} of {run['rounds']}"
-    if run.get("epsilon_spent") is not None:
-        text += f", epsilon spent {_short(run['epsilon_spent'])}"
-    if run.get("waiting_for"):
-        text += f", waiting for {', '.join(run['waiting_for'])}"
-    return f"{text} ({run['reason']})" if run.get("reason") else text
+def logs(options: argparse.Namespace) -> int:
+    """Print this service's log of one run; works also while the service is down."""
+    path = settings_file(options.settings)
+    if names(path, "federations"):
+        runs, owner = load_settings(BrokerServiceSettings, path).runs, COORDINATOR
+    else:
+        settings = load_settings(PartyServiceSettings, path)
+        runs, owner = settings.runs, settings.party
+    kept = Path(runs) / options.run / owner / RUN_LOG
+    if not kept.exists():
+        raise OperatorError(f"{kept} is not there: see 'hdpvfl runs' for names of runs")
+    for line in kept.read_text().splitlines():
+        print(line if options.json else printable(as_text(json.loads(line))))
+    return 0
 
 
 def requests(options: argparse.Namespace) -> int:
-    """Proposals that wait for this operator."""
+    """Print the proposals that wait for this operator."""
     answer = ask(options, "requests")
 
     def lines() -> None:
@@ -130,100 +147,70 @@ def requests(options: argparse.Namespace) -> int:
                 if run["epsilon"] is None
                 else f"epsilon {run['epsilon']:g} at delta {run['delta']:g}"
             )
-            print(
+            say(
                 f"{name}: {run['active']} asks {', '.join(run['passive'])} for {run['method']}, "
                 f"{run['guarantee']}, {budget}"
             )
-            print(f"  hdpvfl approve {name}   or   hdpvfl refuse {name} --reason TEXT")
+            say(f"  hdpvfl approve {name}   or   hdpvfl refuse {name} --reason TEXT")
         if not answer["requests"]:
-            print("nobody waits for an answer")
+            say("nobody waits for an answer")
 
     return show(options, answer, lines)
 
 
 def approve(options: argparse.Namespace) -> int:
-    """Take part in a proposed run."""
+    """Accept a proposed run."""
     answer = ask(options, "answer", run=options.run, accepted=True)
-    return show(options, answer, lambda: print(f"{options.run}: this party takes part"))
+    return show(options, answer, lambda: say(f"{options.run}: this party takes part"))
 
 
 def refuse(options: argparse.Namespace) -> int:
-    """Take no part, and say why."""
+    """Refuse a proposed run, with a reason."""
     answer = ask(options, "answer", run=options.run, accepted=False, reason=options.reason)
-    return show(options, answer, lambda: print(f"{options.run}: refused"))
+    return show(options, answer, lambda: say(f"{options.run}: refused"))
 
 
 def stop(options: argparse.Namespace) -> int:
-    """End a run for everybody."""
+    """End a run for all its parties."""
     answer = ask(options, "stop", run=options.run)
     text = f"{options.run}: asked to end; what is spent stays spent"
-    return show(options, answer, lambda: print(text))
+    return show(options, answer, lambda: say(text))
 
 
 def train(options: argparse.Namespace) -> int:
     """Propose a run as its active party and follow it."""
-    path = settings_file(options.settings)
-    settings = load_settings(PartyServiceSettings, path)
-    manifest = _manifest(options, settings)
+    federation = Federation.connect(settings_file(options.settings))
+    manifest = _manifest(options, federation)
     if not options.json:
         budget = manifest.budget
         cost = f"epsilon {budget.epsilon:g} at delta {budget.delta:g}" if budget else "no privacy"
-        print(f"{manifest.run}: {manifest.loss.name}, {manifest.method.kind}, {cost}")
-        print(f"partners: {', '.join(manifest.passive_parties)}; each spends as much as this party")
-    ask(options, "propose", manifest=json.loads(manifest.model_dump_json()))
+        say(f"{manifest.run}: {manifest.loss.name}, {manifest.method.kind}, {cost}")
+        say(f"partners: {', '.join(manifest.passive_parties)}; each spends as much as this party")
+    run = federation.propose(manifest)
     if options.no_wait:
-        return show(options, {"run": manifest.run}, lambda: print("proposed; see 'hdpvfl runs'"))
-    run = _follow(options, manifest.run)
-    outcome = run["outcome"] or run["phase"]
-    if outcome != "completed":
-        again = f"; 'hdpvfl train --again {manifest.run}' tries under a new name"
-        raise error_of(EXIT_BY_OUTCOME.get(outcome, 1), f"{_run_text(run)}{again}")
-    model = Path(settings.runs) / manifest.run / settings.party / "model.json"
-    answer = {"run": manifest.run, "model": str(model), **run}
-    return show(options, answer, lambda: print(f"model    {model}"))
+        return show(options, {"run": run.name}, lambda: say("proposed; see 'hdpvfl runs'"))
+    for progress in run.news():
+        if not options.json:
+            say(str(progress))
+    run.result(progress)
+    answer = {"run": run.name, "model": str(run.model_file), **progress.fields}
+    return show(options, answer, lambda: say(f"model    {run.model_file}"))
 
 
-def _follow(options: argparse.Namespace, name: str) -> dict[str, Any]:
-    """Say what is new until the run is over."""
-    said = ""
-    while True:
-        run: dict[str, Any] = ask(options, "runs")["runs"].get(name, {})
-        if run:
-            text = _run_text(run)
-            if text != said and not options.json:
-                print(text, flush=True)
-            said = text
-            if run["phase"] in _DONE:
-                return run
-        time.sleep(POLL_S)
-
-
-def _manifest(options: argparse.Namespace, settings: PartyServiceSettings) -> RunManifest:
-    name = options.run or f"{settings.federation}-{datetime.datetime.now():%Y%m%d-%H%M%S}"
+def _manifest(options: argparse.Namespace, federation: Federation) -> RunManifest:
     if options.again:
-        fields = ask(options, "manifest", run=options.again)["manifest"]
-        taken = set(ask(options, "runs")["runs"])
-        number = 2
-        while (name := f"{options.again}-{number}") in taken:
-            number += 1
-        return check_settings(RunManifest, {**fields, "run": name}, "run")
+        return federation.again(options.again)
     if options.manifest:
         fields = json.loads(load_settings(RunManifest, options.manifest).model_dump_json())
         return check_settings(RunManifest, {**fields, "run": options.run or fields["run"]}, "run")
-    members = ask(options, "status")["members"]
-    known = tuple(sorted(party for party, role in members.items() if role == "passive"))
-    passives = tuple(options.partners.split(",")) if options.partners else known
-    if not passives:
-        raise SettingsError("nobody to train with: see 'hdpvfl status'")
-    chosen = {"epsilon": options.epsilon, "delta": options.delta}
-    budget = check_settings(Budget, chosen, "options")
-    loss = check_settings(LossSpec, {"name": options.loss}, "options: loss")
-    policy = load_settings(PartyPolicy, Path(settings.policy))
-    base = recommend(name, (settings.party, passives), "sound", budget, loss)
-    alignment = AlignmentSpec(ids=settings.ids, rows_min=max(policy.rows_min, options.rows_min))
-    fields = {**base.model_dump(), "alignment": alignment.model_dump(), "seed": options.seed}
-    return check_settings(RunManifest, fields, "options")
-
-
-def _short(number: float | str) -> str:
-    return number if isinstance(number, str) else f"{number:.4g}"
+    return federation.manifest(
+        Wanted(
+            loss=options.loss,
+            epsilon=options.epsilon,
+            delta=options.delta,
+            partners=tuple(options.partners.split(",")) if options.partners else (),
+            rows_min=options.rows_min,
+            seed=options.seed,
+            run=options.run,
+        )
+    )

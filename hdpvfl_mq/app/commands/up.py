@@ -1,4 +1,4 @@
-"""`hdpvfl up`: a whole federation on this machine, from data set to summary.
+"""`hdpvfl up`: run a whole federation on this machine, from data set to summary.
 
 It owns the order of the demo; the processes it starts are those of production.
 """
@@ -16,17 +16,20 @@ from pydantic import ValidationError
 from rich.console import Console
 
 from hdpvfl_mq.app import console as shown
+from hdpvfl_mq.app import defaults
 from hdpvfl_mq.app.demo import multiclass, summary
 from hdpvfl_mq.app.demo.cluster import Cluster
+from hdpvfl_mq.app.demo.own_files import OwnFiles, id_rules, load_own
 from hdpvfl_mq.app.demo.prepare import (
     ACTIVE,
     Demo,
     check_port,
+    dataset_of,
     free_port,
     passive_names,
     write_demo,
 )
-from hdpvfl_mq.data.bundled import load_dataset
+from hdpvfl_mq.data.bundled import SplitDataset, load_dataset
 from hdpvfl_mq.data.cards import Card
 from hdpvfl_mq.errors import OperatorError, SettingsError
 from hdpvfl_mq.glm.families import FAMILIES
@@ -44,25 +47,31 @@ from schemas.methods import Descent, Guarantee
 from schemas.model import LossName, LossSpec, PenaltyName, PenaltySpec
 from schemas.privacy import Budget
 
+Parties = tuple[str, tuple[str, ...]]  # active, passive
+
 
 @dataclass(frozen=True)
 class UpOptions:
-    """What a person may choose; None leaves the choice to the data set or the planner."""
+    """Options of `hdpvfl up`; None leaves the choice to the data set or the planner."""
 
-    dataset: str = "breast"
-    passives: int = 2
-    epsilon: float = 1.0
-    delta: float = 1e-2
-    guarantee: str = "sound"
+    dataset: str = defaults.DATASET
+    passives: int = defaults.PASSIVES
+    epsilon: float = defaults.EPSILON
+    delta: float = defaults.DELTA
+    guarantee: str = defaults.GUARANTEE
     epochs: int | None = None
     batch: int | None = None
     loss: str | None = None
     penalty: str | None = None
-    seed: int = 0
+    noise: str | None = None
+    disclosed_rows: int | None = None
+    held_out_rows: int | None = None
+    seed: int = defaults.SEED
     out: Path = Path()
     port: int | None = None
     run: str | None = None
     resolve_again: bool = False
+    own: OwnFiles | None = None
 
 
 def start(options: UpOptions, console: Console, *, as_json: bool = False) -> dict[str, Any]:
@@ -79,15 +88,14 @@ def start(options: UpOptions, console: Console, *, as_json: bool = False) -> dic
 
 
 def resume(run: str, options: UpOptions, console: Console, *, as_json: bool) -> dict[str, Any]:
-    """Go on with a run that was interrupted."""
+    """Continue a run that was interrupted."""
     runs = options.out / "runs"
     name = last_run(runs) if run == "last" else run
     folder = (runs / name).absolute()
     if not (folder / "settings" / "dataset").exists():
         raise SettingsError(f"there is no training {name!r} in {runs}; start without --resume")
-    name_of_data = (folder / "settings" / "dataset").read_text()
-    dataset = load_dataset(name_of_data, folder=data_folder(), cache=options.out / "state" / "data")
-    for name_of_class in dataset.card.classes:  # the run of a class goes on with the whole
+    dataset = dataset_of(folder, further=data_folder(), cache=options.out / "state" / "data")
+    for name_of_class in dataset.card.classes:  # the run of one class resumes with the whole
         folder = folder.with_name(folder.name.removesuffix(f"-{name_of_class}"))
     manifest = load_settings(RunManifest, folder / "settings" / "manifest.toml")
     demo = Demo(folder, manifest, dataset, manifest.seed)
@@ -96,7 +104,7 @@ def resume(run: str, options: UpOptions, console: Console, *, as_json: bool) -> 
 
 def last_run(runs: Path) -> str:
     """The run that was started last."""
-    # A prediction names no data set: it is short, and made again rather than resumed.
+    # A prediction names no data set: it is short, so it is repeated instead of resumed.
     found = [p for p in runs.glob("*/settings/dataset") if "latest" not in p.parts]
     if not found:
         raise SettingsError(f"there is no run in {runs}; start without --resume")
@@ -113,6 +121,24 @@ def prepare_demo(options: UpOptions) -> Demo:
     """Check every option and derive the manifest, before anything is written or started."""
     check_choice(Guarantee, options.guarantee, "guarantee")
     budget = check_settings(Budget, {"epsilon": options.epsilon, "delta": options.delta}, "options")
+    dataset, parties = _dataset(options)
+    run = options.run or f"{dataset.name}-{datetime.datetime.now():%Y%m%d-%H%M%S-%f}"
+    folder = (options.out / "runs" / run).absolute()
+    if folder.exists():
+        raise OperatorError(f"{folder} exists; choose another run name, or use --resume {run}")
+    try:
+        base = _recommended(options, budget, run, _loss(options, dataset.card), parties)
+        manifest = _manifest(options, base, id_rules(dataset))
+    except ValidationError as wrong:
+        raise SettingsError(f"options: {describe_mistakes(wrong)}") from None
+    plan_run(manifest, max(2, dataset.card.rows // 2))  # refuse bad step sizes here
+    return Demo(folder, manifest, dataset, options.seed)
+
+
+def _dataset(options: UpOptions) -> tuple[SplitDataset, Parties]:
+    """The data set, and the names of the parties that share its columns."""
+    if options.own is not None:
+        return load_own(options.own), options.own.parties
     cache = options.out / "state" / "data"
     dataset = load_dataset(options.dataset, folder=data_folder(), cache=cache)
     columns = min(MAX_PASSIVES, dataset.card.columns[1])
@@ -121,16 +147,7 @@ def prepare_demo(options: UpOptions) -> Demo:
             f"passives = {options.passives}: the columns of {options.dataset} can be dealt to "
             f"1 to {columns} passive parties; choose a number of these"
         )
-    run = options.run or f"{options.dataset}-{datetime.datetime.now():%Y%m%d-%H%M%S-%f}"
-    folder = (options.out / "runs" / run).absolute()
-    if folder.exists():
-        raise OperatorError(f"{folder} exists; choose another run name, or use --resume {run}")
-    try:
-        manifest = _manifest(options, budget, run, _loss(options, dataset.card))
-    except ValidationError as wrong:
-        raise SettingsError(f"options: {describe_mistakes(wrong)}") from None
-    plan_run(manifest, max(2, dataset.card.rows // 2))  # refuse bad step sizes here
-    return Demo(folder, manifest, dataset, options.seed)
+    return dataset, (ACTIVE, passive_names(options.passives))
 
 
 def _loss(options: UpOptions, card: Card) -> LossSpec:
@@ -145,21 +162,31 @@ def _loss(options: UpOptions, card: Card) -> LossSpec:
     return LossSpec(name=name, label_low=default.label_low, label_high=default.label_high)
 
 
-def _manifest(options: UpOptions, budget: Budget, run: str, loss: LossSpec) -> RunManifest:
+def _recommended(
+    options: UpOptions, budget: Budget, run: str, loss: LossSpec, parties: Parties
+) -> RunManifest:
     guarantee = check_choice(Guarantee, options.guarantee, "guarantee")
-    parties = (ACTIVE, passive_names(options.passives))
     base = recommend(run, parties, guarantee, budget, loss)
     if not isinstance(base.method, Descent) and (
         options.epochs or options.batch or options.penalty
     ):
-        base = sound_descent(run, parties, budget, loss)  # these belong to descent
+        return sound_descent(run, parties, budget, loss)  # these options are descent's
+    return base
+
+
+def _manifest(options: UpOptions, base: RunManifest, ids: IdRules) -> RunManifest:
+    """The recommended manifest, changed by the options."""
     changes: dict[str, Any] = {
         "seed": options.seed,
-        "alignment": AlignmentSpec(
-            ids=IdRules(kind="integer"), rows_min=50, reuse=not options.resolve_again
-        ),
+        "alignment": AlignmentSpec(ids=ids, rows_min=50, reuse=not options.resolve_again),
     }
-    wanted = {"epochs": options.epochs, "batch_rows": options.batch}
+    wanted = {
+        "epochs": options.epochs,
+        "batch_rows": options.batch,
+        "noise": options.noise,
+        "disclosed_rows": options.disclosed_rows,
+        "held_out_rows": options.held_out_rows,
+    }
     method = base.method.model_dump() | {k: v for k, v in wanted.items() if v is not None}
     if options.penalty is not None:
         penalty = check_choice(PenaltyName, options.penalty, "penalty")
@@ -177,30 +204,30 @@ def _run(demo: Demo, state: Path, console: Console) -> dict[str, Any]:
     if demo.dataset.card.classes:
         return multiclass.run(demo, state, console, _train)
     result = _train(demo, state, console)
-    shown.closing(console, result, _files(demo, state))
+    shown.closing(console, result, _files(demo, state), folder=os.path.relpath(state.parent))
     return result
 
 
 def _train(demo: Demo, state: Path, console: Console) -> dict[str, Any]:
-    """One federation from its processes' start to its summary."""
+    """Run one federation, from the start of its processes to its summary."""
     began = time.monotonic()
+    partners = shown.plural(len(demo.manifest.passive_parties), "partner")
+    console.print(demo.manifest.run, highlight=False)
     console.print(
-        f"{demo.manifest.run}: broker, {ACTIVE} and "
-        f"{len(demo.manifest.passive_parties)} passive parties, one process each",
+        f"starting   broker, {demo.manifest.active_party} and {partners}, one process each",
         highlight=False,
     )
     statuses = run_processes(demo, console)
     for party in demo.parties:
         statuses[party]["ledger"] = str((state / party / "ledger.db").absolute())
     result = summary.build(demo, statuses, time.monotonic() - began)
-    summary.write(demo, result)
-    return result
+    return summary.write(demo, result)
 
 
 def run_processes(demo: Demo, console: Console) -> dict[str, dict[str, Any]]:
-    """Every process of a demo to its end, watched; what each says of itself."""
-    cluster = Cluster(demo)
-    with shown.Watcher(console, ACTIVE) as watcher:
+    """Run all processes of a demo to their end and show progress; returns their statuses."""
+    active = demo.manifest.active_party
+    with Cluster(demo) as cluster, shown.Watcher(console, active) as watcher:
         cluster.run(watcher.show)
     return cluster.statuses()
 

@@ -1,4 +1,4 @@
-"""A federation on one machine: data dealt to parties, processes, evaluation, summary.
+"""A federation on one machine: data split between parties, processes, evaluation, summary.
 
-It owns what only somebody who holds all the data can do. The processes are those of production.
+It owns what only a holder of all the data can do. The processes are those of production.
 """

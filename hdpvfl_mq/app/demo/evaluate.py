@@ -1,6 +1,6 @@
-"""Test scores of the demo, computed outside the protocol, by somebody who holds all the data.
+"""Test scores of the demo, computed outside the protocol by a holder of all the data.
 
-It owns the comparison with the active party alone and with all data in one place; only the local
+It owns the comparison with the active party alone and with all data in one place. Only the local
 demo and the experiments may use it, because no party of a real federation has these inputs.
 """
 
@@ -20,13 +20,14 @@ from hdpvfl_mq.errors import DataError
 from hdpvfl_mq.glm.block import ColumnBlock, scale_rows
 from hdpvfl_mq.glm.families import Family
 from hdpvfl_mq.glm.quality import quality
+from hdpvfl_mq.methods.private_model.last_fit import FREE, Labels, Problem
 from schemas.data import DataSettings
 
 Matrix = NDArray[np.float64]
 
 
 def score(models: Mapping[str, dict[str, Any]], features: Mapping[str, Matrix]) -> NDArray[Any]:
-    """theta of the joint model: every party's block times its weights, as the active party adds."""
+    """theta of the joint model: the sum the active party makes of each block times its weights."""
     theta = np.zeros(len(next(iter(features.values()))))
     coefficients = {
         party: gamma
@@ -47,7 +48,7 @@ def _block(X: Matrix, model: dict[str, Any]) -> ColumnBlock:
 
 
 def prepared(models: Mapping[str, dict[str, Any]], files: Mapping[str, Path]) -> dict[str, Any]:
-    """Features by party and labels for the ids all files share, in one order."""
+    """Features by party, and labels, of the ids that all files share, in one order."""
     parts = {}
     for party, model in models.items():
         settings = DataSettings.model_validate_json(json.dumps(model["data"]))
@@ -98,13 +99,20 @@ def thetas(
 
 
 def _plain(model: dict[str, Any], X: Matrix) -> Matrix:
-    """Row-scaled columns without the intercept, which the reference fits by itself."""
+    """Row-scaled columns without the intercept, because the reference fits its own."""
     return scale_rows(X) if model["scale_rows"] else X
 
 
 def reference_theta(family: Family, X: Matrix, y: NDArray[Any], X_test: Matrix) -> NDArray[Any]:
-    """theta of scikit-learn's model for the same family, fitted without privacy."""
-    model = family.reference().fit(X, family.encode(y))
-    if hasattr(model, "decision_function"):
-        return np.asarray(model.decision_function(X_test))
-    return np.asarray(family.link(model.predict(X_test)))
+    """theta of a model of the same family, fitted without privacy and with a ridge of one row."""
+    fitted, scored = (np.hstack([part, np.ones((len(part), 1))]) for part in (X, X_test))
+    mean = family.encode(y).mean(keepdims=True)
+    start = np.zeros(1) if family.is_zero_legal else family.link(mean)
+    problem = Problem(
+        X=fitted,
+        labels=Labels(family=family, y=y),
+        strengths=np.append(np.ones(X.shape[1]), FREE),
+        given=np.repeat(start, len(X)),
+    )
+    theta: NDArray[Any] = scored @ problem.fit() + start
+    return theta

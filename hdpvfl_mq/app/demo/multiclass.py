@@ -1,8 +1,8 @@
 """More than two classes in the demo: one federation for each class, one after the other.
 
-It owns the order of these runs and their common closing; each of them is an ordinary run with its
-own manifest, journals and ledger entries, and is charged as one. The run of a class is named after
-the whole: `<run>-<class>`.
+It owns the order of these runs and their joint summary; each is an ordinary run with its own
+manifest, journals and ledger entries, and is charged as one. The run of a class is named
+`<run>-<class>`.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ Train = Callable[[Demo, Path, Console], dict[str, Any]]
 
 
 def class_demos(demo: Demo) -> dict[str, Demo]:
-    """The run of every class."""
+    """One demo for each class."""
     found = {}
     for name in demo.dataset.card.classes:
         run = f"{demo.manifest.run}-{name}"
@@ -46,13 +46,13 @@ def class_demos(demo: Demo) -> dict[str, Demo]:
 
 
 def write_demos(demo: Demo, *, state: Path, port: int) -> None:
-    """Everything the processes of all runs read."""
+    """Write everything the processes of all runs read."""
     for one in class_demos(demo).values():
         write_demo(one, state=state, port=port)
         (one.folder / "settings" / "dataset").write_text(demo.dataset.name)
     demo.settings("manifest").parent.mkdir(parents=True, exist_ok=True)
     demo.settings("manifest").with_name("dataset").write_text(demo.dataset.name)
-    # Last, so that the newest manifest, which --resume looks for, is that of the whole.
+    # Written last, because --resume looks for the newest manifest, which must be the whole run's.
     demo.settings("manifest").write_text(dump_settings(demo.manifest))
 
 
@@ -75,7 +75,7 @@ def run(demo: Demo, state: Path, console: Console, train: Train) -> dict[str, An
         "test": {**_test(demos), "evaluation": summary.EVALUATION},
         "parties": [_party(demo, state, party, results.values()) for party in demo.parties],
     }
-    summary.write(demo, result)
+    result = summary.write(demo, result)
     _closing(console, result, demo, state)
     return result
 
@@ -95,13 +95,13 @@ _SHARED = (
 
 
 def _test(demos: dict[str, Demo]) -> dict[str, Any]:
-    """Accuracy of the class with the largest score: joint, active alone, all in one place."""
+    """Accuracy of predicting the class with the largest score: joint, active alone, central."""
     labels, scores = [], []
     for one in demos.values():
         inputs = summary.evaluation_inputs(one)
         labels.append(inputs[-1]["y"])
         scores.append(evaluate.thetas(*inputs))
-    y = decide(labels)  # the one class whose run calls the row 1
+    y = decide(labels)  # the class whose run labels the row 1
     right = {
         name: float(np.mean(decide([found[name] for found in scores]) == y)) for name in scores[0]
     }
@@ -115,7 +115,7 @@ def _test(demos: dict[str, Demo]) -> dict[str, Any]:
 def _party(
     demo: Demo, state: Path, party: str, results: Iterable[dict[str, Any]]
 ) -> dict[str, Any]:
-    """What every class cost a party, and all of them together, from its ledger."""
+    """The cost of each class and of all together for a party, from its ledger."""
     runs = [one["run"] for one in results]
     ledger_file = state / party / "ledger.db"
     with opened_copy(ledger_file) as ledger:

@@ -1,7 +1,7 @@
-"""The local demo: one data set dealt to parties on this machine, with keys, policies and settings.
+"""The local demo: a data set split between parties, with their keys, policies and settings.
 
-It owns what `hdpvfl up` writes before it starts anything; the processes it prepares for are those
-of production. Test rows are split off here and never reach a party's file.
+It owns what `hdpvfl up` writes before it starts production processes. Test rows are split off here
+and never reach a party's training file.
 """
 
 from __future__ import annotations
@@ -11,10 +11,13 @@ import socket
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-from hdpvfl_mq.data.bundled import OVERLAP, SplitDataset
+from hdpvfl_mq.app.demo.own_files import LIFETIME_EPSILON, OWN, own_dataset
+from hdpvfl_mq.data.bundled import OVERLAP, SplitDataset, load_dataset
 from hdpvfl_mq.data.cards import CARDS
-from hdpvfl_mq.data.splits import deal, held_out
+from hdpvfl_mq.data.readers import load_table
+from hdpvfl_mq.data.splits import held_out
 from hdpvfl_mq.data.tables import Table
 from hdpvfl_mq.errors import OperatorError, SettingsError
 from hdpvfl_mq.glm.families import FAMILIES
@@ -25,7 +28,6 @@ from schemas.config import (
     BrokerServiceSettings,
     BrokerSettings,
     FederationSettings,
-    IdRules,
     Member,
     PartyPolicy,
     PartyServiceSettings,
@@ -34,16 +36,18 @@ from schemas.config import (
     RunManifest,
 )
 from schemas.ids import COORDINATOR, RoleName
+from schemas.methods import PrivateModel
 from schemas.privacy import Budget
 
 ACTIVE = "active"
-# A public data set has no people to protect; the cap is wide, the ledger counts all the same.
+# A public data set has no people to protect: the cap is wide, and the ledger still counts.
 DEMO_LIFETIME_EPSILON = 1000.0
+DEMO_SLOTS = 8  # number of runs with bounded noise that fit into a demo's ledger
 
 
 @dataclass(frozen=True)
 class Demo:
-    """A run prepared on disk."""
+    """A run whose files are on disk."""
 
     folder: Path
     manifest: RunManifest
@@ -52,20 +56,20 @@ class Demo:
 
     @property
     def parties(self) -> tuple[str, ...]:
-        """Active first."""
+        """All parties, the active party first."""
         return self.manifest.parties
 
     @property
     def summary(self) -> Path:
-        """Written when the run has completed."""
+        """The summary file, written when the run has completed."""
         return self.folder / "summary.json"
 
     def settings(self, name: str) -> Path:
-        """A process's settings file."""
+        """The settings file of a process that serves only this run."""
         return self.folder / "settings" / f"{name}.toml"
 
     def service(self, name: str) -> Path:
-        """The settings of a process that stands, and serves this run among others."""
+        """The settings file of a service, which can also serve other runs."""
         return self.folder / "services" / f"{name}.toml"
 
     @property
@@ -74,8 +78,19 @@ class Demo:
         return f"{self.manifest.run[:60]}.fed"
 
     def rows(self, party: str, part: str) -> Path:
-        """A party's train or test rows."""
+        """The file with a party's train or test rows."""
         return self.folder / "data" / f"{party}_{part}.csv"
+
+
+def dataset_of(folder: Path, *, further: Path | None, cache: Path) -> SplitDataset:
+    """The data set of a run that was prepared earlier."""
+    name = (folder / "settings" / "dataset").read_text()
+    if name != OWN:
+        return load_dataset(name, folder=further, cache=cache)
+    manifest = load_settings(RunManifest, folder / "settings" / "manifest.toml")
+    files = [folder / "data" / f"{party}_train.csv" for party in manifest.parties]
+    tables = [load_table(file) for file in files]
+    return own_dataset(tables[0], tables[1:])
 
 
 def passive_names(count: int) -> tuple[str, ...]:
@@ -84,7 +99,7 @@ def passive_names(count: int) -> tuple[str, ...]:
 
 
 def free_port() -> int:
-    """A port nobody uses at this moment."""
+    """A port that is free at this moment."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]
@@ -92,7 +107,7 @@ def free_port() -> int:
 
 
 def check_port(port: int) -> None:
-    """Refuse a port in use before anything is started."""
+    """Refuse a port that is in use, before any process starts."""
     if not 0 < port < 2**16:
         raise SettingsError(f"port = {port}: choose a port between 1 and 65535")
     with socket.socket() as probe:
@@ -105,7 +120,7 @@ def check_port(port: int) -> None:
 
 
 def write_demo(demo: Demo, *, state: Path, port: int) -> None:
-    """Everything the processes read: rows, keys, policies, manifest, settings."""
+    """Write everything the processes read: rows, keys, policies, manifest, settings."""
     tables = _party_tables(demo)
     for party, table in tables.items():
         test = held_out(table["id"], seed=demo.seed)
@@ -123,7 +138,7 @@ def write_demo(demo: Demo, *, state: Path, port: int) -> None:
 
 
 def write_services(demo: Demo, *, state: Path) -> None:
-    """The settings of services that can serve this run, from those of processes for it alone."""
+    """Write the settings of services, derived from those of processes that serve only this run."""
     broker = load_settings(BrokerSettings, demo.settings(COORDINATOR))
     members = FederationSettings(name=demo.federation, members=broker.members)
     _put(
@@ -150,7 +165,7 @@ def write_services(demo: Demo, *, state: Path) -> None:
 
 def _party_tables(demo: Demo) -> dict[str, Table]:
     passives = demo.manifest.passive_parties
-    parts = deal(demo.dataset.passive, len(passives))
+    parts = demo.dataset.parts(len(passives))
     return {
         demo.manifest.active_party: demo.dataset.active,
         **dict(zip(passives, parts, strict=True)),
@@ -179,18 +194,33 @@ def _demo_names() -> tuple[str, ...]:
 
 def _policy(demo: Demo) -> PartyPolicy:
     budget = demo.manifest.budget
+    cap = LIFETIME_EPSILON if demo.dataset.name == OWN else DEMO_LIFETIME_EPSILON
     return PartyPolicy(
         dataset=demo.dataset.name,
-        # Public data: ids are row numbers in all of them, and nobody's costs add up.
+        # Ids of public data sets are row numbers, so costs of equal ids do not add up.
         budget_apart_from=tuple(name for name in _demo_names() if name != demo.dataset.name),
-        lifetime=Budget(epsilon=DEMO_LIFETIME_EPSILON, delta=budget.delta if budget else 1e-2),
-        run_epsilon_max=DEMO_LIFETIME_EPSILON,
+        lifetime=Budget(epsilon=cap, delta=budget.delta if budget else 1e-2),
+        run_epsilon_max=cap,
         guarantees=(demo.manifest.guarantee,),
         rows_min=demo.manifest.alignment.rows_min,
         learned_constants=True,
         exact_scoring=False,
         proposals="accept",
+        **_modes(demo.manifest),
     )
+
+
+def _modes(manifest: RunManifest) -> dict[str, Any]:
+    """Modes that a policy must allow before the private model may depart from its defaults."""
+    method, allowed = manifest.method, dict[str, Any]()
+    if not isinstance(method, PrivateModel):
+        return allowed
+    if method.noise == "bounded" and manifest.budget:
+        slots = (manifest.budget.epsilon,) * DEMO_SLOTS
+        allowed |= {"noises": ("gaussian", "bounded"), "pure_slots": slots}
+    if method.disclosed_rows:
+        allowed["disclosed_rows_max"] = method.disclosed_rows + method.held_out_rows
+    return allowed
 
 
 def _broker_settings(demo: Demo, keys: dict[str, Keys], state: Path, port: int) -> BrokerSettings:
@@ -227,7 +257,7 @@ def _party_settings(
         policy=str(demo.settings("policy")),
         runs=str(demo.folder.parent),
         state=str(state),
-        ids=IdRules(kind="integer"),
+        ids=demo.manifest.alignment.ids,
         data=type(data)(**{**dict(data), "file": str(demo.rows(party, "train"))}),
         peers=tuple(
             Peer(

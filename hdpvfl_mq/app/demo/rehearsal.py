@@ -1,7 +1,7 @@
 """A whole federation in this process: production roles, journals and ledgers, kept in memory.
 
 It owns how tables and a manifest become nodes for the simulation; experiments and tests use it.
-Everything a party would send is sent, signed, journaled and booked, only over a simulated network.
+Parties send, sign, journal and book every message as in production; only the network is simulated.
 """
 
 from __future__ import annotations
@@ -24,8 +24,9 @@ from hdpvfl_mq.node.node import Node
 from hdpvfl_mq.node.ports import Contact, Identity
 from hdpvfl_mq.privacy.ledger_secret import LedgerSecret
 from hdpvfl_mq.privacy.ledger_store import Ledger
+from hdpvfl_mq.privacy.scored_people import ScoredPeople
 from hdpvfl_mq.psi import normalise
-from hdpvfl_mq.runtime.simulation import Faults, Simulation
+from hdpvfl_mq.runtime.simulation import Faults, Operator, Simulation
 from hdpvfl_mq.wire.codec import model_digest
 from parties.assets import Assets, TrainedModel
 from parties.party import Party
@@ -38,7 +39,7 @@ from schemas.privacy import Budget, Release
 
 
 def open_policy(manifest: RunManifest, dataset: str = "rehearsal") -> PartyPolicy:
-    """A policy that allows this run; for data nobody needs to protect."""
+    """A policy that allows this run; only for data that need no protection."""
     delta = manifest.budget.delta if manifest.budget else 1e-2
     return PartyPolicy(
         dataset=dataset,
@@ -52,7 +53,7 @@ def open_policy(manifest: RunManifest, dataset: str = "rehearsal") -> PartyPolic
 
 
 class Rehearsal:
-    """Keys, disks and data of a federation; nodes come and go, these stay."""
+    """Keys, disks and data of a federation, which outlive the nodes that are started on them."""
 
     def __init__(
         self,
@@ -63,7 +64,7 @@ class Rehearsal:
         secret: bytes = b"rehearsal",
         ledger_files: Mapping[PartyId, Path] | None = None,
     ) -> None:
-        """Ledgers are forgotten with the rehearsal, but for those that have a file."""
+        """Ledgers live in memory and end with the rehearsal, except those that have a file."""
         self.manifest, self.data = manifest, data
         self._ledger_files = ledger_files or {}
         self.policies = policies or {}
@@ -75,18 +76,20 @@ class Rehearsal:
         self.roles |= {manifest.active_party: "active", COORDINATOR: "coordinator"}
         self.journals = {n: Journal(":memory:", run=manifest.run, party=n) for n in names}
         self.ledgers = {p: sqlite3.connect(":memory:", isolation_level=None) for p in self.parties}
+        self.scored = {p: sqlite3.connect(":memory:", isolation_level=None) for p in self.parties}
         self.outcomes: dict[PartyId, str] = {}
         self.kept: dict[PartyId, tuple[KeptAlignment, ...]] = {}  # from an earlier rehearsal
         self.kept_grams: dict[PartyId, Release] = {}  # of an earlier rehearsal
         self.models: dict[PartyId, TrainedModel] = {}  # of an earlier rehearsal, to predict with
+        self.operators: dict[PartyId, Operator] = {}  # operators that give inputs to their nodes
         self.books: dict[PartyId, LedgerBook] = {}  # of the nodes that run now
 
     def secret(self, party: PartyId, purpose: bytes) -> bytes:
-        """A fixed secret of 32 bytes: a rehearsal can be repeated to the bit."""
+        """A fixed secret of 32 bytes, so that a rehearsal can be repeated bit for bit."""
         return hashlib.blake2b(party.encode() + purpose, key=self._secret, digest_size=32).digest()
 
     def assets(self, party: PartyId) -> Assets:
-        """What a party brings."""
+        """A party's keys, data and settings."""
         rules, data = self.manifest.alignment.ids, self.data[party]
         return Assets(
             party=party,
@@ -107,13 +110,13 @@ class Rehearsal:
         )
 
     def contacts(self, party: PartyId) -> dict[PartyId, Contact]:
-        """Everybody else's role and key."""
+        """Role and key of every other member."""
         return {
             p: Contact(self.roles[p], key.verify_key) for p, key in self.keys.items() if p != party
         }
 
     def node(self, party: PartyId) -> Node:
-        """A party's process as it would come up now."""
+        """A party's node, as a process started now would open it."""
         identity = Identity(party, self.roles[party], self.manifest.run, self.keys[party])
         contacts = self.contacts(party)
         journal = self.journals[party]
@@ -126,25 +129,31 @@ class Rehearsal:
         book = self.books[party] = LedgerBook(
             ledger, own.policy, self.manifest.run, own.data.fingerprint, peers=self.parties
         )
-        return Node(Party(own), identity, contacts, journal=journal, ledger=book)
+        node = Node(Party(own), identity, contacts, journal=journal, ledger=book)
+        book.attach(own, node)
+        return node
 
     def _ledger(self, party: PartyId) -> Ledger:
         if party not in self._ledger_files:
             secret = LedgerSecret(self.secret(party, b"ledger"))
-            return Ledger(self.ledgers[party], party, secret)
+            ledger = Ledger(self.ledgers[party], party, secret)
+            ledger.people = ScoredPeople(self.scored[party], party, secret)
+            return ledger
         file = self._ledger_files[party]
         file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         return open_ledger(file, party)
 
     def router(self) -> Router:
-        """The broker's router as it would come up now."""
+        """The broker's router, as a process started now would open it."""
         members = {p: k.verify_key for p, k in self.keys.items() if p != COORDINATOR}
         return Router(self.manifest.run, members)
 
     def simulate(self, *, seed: int = 0, faults: Faults | None = None) -> Simulation:
-        """Run to the end."""
+        """Run the federation to its end."""
         makers = {p: partial(self.node, p) for p in (COORDINATOR, *self.parties)}
-        simulation = Simulation(makers, self.router, seed=seed, faults=faults)
+        simulation = Simulation(
+            makers, self.router, seed=seed, faults=faults, operators=self.operators
+        )
         self.outcomes = simulation.run()
         return simulation
 
@@ -154,10 +163,10 @@ class Rehearsal:
         return {p: state.trained.rounds.final_weights for p, state in closed.items()}
 
     def coefficients(self, simulation: Simulation) -> dict[PartyId, float]:
-        """What the active party multiplies its partners' scores by; empty after descent."""
+        """The active party's coefficients for its partners' scores; empty after descent."""
         rounds = simulation.nodes[self.manifest.active_party].state.trained.rounds
         return rounds.coefficients if isinstance(rounds, PrivateActive) else {}
 
     def spent(self) -> dict[PartyId, tuple[Any, ...]]:
-        """Every party's ledger, entry by entry."""
+        """All ledger entries of every party."""
         return {p: tuple(Ledger(db, p).entries()) for p, db in self.ledgers.items()}

@@ -1,4 +1,4 @@
-"""summary.json: what a run was and what it cost, with stable keys.
+"""summary.json: settings, results and cost of a run, under stable keys.
 
 It owns the keys; every number comes from a process's own status, its model, or the evaluation.
 """
@@ -12,6 +12,7 @@ from typing import Any
 from hdpvfl_mq.app.console import rounds_per_s
 from hdpvfl_mq.app.demo import evaluate
 from hdpvfl_mq.app.demo.prepare import Demo
+from hdpvfl_mq.audit.figures import journal_head, summary_digest
 from hdpvfl_mq.glm.families import family, unclipped
 from hdpvfl_mq.methods.recommend import delta_warning
 from hdpvfl_mq.runtime.files import write_private
@@ -23,7 +24,7 @@ EVALUATION = (
 
 
 def build(demo: Demo, statuses: dict[str, dict[str, Any]], wall_s: float) -> dict[str, Any]:
-    """The whole summary of a completed run."""
+    """Build the summary of a completed run."""
     manifest = demo.manifest
     active = statuses[manifest.active_party]
     budget = manifest.budget
@@ -44,7 +45,28 @@ def build(demo: Demo, statuses: dict[str, dict[str, Any]], wall_s: float) -> dic
         "wall_s": round(wall_s, 3),
         "rounds_per_s": rounds_per_s(active),
         "test": {**_test(demo), "evaluation": EVALUATION},
+        "partners": _partners(demo),
         "parties": [_party(demo, party, statuses[party]) for party in demo.parties],
+    }
+
+
+def _partners(demo: Demo) -> dict[str, Any]:
+    """Whether joining helped, from the active party's own model; empty after descent."""
+    model = json.loads((demo.folder / demo.manifest.active_party / "model.json").read_text())
+    if "partners_worth" not in model:
+        return {}
+    return {
+        "is_joint": model["joint"],
+        "validation": model["validation"],
+        "held_out": model["held_out"],
+        "each": {
+            party: {
+                "coefficient": model["coefficients"][party],
+                "coefficient_std": model["coefficients_std"][party],
+                "share_of_variance": share,
+            }
+            for party, share in model["partners_worth"].items()
+        },
     }
 
 
@@ -55,25 +77,34 @@ GUARANTEE_LABELS = {
 }
 
 
-def write(demo: Demo, summary: dict[str, Any]) -> Path:
-    """Write the file and point runs/latest at its folder."""
-    path = demo.summary
-    write_private(path, json.dumps(summary, indent=2) + "\n")
+def write(demo: Demo, summary: dict[str, Any]) -> dict[str, Any]:
+    """Write the file, point runs/latest at its folder, and return the written summary."""
+    whole = with_digest(summary, demo.folder)
+    write_private(demo.summary, json.dumps(whole, indent=2) + "\n")
     latest = demo.folder.parent / "latest"
     if latest.is_symlink() or not latest.exists():
         latest.unlink(missing_ok=True)
         latest.symlink_to(demo.folder.name)
-    return path
+    return whole
+
+
+def with_digest(summary: dict[str, Any], run: Path) -> dict[str, Any]:
+    """The summary with the heads of the journals beside it and its own digest, for audits."""
+    heads = {
+        path.parent.name: list(journal_head(path)) for path in sorted(run.glob("*/journal.db"))
+    }
+    whole = {**summary, "journals": heads}
+    return {**whole, "digest": summary_digest(whole)}
 
 
 def evaluation_inputs(demo: Demo) -> tuple[Any, ...]:
-    """What `evaluate` takes: family, models, train and test rows of a completed run."""
+    """The inputs of `evaluate`: family, models, train and test rows of a completed run."""
     models = {p: json.loads((demo.folder / p / "model.json").read_text()) for p in demo.parties}
     train, test = (
         evaluate.prepared(models, {p: demo.rows(p, part) for p in demo.parties})
         for part in ("train", "test")
     )
-    # Against the labels as they are, so that figures of all guarantees can be compared.
+    # Compare with the original labels, so that figures of all guarantees are comparable.
     return family(unclipped(demo.manifest.loss)), models, train, test
 
 

@@ -1,7 +1,7 @@
-"""Estimators in the manner of scikit-learn that run a whole federation in this process.
+"""Estimators with scikit-learn's interface that run a whole federation in this process.
 
-They own the way from arrays to parties and back; what is computed, noised and charged is the
-business of the production roles.
+They own the conversion from arrays to parties and back; the production roles compute, add noise and
+charge the ledgers.
 """
 
 from hdpvfl_mq.app.estimators.classifier import VFLClassifier

@@ -1,6 +1,6 @@
-"""What both estimators share: parameters, columns, fitting runs, scores and what they cost.
+"""Base class of both estimators: parameters, columns, training runs, scores and their cost.
 
-It owns the fitted attributes; what a label means belongs to the classifier and the regressor.
+It owns the fitted attributes; the classifier and the regressor own the meaning of labels.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ from schemas.model import LabelKind, LossName, LossSpec, PenaltyName, PenaltySpe
 from schemas.privacy import Budget
 
 SECRET_BYTES = 32
-ROWS_MIN = 10  # fewer rows teach a private model nothing
+ROWS_MIN = 10  # a private model learns nothing from fewer rows
 
 
 class VFLEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
-    """Columns dealt to parties that train one model together, in this process.
+    """Splits columns between parties, which train one model together in this process.
 
     Parameters are documented on the two estimators.
     """
@@ -57,7 +57,7 @@ class VFLEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no 
     # -- data ---------------------------------------------------------------------------------
 
     def _joined(self, X: Any) -> tuple[Any, list[list[int]] | None]:
-        """One matrix; with the parties' columns where `X` is a list of frames."""
+        """One matrix, and the columns of each party if `X` is a list of frames."""
         frames = as_frames(X)
         if frames is None:
             return X, None
@@ -71,7 +71,7 @@ class VFLEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no 
         return np.hstack(arrays), parties
 
     def _fit_data(self, X: Any, y: Any, **checks: Any) -> tuple[Matrix, Any]:
-        """Check the data and deal the columns."""
+        """Check the data and assign the columns to parties."""
         joined, parties = self._joined(X)
         matrix, labels = validate_data(self, joined, y, dtype=np.float64, **checks)
         if self.guarantee == "sound" and len(matrix) < ROWS_MIN:
@@ -84,7 +84,7 @@ class VFLEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no 
         return matrix, labels
 
     def _family(self, *kinds: LabelKind) -> type[Family]:
-        """The loss, if it takes labels of one of these kinds."""
+        """The family of the loss; it must accept labels of one of these kinds."""
         fitting = [name for name, each in FAMILIES.items() if each.label_kind in kinds]
         if self.loss not in fitting:
             raise ValueError(f"loss={self.loss!r} does not fit; take one of {', '.join(fitting)}")
@@ -93,14 +93,14 @@ class VFLEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no 
     # -- runs ---------------------------------------------------------------------------------
 
     def _secrets(self, count: int) -> list[bytes]:
-        """A secret for each run; what a `random_state` gives can be repeated and hides nothing."""
+        """A secret for each run; one made from `random_state` is repeatable and hides nothing."""
         if self.random_state is None:
             return [os.urandom(SECRET_BYTES) for _ in range(count)]
         dice = check_random_state(self.random_state)
         return [dice.bytes(SECRET_BYTES) for _ in range(count)]
 
     def _train(self, X: Matrix, label: Label, loss: LossSpec, secret: bytes) -> FittedRun:
-        """One run of the federation."""
+        """Train one run of the federation."""
         run = "fit-" + hashlib.sha256(b"run name" + secret).hexdigest()[:16]
         manifest = self._manifest(run, loss, secret)
         return train(manifest, X, self.parts_, label, secret=secret, ledger=self.ledger)
@@ -125,7 +125,7 @@ class VFLEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no 
     # -- scores -------------------------------------------------------------------------------
 
     def _theta(self, X: Any) -> NDArray[np.float64]:
-        """The joint score of every row under every run, a column a run."""
+        """The joint score of every row, one column for each run."""
         check_is_fitted(self)
         joined, _ = self._joined(X)
         matrix = validate_data(self, joined, dtype=np.float64, reset=False)
@@ -136,7 +136,7 @@ class VFLEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no 
         return np.column_stack([score(run.models, features) for run in self.runs_])
 
     def _publish(self, runs: list[FittedRun]) -> None:
-        """The attributes a user looks at."""
+        """Set the public fitted attributes."""
         self.runs_ = runs
         described = [coefficients(run.models, self.parts_) for run in runs]
         self.coef_ = np.vstack([each.coef for each in described])

@@ -1,4 +1,4 @@
-"""The classifier: two classes in one run, more in one run each.
+"""The classifier: one run for two classes, one run per class for more.
 
 It owns classes, decisions and probabilities; fitting and scores are in base.py.
 """
@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from sklearn.base import ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets
 
+from hdpvfl_mq.app import defaults
 from hdpvfl_mq.app.estimators.base import VFLEstimator
 from hdpvfl_mq.app.estimators.fitting import Label
 from hdpvfl_mq.app.estimators.ledgers import LedgerFolder
@@ -23,29 +24,30 @@ from schemas.model import LossName, LossSpec, PenaltyName
 class VFLClassifier(ClassifierMixin, VFLEstimator):  # type: ignore[misc]  # scikit-learn has no types
     """Several companies train one classifier, each with its own columns and a privacy guarantee.
 
-    The parties are the production roles, run in this process: what they would send over a network
-    they send here, with the same noise, and `predict` gives what the protocol would give.
+    The parties are the production roles, run in this process: they send each other the messages
+    they would send over a network, with the same noise, and `predict` returns what the protocol
+    would return.
 
     Parameters
     ----------
     loss : "logistic", "squared_hinge" or "bernoulli"
     penalty : "l2", "l1", "elastic_net" or "none"
     guarantee : "sound" (differential privacy, proved), "paper" (as published) or "none"
-    epsilon, delta : what one fit may tell about one row, at most
-    columns : for each party its columns, by name or position, the active party's first; None gives
+    epsilon, delta : the most that one fit may reveal about one row
+    columns : the columns of each party, by name or position, the active party's first; None gives
         the first half to the active party and the rest to one passive party
-    disclosed_rows : exact scores of so many agreed rows instead of noised scores of all; those rows
-        count as disclosed
-    random_state : None draws noise nobody can repeat. A number makes a fit repeatable, and the
-        noise hides nothing from whoever knows the number
+    disclosed_rows : release exact scores of this many agreed rows instead of noised scores of all
+        rows; the agreed rows count as disclosed
+    random_state : None draws noise that nobody can repeat. A number makes a fit repeatable, and the
+        noise then hides nothing from anybody who knows the number
     ledger : a `LedgerFolder` that every fit is charged to
 
     Attributes
     ----------
-    classes_ : the classes; with more than two, each is a run of its own and charged as one
+    classes_ : the classes; with more than two, each class has its own run and is charged for it
     coef_, intercept_ : the joint model in the units of the columns, for a row within the unit ball
-    coef_std_ : the deviation that the noise adds to each coefficient
-    privacy_ : for each party epsilon of a run, epsilon of everything its ledger knows, delta
+    coef_std_ : the standard deviation that the noise adds to each coefficient
+    privacy_ : for each party the epsilon of a run, the epsilon of all entries of its ledger, delta
     history_ : the active party's own loss, by run
 
     Examples
@@ -62,9 +64,9 @@ class VFLClassifier(ClassifierMixin, VFLEstimator):  # type: ignore[misc]  # sci
         self,
         loss: LossName = "logistic",
         penalty: PenaltyName = "l2",
-        guarantee: Guarantee = "sound",
-        epsilon: float = 1.0,
-        delta: float = 1e-5,
+        guarantee: Guarantee = defaults.GUARANTEE,
+        epsilon: float = defaults.EPSILON,
+        delta: float = defaults.DELTA,
         columns: Any = None,
         disclosed_rows: int = 0,
         random_state: Any = None,
@@ -104,13 +106,13 @@ class VFLClassifier(ClassifierMixin, VFLEstimator):  # type: ignore[misc]  # sci
         return theta[:, 0] if theta.shape[1] == 1 else theta
 
     def predict(self, X: Any) -> NDArray[Any]:
-        """The class of the largest score."""
+        """The class with the largest score."""
         theta = self.decision_function(X)
         chosen = (theta > 0.0).astype(np.int64) if theta.ndim == 1 else theta.argmax(axis=1)
         return np.asarray(self.classes_[chosen])
 
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
-        """Probabilities of the classes; of several classes each against the rest, scaled to 1."""
+        """Probabilities of the classes; more than two are each against the rest, scaled to 1."""
         mean = family(LossSpec(name=self.loss)).mean(self._theta(X))
         if mean.shape[1] == 1:
             return np.column_stack([1.0 - mean[:, 0], mean[:, 0]])

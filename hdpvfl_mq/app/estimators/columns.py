@@ -1,6 +1,6 @@
-"""Which party holds which column, and by which constants a column becomes a number near one.
+"""Which party holds which column, and the constants that standardise each column.
 
-It owns the dealing and the standardising of a matrix; it knows no party's role and no model.
+It owns how a matrix is split and standardised; it knows no party's role and no model.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 Matrix = NDArray[np.float64]
-Names = Sequence[Any] | None  # the columns' names, where the data have names
+Names = Sequence[Any] | None  # the columns' names, if the data have names
 
 
 def as_frames(X: Any) -> tuple[Any, ...] | None:
-    """The frames of a list that has one frame for each party; None for a single matrix."""
+    """The frames, if `X` is a list with one frame for each party; None for a single matrix."""
     is_list = isinstance(X, list | tuple) and len(X) >= 2
     return tuple(X) if is_list and all(np.ndim(frame) == 2 for frame in X) else None
 
@@ -56,7 +56,7 @@ def _position(column: Any, count: int, names: Names) -> int:
 
 @dataclass(frozen=True)
 class Standardised:
-    """Constants of one party's columns: x becomes (x - centre) / scale."""
+    """Constants that standardise one party's columns: x becomes (x - centre) / scale."""
 
     columns: tuple[int, ...]
     centre: Matrix = field(repr=False)
@@ -64,7 +64,7 @@ class Standardised:
 
     @classmethod
     def fitted(cls, X: Matrix, columns: Sequence[int]) -> Standardised:
-        """Mean and deviation of these columns; a constant column keeps its unit."""
+        """Mean and deviation of these columns; a constant column stays unchanged."""
         own = X[:, list(columns)]
         with np.errstate(over="ignore", invalid="ignore"):
             centre, scale = own.mean(axis=0), own.std(axis=0)

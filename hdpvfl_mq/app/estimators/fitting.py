@@ -1,7 +1,7 @@
-"""One fit: standardised columns become parties, the parties run, and what they keep comes back.
+"""One fit: make parties from standardised columns, run them, and return their models.
 
 It owns the federation of an estimator; its roles, journals and ledgers are those of production, in
-memory. The rows are aligned already, so entity resolution is the reuse of a kept alignment.
+memory. The rows are already aligned, so entity resolution reuses a kept alignment.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ ALIGNMENT = AlignmentSpec(ids=IDS, rows_min=1)
 
 @dataclass(frozen=True)
 class Label:
-    """The active party's label: its values, what they are, the constants they were made with."""
+    """The active party's label: its values, their kind, and the constants that made them."""
 
     values: Matrix
     kind: LabelKind
@@ -48,7 +48,7 @@ class Label:
 
 @dataclass(frozen=True)
 class Spend:
-    """What one party spent in one run, and in all runs its ledger knows."""
+    """One party's spend in one run, and in all runs that its ledger knows."""
 
     spent: Spent
     lifetime_epsilon: float
@@ -57,7 +57,7 @@ class Spend:
 
 
 def composed(spends: Sequence[Spend]) -> dict[str, float]:
-    """What the runs of one fit mean together; without a ledger they are all there ever was."""
+    """The joint cost of the runs of one fit; without a ledger no earlier runs count."""
     spent, last = [spend.spent for spend in spends], spends[-1]
     total = Spent(
         sum(each.mu2_units for each in spent),
@@ -75,7 +75,7 @@ def composed(spends: Sequence[Spend]) -> dict[str, float]:
 
 @dataclass(frozen=True)
 class FittedRun:
-    """What one training left: every party's model and spend, and the active party's own loss."""
+    """The result of one training: every party's model and spend, the active party's own loss."""
 
     models: dict[str, dict[str, Any]] = field(repr=False)
     privacy: dict[str, Spend]
@@ -83,7 +83,7 @@ class FittedRun:
 
 
 def party_names(count: int) -> tuple[str, ...]:
-    """The active party and the passive ones."""
+    """Names of the active party and the passive parties."""
     return (ACTIVE, *(f"passive-{number}" for number in range(1, count)))
 
 
@@ -96,7 +96,7 @@ def train(
     secret: bytes,
     ledger: LedgerFolder | None = None,
 ) -> FittedRun:
-    """Train to the end; RefusedError if a policy or a ledger forbids it."""
+    """Run one training to its end; RefusedError if a policy or a ledger forbids it."""
     data = {
         party: _prepared(part.apply(X), part, label if party == ACTIVE else None)
         for party, part in zip(manifest.parties, parts, strict=True)
@@ -165,8 +165,9 @@ def _prepared(X: Matrix, part: Standardised, label: Label | None) -> PreparedDat
 
 
 def _policy(manifest: RunManifest, ledger: LedgerFolder | None) -> PartyPolicy:
-    """A ledger's cap counts; without a ledger the fit is a rehearsal and may spend anything."""
+    """The policy of a party: a ledger's cap applies; without a ledger a fit may spend anything."""
     delta = manifest.budget.delta if manifest.budget else 1e-2
+    rehearsed = (manifest.budget.epsilon,) if manifest.budget else ()
     return PartyPolicy(
         dataset=ledger.dataset if ledger else "estimator",
         lifetime=Budget(
@@ -177,13 +178,15 @@ def _policy(manifest: RunManifest, ledger: LedgerFolder | None) -> PartyPolicy:
         rows_min=1,
         disclosed_rows_max=10**9,
         learned_constants=True,
+        noises=("gaussian", "bounded"),
+        pure_slots=ledger.pure_slots if ledger else rehearsed,
     )
 
 
 def _kept(
     manifest: RunManifest, data: Mapping[str, PreparedData], secret: bytes
 ) -> dict[str, tuple[KeptAlignment, ...]]:
-    """All rows are common, and every party keeps that."""
+    """Give every party a kept alignment in which all rows are common."""
     ids = normalise(data[ACTIVE].ids, IDS)
     kept = KeptAlignment(
         ids_digest=ids_digest(ids),

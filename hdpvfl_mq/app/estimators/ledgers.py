@@ -1,6 +1,6 @@
 """Ledgers that outlive an estimator: every fit is charged to them.
 
-It owns where they are and what they allow; the rules of a ledger are in hdpvfl_mq/privacy.
+It owns their paths and caps; hdpvfl_mq/privacy has the rules of a ledger.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from pathlib import Path
 
 @dataclass(frozen=True)
 class LedgerFolder:
-    """One ledger for each party in a folder, and the lifetime cap of the data set they count.
+    """A folder with one ledger for each party, and the lifetime cap of their data set.
 
     A fit that would exceed the cap raises `RefusedError` before anything is released. A grid search
     of ten candidates in five folds is fifty fits, and each is charged.
@@ -21,7 +21,8 @@ class LedgerFolder:
     dataset: str
     epsilon: float
     delta: float
+    pure_slots: tuple[float, ...] = ()  # parts of epsilon reserved for fits with bounded noise
 
     def file(self, party: str) -> Path:
-        """A party's ledger."""
+        """The file of a party's ledger."""
         return Path(self.path) / party / "ledger.db"

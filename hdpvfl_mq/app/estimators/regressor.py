@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import RegressorMixin
 
+from hdpvfl_mq.app import defaults
 from hdpvfl_mq.app.estimators.base import VFLEstimator
 from hdpvfl_mq.app.estimators.fitting import Label
 from hdpvfl_mq.app.estimators.ledgers import LedgerFolder
@@ -18,7 +19,7 @@ from hdpvfl_mq.glm.families import family
 from schemas.methods import Guarantee
 from schemas.model import LossName, LossSpec, PenaltyName
 
-REAL_SPREAD = 3.0  # standardised labels are clipped at so many deviations
+REAL_SPREAD = 3.0  # standardised labels are clipped at this many deviations
 
 
 class VFLRegressor(RegressorMixin, VFLEstimator):  # type: ignore[misc]  # scikit-learn has no types
@@ -29,8 +30,8 @@ class VFLRegressor(RegressorMixin, VFLEstimator):  # type: ignore[misc]  # sciki
     Parameters
     ----------
     loss : "least_squares", "huber", "poisson", "gamma" or "normal"
-    label_range : the public (lowest, highest) label; labels outside are clipped. None takes them
-        from the labels, and the guarantee is then conditional on these two numbers
+    label_range : the public (lowest, highest) label; labels outside are clipped. None takes both
+        numbers from the labels, and the guarantee is then conditional on them
 
     Examples
     --------
@@ -46,9 +47,9 @@ class VFLRegressor(RegressorMixin, VFLEstimator):  # type: ignore[misc]  # sciki
         self,
         loss: LossName = "least_squares",
         penalty: PenaltyName = "l2",
-        guarantee: Guarantee = "sound",
-        epsilon: float = 1.0,
-        delta: float = 1e-5,
+        guarantee: Guarantee = defaults.GUARANTEE,
+        epsilon: float = defaults.EPSILON,
+        delta: float = defaults.DELTA,
         columns: Any = None,
         disclosed_rows: int = 0,
         random_state: Any = None,

@@ -1,7 +1,7 @@
-"""The facts of a report, from a party's journal: what left, to whom, with what noise and cost.
+"""The facts of a report, from a party's journal: what was sent, to whom, its noise and cost.
 
-It owns what a report says; how it looks is in page.html.j2. Losses come from folding the journal
-inside the active party and go into that party's own file only.
+It owns what a report says; page.html.j2 owns how it looks. Losses come from folding the journal
+inside the active party, and only that party's own report contains them.
 """
 
 from __future__ import annotations
@@ -9,15 +9,20 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from hdpvfl_mq import __version__
 from hdpvfl_mq.app.report.meaning import Meaning, meaning
 from hdpvfl_mq.audit.audit import Verdict
-from hdpvfl_mq.audit.evidence import Envelope, Evidence
+from hdpvfl_mq.audit.evidence import Envelope, Evidence, Transcript
+from hdpvfl_mq.audit.scope import scope
+from hdpvfl_mq.errors import HdpvflError
 from hdpvfl_mq.privacy.accountant import Spent, epsilon_shown
-from hdpvfl_mq.privacy.ledger import decode
+from hdpvfl_mq.privacy.ledger import Books, apply, decode
+from hdpvfl_mq.wire.codec import model_digest
 from schemas.config import RunManifest
 from schemas.ids import PartyId
 from schemas.messages import Residual, ScoreShare
-from schemas.privacy import MU2_UNIT_BITS, Budget, CapFixed, Release
+from schemas.privacy import MU2_UNIT_BITS, Budget, Release, SpendEvent
+from schemas.records import Book
 
 CURVE_POINTS_MAX = 200
 
@@ -27,8 +32,12 @@ IN_WORDS = {
     "run_refuse": "refusal of the run, and by which rule",
     "align_block": "blinded identifiers, to find common people without showing who they are",
     "aligned": "number of common people, fingerprints of order and plan",
-    "score_share": "noised partial scores",
-    "residual": "noised corrections",
+    "score_share": "partial scores",
+    "residual": "corrections",
+    "agreement": "fingerprints of manifest, members and row order, for comparison",
+    "agreed": "confirmation that all of these are the same",
+    "ending": "what this party has done, before the run is closed",
+    "ended": "confirmation of the end",
     "round_report": "how many rounds are done",
     "withdraw": "withdrawal from the run",
     "ledger_head": "state of the privacy ledger, for the others to remember",
@@ -38,7 +47,7 @@ IN_WORDS = {
 
 @dataclass(frozen=True)
 class Outflow:
-    """All messages of one kind."""
+    """All messages of one kind that a party sent."""
 
     what: str
     receivers: str
@@ -46,6 +55,39 @@ class Outflow:
     values: int  # numbers computed from private rows
     bytes: int
     noise_std: float | None
+
+
+@dataclass(frozen=True)
+class Own:
+    """Facts that only the party itself knows; empty if its files are on another machine."""
+
+    dataset: str = ""
+    columns: tuple[str, ...] = ()
+    learned: bool = False  # preprocessing constants fitted to the private rows
+
+
+NOTHING_KNOWN = Own()
+
+
+@dataclass(frozen=True)
+class Origin:
+    """What a report was made from, and when."""
+
+    made_at: str
+    version: str
+    scope: tuple[str, ...]  # which journals were available, and what they prove
+    manifest_digest: str
+    keys: tuple[tuple[PartyId, str], ...]  # public keys, by party
+
+
+@dataclass(frozen=True)
+class Lifetime:
+    """The lifetime spend of a data set in its ledger."""
+
+    dataset: str
+    cap: Budget
+    spent: float
+    runs: int
 
 
 @dataclass(frozen=True)
@@ -63,20 +105,22 @@ class Facts:
     epsilon: float
     delta: float
     cap: float | None  # epsilon of the run
-    lifetime: Budget | None
+    lifetimes: tuple[Lifetime, ...]
     curve: tuple[tuple[int, float], ...]  # round, epsilon spent so far
     meaning: Meaning
     losses: tuple[float, ...]
     verdicts: tuple[Verdict, ...]
+    own: Own
+    origin: Origin
 
     @property
     def values(self) -> int:
-        """Numbers computed from private rows that left."""
+        """Count of sent numbers that were computed from private rows."""
         return sum(outflow.values for outflow in self.outflows)
 
     @property
     def is_unbounded(self) -> bool:
-        """Whether nothing bounds what can be concluded."""
+        """Whether the privacy loss has no bound."""
         return math.isinf(self.mu) or math.isinf(self.epsilon)
 
 
@@ -85,18 +129,21 @@ def gather_facts(
     party: PartyId,
     verdicts: tuple[Verdict, ...],
     losses: tuple[float, ...] = (),
+    *,
+    own: Own = NOTHING_KNOWN,
+    made_at: str = "",
 ) -> Facts:
-    """Read one party's journal."""
+    """Gather the facts from one party's journal."""
     manifest, plan = evidence.manifest, evidence.plan
     budget = manifest.budget if manifest else None
-    lifetime = _lifetime(evidence, party)
-    delta = budget.delta if budget else lifetime.delta if lifetime else 0.01
+    lifetimes = _lifetimes(evidence, party)
+    delta = budget.delta if budget else lifetimes[0].cap.delta if lifetimes else 0.01
     sent = list(evidence.transcripts[party].sent())
-    releases = [release for e in sent if (release := _release(e)) is not None]
+    events = _charged(evidence.transcripts[party])
     running, points = Spent(), []
-    for release in releases:
-        running = running.plus(release.event)
-        points.append((release.event.round + 1, running))
+    for event in events:
+        running = running.plus(event)
+        points.append((event.round + 1, running))
     mu = math.inf if running.exact else math.sqrt(running.mu2_units * 2.0**-MU2_UNIT_BITS)
     epsilon = epsilon_shown(running, delta)
     return Facts(
@@ -111,11 +158,37 @@ def gather_facts(
         epsilon=epsilon,
         delta=delta,
         cap=budget.epsilon if budget else None,
-        lifetime=lifetime,
+        lifetimes=lifetimes,
         curve=_curve(points, delta),
-        meaning=meaning(mu, epsilon, releases=len(releases)),
+        meaning=meaning(mu, epsilon, releases=len(events), pure=running.pure),
         losses=losses,
         verdicts=verdicts,
+        own=own,
+        origin=_origin(evidence, made_at),
+    )
+
+
+def _charged(transcript: Transcript) -> list[SpendEvent]:
+    """Spend events of all releases by round: those sent, and those used only inside the party."""
+    found: dict[str, SpendEvent] = {}
+    for record in transcript.records:
+        for effect in record.effects:
+            if isinstance(effect, Book):
+                found.setdefault(effect.release.release_id, effect.release.event)
+    for envelope in transcript.sent():
+        if (release := _release(envelope)) is not None:
+            found.setdefault(release.release_id, release.event)
+    return sorted(found.values(), key=lambda event: event.round)
+
+
+def _origin(evidence: Evidence, made_at: str) -> Origin:
+    manifest = evidence.manifest
+    return Origin(
+        made_at=made_at,
+        version=__version__,
+        scope=tuple(scope(evidence)),
+        manifest_digest=model_digest(manifest).hex() if manifest else "",
+        keys=tuple((party, key.verify_key.hex()) for party, key in sorted(evidence.keys.items())),
     )
 
 
@@ -133,14 +206,23 @@ def _outflows(sent: list[Envelope]) -> tuple[Outflow, ...]:
 
 def _outflow(kind: str, envelopes: list[Envelope]) -> Outflow:
     releases = [release for e in envelopes if (release := _release(e)) is not None]
+    what = IN_WORDS.get(kind, kind.replace("_", " "))
     return Outflow(
-        what=IN_WORDS.get(kind, kind.replace("_", " ")),
+        what=f"{how_noised(releases)} {what}" if releases else what,
         receivers=", ".join(sorted({d.party for e in envelopes for d in e.header.to})),
         messages=len(envelopes),
         values=sum(release.tensor.shape[0] for release in releases),
         bytes=sum(len(frame) for e in envelopes for frame in e.frames),
         noise_std=releases[0].noise_std if releases else None,
     )
+
+
+def how_noised(releases: list[Release]) -> str:
+    """Word for whether values were sent with noise; exact values are never called noised."""
+    kinds = {release.event.mechanism for release in releases}
+    if not kinds & {"exact", "disclosed"}:
+        return "noised"
+    return "exact" if kinds <= {"exact", "disclosed"} else "noised and exact"
 
 
 def _curve(points: list[tuple[int, Spent]], delta: float) -> tuple[tuple[int, float], ...]:
@@ -151,7 +233,21 @@ def _curve(points: list[tuple[int, Spent]], delta: float) -> tuple[tuple[int, fl
     return tuple((done, epsilon_shown(spent, delta)) for done, spent in kept)
 
 
-def _lifetime(evidence: Evidence, party: PartyId) -> Budget | None:
-    entries = [decode(body) for _, _, _, body, _ in evidence.ledgers.get(party, ())]
-    caps = [entry.cap for entry in entries if isinstance(entry, CapFixed)]
-    return caps[-1] if caps else None
+def _lifetimes(evidence: Evidence, party: PartyId) -> tuple[Lifetime, ...]:
+    """The data sets this run was charged to; empty if the ledger is damaged or not available."""
+    books = Books()
+    try:
+        for _, _, _, body, _ in evidence.ledgers.get(party, ()):
+            apply(books, decode(body))
+    except HdpvflError:
+        return ()  # the audit reports the damage
+    datasets = sorted({dataset for dataset, run in books.runs if run == evidence.run})
+    return tuple(
+        Lifetime(
+            dataset,
+            books.caps[dataset],
+            books.epsilon_spent(dataset),
+            sum(name == dataset for name, _ in books.runs),
+        )
+        for dataset in datasets
+    )

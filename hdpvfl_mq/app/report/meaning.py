@@ -1,6 +1,7 @@
-"""What a privacy cost lets somebody conclude, as numbers a person can picture.
+"""What a privacy cost lets an attacker conclude, as numbers a person can picture.
 
-It owns the translation of mu and (epsilon, delta) into guesses and alarms; it knows no run.
+It owns the translation of mu and (epsilon, delta) into guessing and detection rates; it knows no
+run.
 """
 
 from __future__ import annotations
@@ -9,15 +10,18 @@ import math
 from dataclasses import dataclass
 from statistics import NormalDist
 
+from hdpvfl_mq.privacy.pure import PureUnits, advantage, delta_with_pure
+
 FALSE_ALARMS = (0.001, 0.01, 0.05, 0.10)
 PRIORS = (0.001, 0.01, 0.10, 0.50, 0.90)
 _NORMAL = NormalDist()
+_GRID = tuple(0.1 * step for step in range(121))  # epsilons at which bounds are evaluated
 _CERTAIN = 500.0  # an epsilon above this lets any belief become certainty, as far as floats go
 
 
 @dataclass(frozen=True)
 class Meaning:
-    """*Bound* on every attacker who sees all that left, whatever else he knows.
+    """*Bound* on every attacker who sees all releases, whatever else the attacker knows.
 
     `guess` is the best share of right answers between two equally likely rows; `detections` pairs a
     rate of false alarms with the best rate of hits; `posteriors` pairs a belief before with the
@@ -31,14 +35,39 @@ class Meaning:
     excess: float
 
 
-def meaning(mu: float, epsilon: float, *, releases: int) -> Meaning:
-    """Read a mu-GDP cost of so many Gaussian releases; an infinite one bounds nothing."""
+def meaning(mu: float, epsilon: float, *, releases: int, pure: PureUnits = ()) -> Meaning:
+    """Meaning of the cost of Gaussian and pure releases; an infinite cost bounds nothing."""
+    beliefs = tuple((prior, posterior(epsilon, prior)) for prior in PRIORS)
+    if pure and not math.isinf(mu):
+        return Meaning(
+            guess=(1.0 + advantage(mu, pure)) / 2.0,
+            detections=tuple((a, detection_with_pure(mu, pure, a)) for a in FALSE_ALARMS),
+            posteriors=beliefs,
+            excess=excess_with_pure(mu, pure, epsilon),
+        )
     return Meaning(
         guess=1.0 if math.isinf(mu) else _NORMAL.cdf(mu / 2.0),
         detections=tuple((alarms, detection(mu, alarms)) for alarms in FALSE_ALARMS),
-        posteriors=tuple((prior, posterior(epsilon, prior)) for prior in PRIORS),
+        posteriors=beliefs,
         excess=excess(mu, epsilon, adaptive=releases > 1),
     )
+
+
+def detection_with_pure(mu: float, pure: PureUnits, false_alarms: float) -> float:
+    """The most hits: min over e of exp(e) alpha + delta(e), as (e, delta(e))-DP holds for all e."""
+    bounds = (math.exp(e) * false_alarms + float(delta_with_pure(e, mu, pure)) for e in _GRID)
+    return min(1.0, *bounds)
+
+
+def excess_with_pure(mu: float, pure: PureUnits, epsilon: float) -> float:
+    """The probability that the privacy loss exceeds epsilon, also if an attacker steers releases.
+
+    *Bound.* delta(e) is at least (1 - exp(e - epsilon)) times that probability, for every
+    e < epsilon.
+    """
+    below = [e for e in _GRID if e < epsilon]
+    bounds = (float(delta_with_pure(e, mu, pure)) / -math.expm1(e - epsilon) for e in below)
+    return min([1.0, *bounds])
 
 
 def detection(mu: float, false_alarms: float) -> float:
@@ -58,9 +87,9 @@ def posterior(epsilon: float, prior: float) -> float:
 def excess(mu: float, epsilon: float, *, adaptive: bool) -> float:
     """The probability that the privacy loss exceeds epsilon, for the worst pair of neighbours.
 
-    *Bound.* The loss of a Gaussian release is normal with mean mu^2 / 2 and variance mu^2. Over
-    several releases, somebody who steers them by what he has seen can stop when he is ahead: then
-    it is the running maximum of a Brownian motion with drift 1/2 up to the time mu^2.
+    *Bound.* The loss of a Gaussian release is normal with mean mu^2 / 2 and variance mu^2. An
+    attacker who steers several releases by earlier ones can stop at the largest loss: then the
+    loss is the running maximum of a Brownian motion with drift 1/2 up to the time mu^2.
     """
     if mu == 0.0 or epsilon > _CERTAIN:
         return 0.0

@@ -1,10 +1,12 @@
-"""A report as one HTML page: pictures inside, no script, nothing fetched, readable on paper.
+"""A report as one HTML page: embedded pictures, no script, no network requests, printable.
 
-It owns which words and numbers the template is given; the page itself is page.html.j2, every
-number comes from facts.py. Values are escaped by the template engine, whoever chose them.
+It owns the words and numbers that the template receives; page.html.j2 is the page, and every
+number comes from facts.py. The template engine escapes all values.
 """
 
 from __future__ import annotations
+
+import math
 
 from hdpvfl_mq.app.report.facts import Facts
 from hdpvfl_mq.app.report.pictures import line_chart
@@ -20,6 +22,7 @@ _CLAIM = {
     "none": "This run had no privacy: values left as they are, and nothing bounds what can be "
     "concluded from them.",
 }
+_ROUNDS_OF_A_LINE = 2
 _NO_OFFER = "The run never got so far as an offer."
 
 
@@ -32,7 +35,11 @@ def render(facts: Facts) -> str:
         outflows=_outflows(facts),
         hits=_percents(facts.meaning.detections),
         beliefs=_percents(facts.meaning.posteriors),
+        origin=_origin(facts),
         cost_chart=_cost_chart(facts),
+        cost_share=_cost_share(facts),
+        no_cost=_no_cost(facts),
+        infinite=math.inf,
         warning=delta_warning(facts.delta, facts.rows),
         loss_chart=_loss_chart(facts),
         limits=NOT_VERIFIABLE,
@@ -53,12 +60,34 @@ def _outflows(facts: Facts) -> list[tuple[str, ...]]:
     ]
 
 
+def _origin(facts: Facts) -> list[tuple[str, str]]:
+    origin, own = facts.origin, facts.own
+    rows = [("made", origin.made_at), ("by", f"hdpvfl-mq {origin.version}")]
+    rows += [("manifest, SHA-256", origin.manifest_digest)]
+    rows += [("data set", own.dataset), ("columns of this party", ", ".join(own.columns))]
+    rows += [(f"public key of {party}", key) for party, key in origin.keys]
+    return [row for row in rows if row[1]]
+
+
+def _cost_share(facts: Facts) -> str | None:
+    """The share of the cap that a run of one round spent, in percent; longer runs get a chart."""
+    if len({done for done, _ in facts.curve}) != 1 or facts.cap is None:
+        return None
+    return f"{min(100.0, 100.0 * facts.epsilon / facts.cap):.1f}"
+
+
+def _no_cost(facts: Facts) -> str:
+    if facts.is_unbounded:
+        return "The cost is infinite: no epsilon bounds it."
+    return "Nothing was charged."
+
+
 def _percents(pairs: tuple[tuple[float, float], ...]) -> list[tuple[str, str]]:
     return [(f"{a:.1%}", f"{p:.1%}") for a, p in pairs]
 
 
 def _cost_chart(facts: Facts) -> str | None:
-    if not facts.curve:
+    if len({done for done, _ in facts.curve}) < _ROUNDS_OF_A_LINE:
         return None
     limit = None if facts.cap is None else (facts.cap, f"cap of the run: {facts.cap:g}")
     points = [(0.0, 0.0), *((float(done), epsilon) for done, epsilon in facts.curve)]

@@ -1,6 +1,6 @@
 """Line charts as SVG: no script, no network.
 
-It owns scales and axes, chart.svg.j2 the drawing; it knows no privacy.
+It owns scales and axes; chart.svg.j2 owns the drawing. It knows nothing about privacy.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ Point = tuple[float, float]
 
 @dataclass(frozen=True)
 class Scale:
-    """From numbers to places in the picture."""
+    """Maps numbers to positions in the picture."""
 
     x_high: float
     y_low: float
     y_high: float
 
     def at(self, x: float, y: float) -> Point:
-        """The place of a point; x begins at 0."""
+        """The position of a point; the x axis begins at 0."""
         up = (y - self.y_low) / (self.y_high - self.y_low)
         return (
             round(LEFT + x / self.x_high * (WIDTH - LEFT - RIGHT), 1),
@@ -38,7 +38,7 @@ class Scale:
 
 @dataclass(frozen=True)
 class Mark:
-    """A word at a place, or without one a line from there to the right."""
+    """A label at a position; a mark without a label is a line from there to the right."""
 
     name: str
     x: float
@@ -49,7 +49,7 @@ class Mark:
 
 @dataclass(frozen=True)
 class Chart:
-    """What chart.svg.j2 draws."""
+    """The values that chart.svg.j2 draws."""
 
     title: str
     marks: list[Mark]

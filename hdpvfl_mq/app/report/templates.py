@@ -1,4 +1,4 @@
-"""The templates of the reports, filled in with every value escaped."""
+"""Renders the report templates; every value is escaped."""
 
 from __future__ import annotations
 
@@ -18,5 +18,5 @@ def _environment() -> Environment:
 
 
 def rendered(template: str, **values: Any) -> Markup:
-    """A template of this folder; what it returns is not escaped again inside another."""
+    """Render a template of this folder; another template does not escape the result again."""
     return Markup(_environment().get_template(template).render(**values))  # noqa: S704 - escaped

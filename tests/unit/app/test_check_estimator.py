@@ -7,6 +7,8 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from hdpvfl_mq import VFLClassifier, VFLRegressor
 
+pytestmark = pytest.mark.seconds
+
 NOISE: dict[str, str] = {}  # none at this version: poor_score is declared by the tags
 
 

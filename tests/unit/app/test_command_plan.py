@@ -14,6 +14,8 @@ from schemas.config import RunManifest
 from schemas.model import LossSpec
 from schemas.privacy import Budget
 
+pytestmark = pytest.mark.seconds
+
 LOGISTIC = LossSpec(name="logistic")
 
 
@@ -72,3 +74,15 @@ def test_the_default_delta_of_a_plan_is_not_the_papers(capsys):
     found = json.loads(capsys.readouterr().out)
     assert found["delta"] == 1e-5
     assert found["warning"] is None
+
+
+def test_what_each_choice_learns_is_said(capsys):
+    budget = Budget(epsilon=1.0, delta=1e-5)
+    found = figures(24_000, 1, budget, LOGISTIC)["choices"]
+    assert found["bounded"]["scores"] > 2 * found["gaussian"]["scores"]
+    assert found["bounded"]["weights"] > found["gaussian"]["weights"]
+    assert found["200 disclosed rows"]["scores"] == 1.0
+    refused = figures(24_000, 1, Budget(epsilon=20.0, delta=1e-5), LOGISTIC)["choices"]
+    assert "bounded noise takes" in refused["bounded"]["refused"]
+    assert main(["plan", "--rows", "24000"]) == 0
+    assert "200 disclosed rows keeps" in capsys.readouterr().out

@@ -16,6 +16,8 @@ from sklearn.preprocessing import StandardScaler
 from hdpvfl_mq import LedgerFolder, VFLClassifier, VFLRegressor
 from hdpvfl_mq.errors import RefusedError
 
+pytestmark = pytest.mark.seconds
+
 
 @pytest.fixture(scope="module")
 def people():

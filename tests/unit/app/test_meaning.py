@@ -9,6 +9,7 @@ import pytest
 
 from hdpvfl_mq.app.report.meaning import detection, excess, meaning, posterior
 from hdpvfl_mq.privacy.calibration import mu_of
+from hdpvfl_mq.privacy.pure import pure_units_of
 from tests.curve import delta_of
 
 
@@ -79,3 +80,24 @@ def test_no_excess_without_cost_and_always_without_a_bound():
     assert excess(math.inf, 1.0, adaptive=True) == 1.0
     assert excess(50.0, 499.0, adaptive=True) <= 1.0
     assert excess(50.0, 1e6, adaptive=True) == 0.0  # every belief may become certainty
+
+
+def test_pure_releases_are_read_by_their_own_curve():
+    """Randomised response of epsilon 1: right in e / (1 + e) of all cases, never above epsilon."""
+    one = pure_units_of(1.0)
+    told = meaning(0.0, 1.0, releases=1, pure=(one,))
+    assert told.guess == pytest.approx(math.e / (1 + math.e), rel=1e-9)
+    assert dict(told.detections)[0.01] == pytest.approx(0.01 * math.e, rel=1e-6)
+    beside = meaning(0.5, 2.0, releases=2, pure=(one,))
+    alone = meaning(0.5, 2.0, releases=2)
+    assert beside.guess > max(told.guess, alone.guess)
+    assert alone.excess < beside.excess < 1.0
+
+
+def test_a_vanishing_pure_release_changes_nothing():
+    tiny = meaning(0.5, 1.5, releases=1, pure=(1,))
+    plain = meaning(0.5, 1.5, releases=1)
+    assert tiny.guess == pytest.approx(plain.guess, rel=1e-6)
+    for (_, a), (_, b) in zip(tiny.detections, plain.detections, strict=True):
+        assert b <= a <= b + 0.02  # the bound is taken over a grid of epsilons
+    assert plain.excess <= tiny.excess

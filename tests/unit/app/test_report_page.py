@@ -10,17 +10,19 @@ from pathlib import Path
 import pytest
 
 from hdpvfl_mq.app import report
-from hdpvfl_mq.app.report.facts import Facts, gather_facts
+from hdpvfl_mq.app.report.facts import Facts, Lifetime, Origin, Own, gather_facts, how_noised
 from hdpvfl_mq.app.report.page import render
 from hdpvfl_mq.app.report.pictures import line_chart
 from hdpvfl_mq.audit.audit import audit
+from hdpvfl_mq.privacy.accountant import epsilon_shown
+from schemas.privacy import Budget, Release, SpendEvent
 from tests.golden.recorded import recorded_evidence
 
 HOSTILE = "<script>alert('x')</script>\"&<img src=x onerror=y>"
 CHART = {"svg", "line", "text", "polyline", "circle"}
 TABLE = {"table", "tr", "th", "td"}
 TEXT = {"h1", "h2", "p", "ul", "li", "b", "span"}
-ALLOWED = {"html", "head", "meta", "title", "style", "body"} | TEXT | TABLE | CHART
+ALLOWED = {"div", "html", "head", "meta", "title", "style", "body"} | TEXT | TABLE | CHART
 
 
 class Tags(HTMLParser):
@@ -60,6 +62,9 @@ def test_hostile_words_are_text_wherever_they_stand(facts):
         **dict.fromkeys(words, HOSTILE),
         outflows=tuple(replace(o, what=HOSTILE, receivers=HOSTILE) for o in facts.outflows),
         verdicts=tuple(replace(v, title=HOSTILE, found=HOSTILE) for v in facts.verdicts),
+        own=Own(HOSTILE, (HOSTILE,), learned=True),
+        origin=Origin(HOSTILE, HOSTILE, (HOSTILE,), HOSTILE, ((HOSTILE, HOSTILE),)),
+        lifetimes=(Lifetime(HOSTILE, Budget(epsilon=1.0, delta=0.01), 0.5, 1),),
     )
     assert words == {"run", "party", "role"}
     assert all(is_dataclass(part) for part in (*facts.outflows, *facts.verdicts))
@@ -78,3 +83,51 @@ def test_no_template_switches_escaping_off():
     for template in folder.glob("*.j2"):
         assert "safe" not in template.read_text()
         assert "autoescape" not in template.read_text()
+
+
+def test_statistics_that_stay_inside_are_part_of_the_cost():
+    """A fit of the private model is paid although only scores made with it leave."""
+    evidence = recorded_evidence("private_model")
+    for party in ("bank", "shop"):
+        facts = gather_facts(evidence, party, audit(evidence))
+        role = "active" if party == "bank" else "passive"
+        assert facts.spent == evidence.plan.spent_by(role)
+        assert facts.epsilon == epsilon_shown(facts.spent, facts.delta)
+
+
+def test_the_page_says_what_it_was_made_from(facts):
+    page = render(replace(facts, own=Own("customers", ("income", "age"), learned=True)))
+    for words in (
+        "shown are the journals of",
+        facts.origin.manifest_digest,
+        dict(facts.origin.keys)["shop"],
+        "income, age",
+        "learnt from the rows",
+    ):
+        assert words in page
+    assert "learnt from the rows" not in render(facts)
+
+
+def test_a_run_of_one_round_is_a_bar_and_not_a_line():
+    evidence = recorded_evidence("private_model")
+    page = render(gather_facts(evidence, "shop", audit(evidence)))
+    assert "<svg" not in page
+    assert 'class="bar"' in page
+
+
+def test_infinite_spends_are_said_in_words(facts):
+    cap = Budget(epsilon=1.0, delta=0.01)
+    endless = replace(facts, lifetimes=(Lifetime("customers", cap, float("inf"), 2),))
+    assert "infinitely much</b> is spent in 2 runs" in render(endless)
+
+
+def test_exact_values_are_never_called_noised():
+    noised = next(m.release for _, m in recorded_evidence("sound").releases())
+
+    def said(*kinds: str) -> str:
+        events = [dict(noised.event) | {"mechanism": kind} for kind in kinds]
+        return how_noised([Release(**{**dict(noised), "event": SpendEvent(**e)}) for e in events])
+
+    assert said("lattice_gaussian", "lattice_gaussian") == "noised"
+    assert said("exact") == said("disclosed") == "exact"
+    assert said("lattice_gaussian", "disclosed") == "noised and exact"

@@ -8,6 +8,8 @@ import pytest
 
 from tests.integration.processes import hdpvfl
 
+pytestmark = pytest.mark.seconds
+
 
 @pytest.mark.parametrize("passives", [5, pytest.param(16, marks=pytest.mark.slow)])
 def test_columns_are_dealt_to_many_passive_processes(tmp_path, passives):

@@ -1,0 +1,40 @@
+"""Lines of text for people: wrapped between words on a terminal, left whole in a pipe or file.
+
+It owns the wrapping; commands own the words.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import textwrap
+
+WIDTH_MIN = 40
+
+
+def say(text: str = "") -> None:
+    """Print one line; on a terminal that is too narrow it goes on below, indented."""
+    print("\n".join(wrapped(text, terminal_columns())), flush=True)
+
+
+def terminal_columns() -> int | None:
+    """The width of the terminal, or None if the output is none."""
+    try:
+        return max(os.get_terminal_size(sys.stdout.fileno()).columns, WIDTH_MIN)
+    except (OSError, ValueError, AttributeError):
+        return None
+
+
+def wrapped(text: str, columns: int | None) -> list[str]:
+    """The pieces of a line; a word that is too long, such as a path, stays whole."""
+    if columns is None or len(text) <= columns:
+        return [text]
+    indent = " " * (len(text) - len(text.lstrip()) + 2)
+    return textwrap.wrap(
+        text,
+        columns,
+        subsequent_indent=indent,
+        break_long_words=False,
+        break_on_hyphens=False,
+        drop_whitespace=True,
+    )

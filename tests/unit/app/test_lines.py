@@ -1,0 +1,48 @@
+"""Lines on a terminal of 80 or 120 columns break between words; elsewhere they stay whole."""
+
+from __future__ import annotations
+
+import io
+
+import pytest
+from rich.console import Console
+
+from hdpvfl_mq.app.console import Watcher
+from hdpvfl_mq.app.lines import say, wrapped
+
+TEXT = "  - that the noise was drawn from the committed seed and added before a release left: only"
+
+
+@pytest.mark.parametrize("columns", [80, 120])
+def test_a_long_line_breaks_between_words(columns):
+    text = TEXT + " 'hdpvfl replay' inside the party shows that, with its data and its secret"
+    lines = wrapped(text, columns)
+    assert all(len(line) <= columns for line in lines)
+    assert " ".join(line.strip() for line in lines) == text.strip()
+    assert lines[0].startswith("  - ")
+    assert lines[1].startswith("    ")
+
+
+def test_a_path_stays_whole():
+    path = "/" + "long-folder/" * 12 + "file"
+    assert wrapped(f"scores   {path}", 80)[-1].strip() == path
+
+
+def test_a_pipe_gets_the_line_as_it_is(capsys):
+    say(TEXT * 3)
+    assert capsys.readouterr().out == TEXT * 3 + "\n"
+
+
+def test_a_training_of_one_round_ends_with_lines_of_at_most_80_columns():
+    out = io.StringIO()
+    watcher = Watcher(Console(file=out, width=80), "active")
+    parties = ("active", "passive-1", "passive-2", "passive-3", "passive-4", "passive-5")
+    fields = {"phase": "closed", "rounds": 1, "round": 1, "training_s": 0.5}
+    statuses = {party: {**fields, "epsilon_spent": 0.96664} for party in parties}
+    statuses["active"]["loss"] = 0.60487
+    watcher.show(statuses)
+    lines = out.getvalue().splitlines()
+    assert "trained    1 round, own loss 0.6049" in lines
+    spent = next(line for line in lines if line.startswith("spent"))
+    assert spent.endswith("and 4 more")
+    assert "rounds/s" not in out.getvalue()
