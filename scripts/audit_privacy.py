@@ -14,13 +14,13 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "privacy"))
 
-# mypy knows these two as tests.privacy.*, where strictness ends.
+# mypy knows these two modules as tests.privacy.*, where strict mode is off.
 from privacy_audit import Evidence  # type: ignore[import-not-found]  # in tests/privacy
 from privacy_scenarios import SCENARIOS, SOUND  # type: ignore[import-not-found]  # in tests/privacy
 
 
 def audited(name: str, scenario: Callable[[bool, int], Evidence], runs: int, *, bug: bool) -> bool:
-    """Run one scenario, print a line, and say whether it went as it must."""
+    """Run one scenario, print a line, and return whether the result is as it must be."""
     evidence = scenario(bug, runs)
     above = bool(evidence.mu_lower() > evidence.claimed_mu)
     verdict = "caught" if above else ("MISSED" if bug else "kept")

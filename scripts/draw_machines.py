@@ -1,7 +1,7 @@
 """Draw the tables of moves as state diagrams: `python -m scripts.draw_machines`.
 
-It owns docs/machines.md between its marks and the pictures beside it; the tables themselves are the
-roles'. `tests/contracts/test_machines.py` fails when a file is not what this script would write.
+It owns docs/machines.md between its marks and the pictures beside it; the roles own the tables.
+`tests/contracts/test_machines.py` fails when a file differs from what this script would write.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ END = "<!-- end of the drawing -->"
 
 @dataclass(frozen=True)
 class Machine:
-    """One role's table of moves, the phase it starts in and the one it ends in."""
+    """One role's table of moves, its first phase and its last phase."""
 
     name: str
     role: RoleName
@@ -38,7 +38,7 @@ class Machine:
 
     @cached_property
     def phases(self) -> tuple[type, ...]:
-        """Every phase a state can be in, in the order they are defined in."""
+        """Every phase a state can be in, in order of definition."""
         named = {self.initial, *(phase for phase, _ in self.moves)}
         named |= {phase for move in self.moves.values() for phase in move.to}
         bases = {base for phase in named for base in phase.__mro__[1:]}
@@ -46,7 +46,7 @@ class Machine:
 
     @cached_property
     def inputs(self) -> tuple[str, ...]:
-        """Every input some phase takes."""
+        """Every input that at least one phase accepts."""
         return tuple(dict.fromkeys(name for _, name in self.moves))
 
 
@@ -84,7 +84,7 @@ MACHINES = (
 
 
 def next_phases(machine: Machine, phase: type, name: str) -> tuple[type, ...] | None:
-    """Where an input may lead from a phase; None where it is refused."""
+    """The phases an input may lead to from a phase; None if the phase refuses the input."""
     move = find_move(machine.moves, phase, name)
     return None if move is None else move.to or (phase,)
 
@@ -116,7 +116,7 @@ def mermaid(machine: Machine) -> str:
     """The moves that change the phase, as a state diagram."""
     lines = ["stateDiagram-v2", f"    [*] --> {machine.initial.__name__}"]
     lines += [
-        # A colon ends the name of a state, so it cannot stand in a label.
+        # In Mermaid a colon ends the name of a state, so a label cannot contain one.
         f"    {before} --> {after} : {', '.join(names).replace(':', ' ')}"
         for (before, after), names in changes(machine).items()
     ]
@@ -124,7 +124,7 @@ def mermaid(machine: Machine) -> str:
 
 
 def table(machine: Machine) -> str:
-    """Every input x every phase."""
+    """A table of every input x every phase."""
     names = [phase.__name__ for phase in machine.phases]
     lines = ["| input | " + " | ".join(names) + " |", "|---" * (len(names) + 1) + "|"]
     for name in machine.inputs:
@@ -143,7 +143,7 @@ def _cell(machine: Machine, phase: type, name: str) -> str:
 
 
 def drawing() -> str:
-    """What stands between the marks of the page."""
+    """The text between the marks of the page."""
     parts = []
     for machine in MACHINES:
         title = machine.name.removeprefix("the ").removeprefix("a ").capitalize()
@@ -158,7 +158,7 @@ def drawing() -> str:
 
 
 def files(page: str) -> Iterator[tuple[Path, str]]:
-    """Every file of the drawing with its text; `page` is the page as it is, for its own words."""
+    """Every generated file and its text; text of `page` outside the marks is kept."""
     head, _, rest = page.partition(BEGIN)
     _, _, foot = rest.partition(END)
     yield PAGE, f"{head}{BEGIN}\n\n{drawing()}\n\n{END}{foot}"
@@ -168,7 +168,7 @@ def files(page: str) -> Iterator[tuple[Path, str]]:
 
 
 def main() -> int:
-    """Write what has changed."""
+    """Write the files that have changed."""
     PICTURES.mkdir(exist_ok=True)
     for path, text in files(PAGE.read_text()):
         if not path.exists() or path.read_text() != text:

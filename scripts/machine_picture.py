@@ -1,7 +1,7 @@
-"""A state diagram as SVG: phases in a column, moves to the next phase between them, others beside.
+"""A state diagram as SVG: phases in a column, moves to the next phase between, others beside.
 
-It owns the layout; it knows no role. Lanes at the right lead past phases, one lane for each phase
-they end in.
+It owns the layout; it knows no role. Moves that skip phases run in lanes at the right, one lane for
+each target phase.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from itertools import pairwise
 
 BOX_WIDTH, BOX_HEIGHT, STEP = 120, 44, 104
 LEFT, TOP = 24, 64
-LETTER = 7  # width of a letter, about
-EXIT = 16  # between two ways out of a phase
+LETTER = 7  # approximate width of a letter
+EXIT = 16  # distance between two exits of a phase
 STYLE = (
     "text{font:13px sans-serif;fill:#1f2328}.label{font-size:12px;fill:#57606a}"
     ".phase{fill:#eef4ff;stroke:#3b6fc4}.move{fill:none;stroke:#57606a}"
@@ -23,7 +23,7 @@ Changes = Mapping[tuple[str, str], Sequence[str]]
 
 
 def picture(title: str, phases: Sequence[str], changes: Changes) -> str:
-    """The diagram as text of an SVG file."""
+    """The diagram as the text of an SVG file."""
     lanes = _lanes(phases, changes)
     width = max([LEFT + BOX_WIDTH + 200, *lanes.values()]) + 24
     height = TOP + (len(phases) - 1) * STEP + BOX_HEIGHT + 24
@@ -55,7 +55,7 @@ def _top(phases: Sequence[str], phase: str) -> int:
 
 
 def _lanes(phases: Sequence[str], changes: Changes) -> dict[str, int]:
-    """x of the lane to each phase that is not reached from the one above; beside all labels."""
+    """The x position, beside all labels, of the lane to each phase not reached from above."""
     past = [pair for pair in changes if pair not in pairwise(phases)]
     longest = max((len(", ".join(changes[pair])) for pair in past), default=0)
     first = LEFT + BOX_WIDTH + 24 + longest * LETTER
@@ -71,14 +71,14 @@ def _phase(name: str, top: int) -> Iterator[str]:
 
 
 def _down(top: int, names: Sequence[str]) -> Iterator[str]:
-    """To the phase below."""
+    """Draw a move to the phase below."""
     x, first, last = LEFT + BOX_WIDTH // 2, top + BOX_HEIGHT, top + STEP
     yield f'<path class="move" d="M{x} {first} V{last}" marker-end="url(#tip)"/>'
     yield _label(x + 8, (first + last) // 2 + 4, names)
 
 
 def _past(out: int, end: int, lane: int, names: Sequence[str]) -> Iterator[str]:
-    """Out at the right, along the lane, in at the right of the phase whose top is `end`."""
+    """Draw a move out at the right, along the lane, into the right of the phase with top `end`."""
     x = LEFT + BOX_WIDTH
     path = f"M{x} {out} H{lane} V{end + BOX_HEIGHT - 6} H{x}"
     yield f'<path class="move" d="{path}" marker-end="url(#tip)"/>'

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import hashlib
+import multiprocessing
 import os
 import shutil
 import subprocess
@@ -18,6 +19,7 @@ import tempfile
 import time
 import tomllib
 from collections.abc import Sequence
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from importlib.util import cache_from_source
 from pathlib import Path
@@ -32,12 +34,15 @@ LIMIT_S = 300.0
 Verdict = Literal["killed", "SURVIVED", "DOES NOT RUN"]
 _VERDICTS: dict[int, Verdict] = {0: "SURVIVED", 1: "killed"}
 # Libraries that every test imports, loaded once; project modules are loaded after the fault.
-_PRELOADED = ("numpy", "scipy.stats", "pydantic", "pytest", "gmpy2", "nacl.signing", "hypothesis")
+_PRELOADED = (
+    *("numpy", "scipy.stats", "pydantic", "pytest", "gmpy2", "nacl.signing", "hypothesis"),
+    *("cryptography.hazmat.primitives.ciphers", "msgpack", "pyarrow", "sqlite3", "zmq"),
+)
 
 
 @dataclass(frozen=True)
 class Mutant:
-    """One fault: what it breaks, where, and who must notice."""
+    """One fault: what it breaks, where, and which tests must notice."""
 
     name: str
     file: str
@@ -46,7 +51,7 @@ class Mutant:
     tests: tuple[str, ...]
 
     def problem(self, root: Path) -> str | None:
-        """Why this fault cannot be planted in a tree, if so."""
+        """Why this fault cannot be planted in a tree; None if it can."""
         path = root / self.file
         if not path.is_file():
             return f"{self.name}: {self.file} is gone"
@@ -55,13 +60,13 @@ class Mutant:
 
 
 def mutants(path: Path = LIST) -> tuple[Mutant, ...]:
-    """The list, in its order."""
+    """All faults, in the order of the file."""
     listed = tomllib.loads(path.read_text())["mutant"]
     return tuple(Mutant(**{**each, "tests": tuple(each["tests"])}) for each in listed)
 
 
 def commit() -> str:
-    """What chooses a tenth: the commit, or the version where there is no git."""
+    """The seed that chooses a tenth: the commit, or the version where there is no git."""
     asked = subprocess.run(
         ["git", "rev-parse", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=False
     )
@@ -81,7 +86,8 @@ def drawn(listed: Sequence[Mutant], chosen_by: str) -> tuple[Mutant, ...]:
 
 
 def copied(to: Path) -> None:
-    """The tree without what is made from it."""
+    """A copy of the tree without generated files."""
+    to.mkdir(exist_ok=True)
     unwanted = shutil.ignore_patterns("__pycache__", "*.egg-info", ".*")
     for name in COPIED:
         shutil.copytree(ROOT / name, to / name, ignore=unwanted)
@@ -91,7 +97,7 @@ def copied(to: Path) -> None:
 
 
 def run_tests(tree: Path, tests: Sequence[str]) -> int:
-    """The exit code of pytest over these tests of a tree, in a process of its own."""
+    """Run these tests of a tree in a new process; returns the exit code of pytest."""
     child = os.fork()
     if child == 0:
         code = 3
@@ -126,10 +132,10 @@ def _pytest(tree: Path, tests: Sequence[str]) -> int:
 
 
 def tried(mutant: Mutant, tree: Path) -> tuple[Verdict, float]:
-    """Plant a fault in a tree, run its tests, take it out again."""
+    """Plant a fault in a tree, run its tests, and remove the fault."""
     path = tree / mutant.file
     whole, begin = path.read_text(), time.monotonic()
-    # A file of the same size written in the same second would be taken for the compiled one.
+    # Python would reuse the compiled file if the source had the same size and second.
     compiled = Path(cache_from_source(str(path)))
     try:
         path.write_text(whole.replace(mutant.old, mutant.new))
@@ -142,13 +148,13 @@ def tried(mutant: Mutant, tree: Path) -> tuple[Verdict, float]:
 
 
 def clean(tree: Path, chosen: Sequence[Mutant]) -> bool:
-    """Whether all tests that are named pass without a fault: else they prove nothing."""
+    """Whether all named tests pass without a fault; otherwise they prove nothing."""
     tests = sorted({test for mutant in chosen for test in mutant.tests})
     return run_tests(tree, tests) == 0
 
 
 def table(results: Sequence[tuple[Mutant, Verdict, float]]) -> str:
-    """docs/mutants.md."""
+    """The text of docs/mutants.md."""
     killed = sum(verdict == "killed" for _, verdict, _ in results)
     lines = [
         "# Planted faults",
@@ -172,10 +178,11 @@ def _short(test: str) -> str:
 
 
 def main() -> int:
-    """Exit code 0 if every fault was noticed."""
+    """Run the program; exit code 0 if every fault was noticed."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--draw", action="store_true", help="a tenth, chosen by the commit")
     parser.add_argument("--only", help="those with this word in their name or file")
+    parser.add_argument("--jobs", type=int, default=1, help="so many faults at a time")
     arguments = parser.parse_args()
     listed = mutants()
     problems = [problem for mutant in listed if (problem := mutant.problem(ROOT))]
@@ -185,7 +192,7 @@ def main() -> int:
     chosen = drawn(listed, commit()) if arguments.draw else listed
     if arguments.only:
         chosen = tuple(m for m in listed if arguments.only in m.name or arguments.only in m.file)
-    results = _all_tried(chosen, is_checked=not arguments.draw)
+    results = _all_tried(chosen, is_checked=not arguments.draw, jobs=arguments.jobs)
     if not arguments.draw and not arguments.only:
         TABLE.write_text(table(results))
     killed = sum(verdict == "killed" for _, verdict, _ in results)
@@ -194,25 +201,40 @@ def main() -> int:
 
 
 def _all_tried(
-    chosen: Sequence[Mutant], *, is_checked: bool
+    chosen: Sequence[Mutant], *, is_checked: bool, jobs: int = 1
 ) -> list[tuple[Mutant, Verdict, float]]:
     for name in _PRELOADED:
         __import__(name)
     results: list[tuple[Mutant, Verdict, float]] = []
     with tempfile.TemporaryDirectory(prefix="mutants-") as folder:
-        tree = Path(folder)
+        tree = Path(folder) / "clean"
         copied(tree)
         if is_checked and not clean(tree, chosen):
             print("the tests fail without any fault: mend that first")
             return results
-        for number, mutant in enumerate(chosen, start=1):
-            verdict, seconds = tried(mutant, tree)
-            results.append((mutant, verdict, seconds))
-            print(
-                f"{number:3d}/{len(chosen)} {verdict:12s} {seconds:5.1f} s  {mutant.name}",
-                flush=True,
-            )
+        # Forked, so that libraries are loaded once; each worker plants its faults in its own tree.
+        context = multiprocessing.get_context("fork")
+        with ProcessPoolExecutor(jobs, context, _own_tree, (Path(folder),)) as pool:
+            for mutant, (verdict, seconds) in zip(chosen, pool.map(_tried, chosen), strict=True):
+                results.append((mutant, verdict, seconds))
+                print(
+                    f"{len(results):3d}/{len(chosen)} {verdict:12s} {seconds:5.1f} s  "
+                    f"{mutant.name}",
+                    flush=True,
+                )
     return results
+
+
+_TREE: list[Path] = []  # the tree of this worker
+
+
+def _own_tree(folder: Path) -> None:
+    _TREE[:] = [folder / f"tree-{os.getpid()}"]
+    copied(_TREE[0])
+
+
+def _tried(mutant: Mutant) -> tuple[Verdict, float]:
+    return tried(mutant, _TREE[0])
 
 
 if __name__ == "__main__":

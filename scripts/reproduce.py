@@ -22,7 +22,7 @@ from typing import Any
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # before numpy is imported
 
-from scripts.reproduction import attacks, figures, page, questions, tables, timing
+from scripts.reproduction import attacks, figures, page, questions, recovery, tables, timing
 from scripts.reproduction.grid import FULL, QUICK, TINY, Grid
 
 GRIDS = {"full": FULL, "quick": QUICK, "tiny": TINY}
@@ -32,7 +32,7 @@ Task = Callable[[], Rows]
 
 
 def together(tasks: Iterable[Task], jobs: int) -> Rows:
-    """Rows of all tasks, each in a process of its own if there are several jobs."""
+    """Rows of all tasks; each task has its own process if there are several jobs."""
     tasks = list(tasks)
     if jobs == 1:
         return [row for task in tasks for row in task()]
@@ -46,7 +46,7 @@ def together(tasks: Iterable[Task], jobs: int) -> Rows:
 
 
 def part_tasks(part: str, grid: Grid, out: Path) -> list[Task]:
-    """What a part consists of; long tasks first."""
+    """The tasks of a part, long tasks first."""
     by_data: dict[str, tuple[Any, Iterable[int]]] = {
         "q1": (questions.q1, (*grid.splits, *grid.fresh_splits)),
         "steps": (questions.step_sizes, grid.step_splits),
@@ -69,19 +69,22 @@ def part_tasks(part: str, grid: Grid, out: Path) -> list[Task]:
     return [partial(timing.encrypted, grid) if part == "he" else partial(timing.q3, grid, out)]
 
 
-PARTS = ("q3", "he", "q1", "q2", "q2steps", "steps", "tuned", "attacks", "variants")
+PARTS = ("recovery", "q3", "he", "q1", "q2", "q2steps", "steps", "tuned", "attacks", "variants")
 
 
 def run(grid: Grid, parts: Iterable[str], out: Path, *, jobs: int, command: str) -> None:
-    """Run parts, write their tables, and make figures and page from all there are."""
+    """Run parts, write their tables, and make figures and page from all existing tables."""
     out.mkdir(parents=True, exist_ok=True)
-    commit = _commit()  # what is loaded now, whatever becomes of the files meanwhile
+    commit = _commit()  # the loaded code, even if files change during the run
     for part in parts:
         began = time.monotonic()
         print(f"{part} ...", flush=True)
-        # Clocks run alone: two timed federations would disturb each other.
+        # Timed parts run alone: two timed federations would disturb each other.
         alone = part in ("q3", "he")
-        rows = together(part_tasks(part, grid, out), 1 if alone else jobs)
+        if part == "recovery":  # this part continues where it was stopped
+            rows = recovery.resumed(grid, out / f"{part}.csv")
+        else:
+            rows = together(part_tasks(part, grid, out), 1 if alone else jobs)
         tables.write(out / f"{part}.csv", rows)
         seconds = time.monotonic() - began
         _note(
@@ -94,7 +97,7 @@ def run(grid: Grid, parts: Iterable[str], out: Path, *, jobs: int, command: str)
 
 
 def make_page(out: Path) -> None:
-    """Figures and page from the tables in the folder."""
+    """Make figures and page from the tables in the folder."""
     found = {part: tables.read(out / f"{part}.csv") for part in PARTS}
     drawn = figures.draw_all(found, out)
     notes = json.loads((out / "notes.json").read_text())
@@ -103,7 +106,7 @@ def make_page(out: Path) -> None:
 
 
 def _note(out: Path, part: str, facts: dict[str, Any]) -> None:
-    """When, how long and with what a part was run."""
+    """Record when, how long and with which versions a part ran."""
     path = out / "notes.json"
     notes = json.loads(path.read_text()) if path.exists() else {"parts": {}}
     load = f"{os.getloadavg()[1]:.1f}" if hasattr(os, "getloadavg") else "unknown"
@@ -114,7 +117,7 @@ def _note(out: Path, part: str, facts: dict[str, Any]) -> None:
 
 
 def _commit() -> str:
-    """The state of the sources, where git knows it."""
+    """The commit of the sources, if git knows it."""
     try:
         asked = ["git", "rev-parse", "--short", "HEAD"]
         return subprocess.run(asked, capture_output=True, text=True, check=True).stdout.strip()

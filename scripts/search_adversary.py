@@ -8,64 +8,81 @@ first word that differs between neighbours: keep its seed in tests/privacy/test_
 from __future__ import annotations
 
 import argparse
+import gc
 import os
 import sys
 import time
+from collections import Counter
 from concurrent.futures import ProcessPoolExecutor, as_completed
+from dataclasses import dataclass, field
 from pathlib import Path
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
+import numpy as np
+
 from tests.adversary.search import episodes
 from tests.adversary.tap import Leak
 
 MOVES_A_SEED = 10_000
-Found = tuple[int, int, dict[str, float], str]
+
+
+@dataclass
+class Found:
+    """Results of searches: moves, the largest share of the booked spend, and a leak, by kind."""
+
+    moves: Counter[str] = field(default_factory=Counter)
+    tops: dict[str, float] = field(default_factory=dict)
+    leak: str = ""
+
+    def add(self, other: Found) -> None:
+        """Add the results of another search."""
+        self.moves += other.moves
+        for kind, top in other.tops.items():
+            self.tops[kind] = max(self.tops.get(kind, 0.0), top)
 
 
 def searched(seed: int, moves: int) -> Found:
-    """One seed: (seed, moves made, the largest share of what was booked by kind, what leaked)."""
-    made, tops = 0, dict[str, float]()
+    """Search with one seed."""
+    found = Found()
+    gc.set_threshold(200_000)  # episodes leave little garbage
+    np.seterr(all="ignore")  # hostile numbers overflow, as they would in a party's process
     try:
-        for more, peak, chosen in episodes(seed):
-            kind = f"{chosen.manifest.method.kind} {'active' if chosen.is_active else 'passive'}"
-            made, tops[kind] = made + more, max(tops.get(kind, 0.0), peak)
-            if made >= moves:
+        for made, peak, chosen in episodes(seed):
+            found.add(Found(Counter({chosen.name: made}), {chosen.name: peak}))
+            if found.moves.total() >= moves:
                 break
     except Leak as leak:
-        return seed, made, tops, f"{leak}"
+        found.leak = f"seed {seed}: {leak}"
     except Exception as stopped:  # noqa: BLE001 - whatever stops a party is a finding
-        return seed, made, tops, f"a message stopped the party: {stopped!r}"
-    return seed, made, tops, ""
+        found.leak = f"seed {seed}: a message stopped the party: {stopped!r}"
+    return found
 
 
 def main() -> int:
-    """Exit code 0 if nothing was found."""
+    """Run the program; exit code 0 if nothing was found."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--moves", type=int, default=1_000_000)
     parser.add_argument("--first", type=int, default=1000, help="the first seed")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
     asked = parser.parse_args()
     seeds = range(asked.first, asked.first + -(-asked.moves // MOVES_A_SEED))
-    made, tops, begin = 0, dict[str, float](), time.monotonic()
+    found, begin = Found(), time.monotonic()
     with ProcessPoolExecutor(asked.jobs) as pool:
         size = min(MOVES_A_SEED, asked.moves)
         for done in as_completed([pool.submit(searched, seed, size) for seed in seeds]):
-            seed, more, found, leak = done.result()
-            made += more
-            tops = {k: max(tops.get(k, 0.0), found.get(k, 0.0)) for k in {*tops, *found}}
-            if leak:
-                print(f"seed {seed}: {leak}")
+            found.add(done.result())
+            if leak := done.result().leak:
+                print(leak)
                 pool.shutdown(cancel_futures=True)
                 return 1
-            best = ", ".join(f"{kind} {top:.3f}" for kind, top in sorted(tops.items()))
-            rate = made / (time.monotonic() - begin)
-            print(
-                f"{made:9,d} moves, {rate:,.0f}/s; told apart of what was booked: {best}",
-                flush=True,
-            )
-    print(f"{made:,d} moves: nothing left that the ledger does not cover")
+            made, seconds = found.moves.total(), time.monotonic() - begin
+            print(f"{made:9,d} moves, {seconds:,.0f} s, {made / seconds:,.0f}/s", flush=True)
+    print(f"{found.moves.total():,d} moves: nothing left that the ledger does not cover")
+    print("what the moves were tried on: moves, largest share of the booked cost that was told")
+    for kind, count in sorted(found.moves.items()):
+        print(f"  {kind:40s} {count:9,d}  {found.tops[kind]:.6f}")
     return 0
 
 

@@ -1,7 +1,7 @@
-"""A process of the federation that lies: `python -m scripts.attacks.liar LIE settings.toml`.
+"""A malicious member process: `python -m scripts.attacks.liar LIE settings.toml`.
 
-It owns the lies; the rest of the process is that of production, with the liar's real keys. A lie
-takes an effect of the honest role and says what is sent in its place.
+It owns the lies; the rest is the production process, with the liar's real keys. A lie takes an
+effect of the honest role and returns the effects to send instead.
 """
 
 from __future__ import annotations
@@ -9,21 +9,26 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from hdpvfl_mq.machine import Effect, Send
+from hdpvfl_mq.node import mailbox
 from hdpvfl_mq.node.mailbox import Mailbox
 from hdpvfl_mq.node.node import Node
-from hdpvfl_mq.wire.canonical import pack
+from hdpvfl_mq.psi.ot_oprf import OtAsker
+from hdpvfl_mq.wire.canonical import pack, unpack
 from hdpvfl_mq.wire.codec import Frames, encode_body, encode_header
 from hdpvfl_mq.wire.signing import envelope_digest, sign
+from parties import alignment
 from schemas.config import RunManifest
 from schemas.envelope import MAX_ARRAY_BYTES, MAX_BLOCK_BYTES, Header
 from schemas.messages import (
     AlignBlock,
+    AlignStart,
     Message,
     Residual,
     RoundPlan,
@@ -35,7 +40,8 @@ from schemas.privacy import Release
 from schemas.tensor import Tensor
 
 Lie = Callable[[Node, Send], tuple[Effect, ...]]
-FLOOD = 80  # blocks of the largest size that are allowed
+# A flood of blocks, or of shares: ten times the limits, or what the short form says.
+FLOOD_MIB = int(os.environ.get("HDPVFL_ATTACK_MIB", "640"))
 
 
 def _with(message: Message, **changes: Any) -> Message:
@@ -48,17 +54,26 @@ def _release(release: Release, values: Any) -> Release:
 
 
 def not_a_number(node: Node, effect: Send) -> tuple[Effect, ...]:
-    """NaN for a share, before the honest one."""
+    """Send a share of NaN before the honest share."""
     if not isinstance(effect.message, ScoreShare):
         return (effect,)
     share = effect.message
-    wrong = _release(share.release, np.full(len(share.release.tensor.array()), np.nan))
-    _say(node, effect.to, _with(share, release=wrong))
+    count = len(share.release.tensor.array())
+    body, _ = encode_body(_with(share, release=_release(share.release, np.zeros(count))))
+    _send_signed(node, effect.to, share.kind, body, (np.full(count, np.nan).tobytes(),))
     return (effect,)
 
 
+def not_a_number_instead(node: Node, effect: Send) -> tuple[Effect, ...]:
+    """Send a share of NaN instead of the honest share."""
+    if not isinstance(effect.message, ScoreShare):
+        return (effect,)
+    not_a_number(node, effect)
+    return ()
+
+
 def another_round(node: Node, effect: Send) -> tuple[Effect, ...]:
-    """A share for a round that is not its turn, before the honest one."""
+    """Send a share for another round before the honest share."""
     if not isinstance(effect.message, ScoreShare):
         return (effect,)
     share = effect.message
@@ -67,7 +82,7 @@ def another_round(node: Node, effect: Send) -> tuple[Effect, ...]:
 
 
 def one_story_each(node: Node, effect: Send) -> tuple[Effect, ...]:
-    """The active party tells each passive party another residual."""
+    """The active party sends each passive party a different residual."""
     if not isinstance(effect.message, Residual):
         return (effect,)
     first, *others = effect.to
@@ -78,20 +93,20 @@ def one_story_each(node: Node, effect: Send) -> tuple[Effect, ...]:
 
 
 def blocks_too_early(node: Node, effect: Send) -> tuple[Effect, ...]:
-    """The largest blocks there are, before entity resolution has begun."""
+    """Send blocks of the largest size before entity resolution has begun."""
     if effect.message.kind != "run_accept":
         return (effect,)
     peers = tuple(p for p, c in node.mailbox._contacts.items() if c.role == "active")
     block = Tensor.of(np.zeros(MAX_BLOCK_BYTES, dtype=np.uint8))
     flood = tuple(
         Send(peers, AlignBlock(stage="query", index=i, last=False, meta=(), tensor=block))
-        for i in range(FLOOD)
+        for i in range(FLOOD_MIB * 2**20 // MAX_BLOCK_BYTES)
     )
     return (*flood, effect)
 
 
 def gap(node: Node, effect: Send) -> tuple[Effect, ...]:
-    """One number left out, then everything that fits after it."""
+    """Skip one sequence number, then send as many messages after it as fit."""
     if effect.message.kind != "score_share":
         return (effect,)
     for party in effect.to:
@@ -99,14 +114,16 @@ def gap(node: Node, effect: Send) -> tuple[Effect, ...]:
     share = effect.message
     size = MAX_ARRAY_BYTES // 8
     assert isinstance(share, ScoreShare)
-    large = _release(share.release, np.zeros(size, dtype=np.int64) + 2**40)
-    for _ in range(12):
-        _say(node, effect.to, _with(share, release=large))
+    values = np.zeros(size, dtype=np.int64) + 2**40
+    body, arrays = encode_body(_with(share, release=_release(share.release, values)))
+    assert sum(map(len, arrays)) == MAX_ARRAY_BYTES, "sent whole: nobody asks for parts"
+    for _ in range(FLOOD_MIB * 2**20 // MAX_ARRAY_BYTES):
+        _send_signed(node, effect.to, share.kind, body, arrays)
     return (effect,)
 
 
 def escape_codes(node: Node, effect: Send) -> tuple[Effect, ...]:
-    """A refusal that rewrites the terminal of whoever reads it."""
+    """Send a refusal with escape codes that rewrite its reader's terminal."""
     if effect.message.kind != "run_accept":
         return (effect,)
     body = pack({"kind": "run_refuse", "rule": "\x1b[2J\x1b]0;owned\x07all is well"})
@@ -115,14 +132,14 @@ def escape_codes(node: Node, effect: Send) -> tuple[Effect, ...]:
 
 
 def early_end(node: Node, effect: Send) -> tuple[Effect, ...]:
-    """The coordinator says that the run is complete before a round has run."""
+    """The coordinator says that the run is complete before any round has run."""
     if not isinstance(effect.message, RoundPlan):
         return (effect,)
     return (Send(effect.to, RunClosed(outcome="completed", reason="")),)
 
 
 def split_manifest(node: Node, effect: Send) -> tuple[Effect, ...]:
-    """The coordinator offers one party another seed, hence another order of rows."""
+    """The coordinator offers one party a different seed, hence a different order of rows."""
     if not isinstance(effect.message, RunOffer):
         return (effect,)
     first, *others = effect.to
@@ -140,8 +157,38 @@ def more_rounds(node: Node, effect: Send) -> tuple[Effect, ...]:
     return (Send(effect.to, wrong), effect)
 
 
+def other_orders(node: Node, effect: Send) -> tuple[Effect, ...]:
+    """The coordinator allows the active party fewer rounds than the others."""
+    if not isinstance(effect.message, RoundPlan):
+        return (effect,)
+    first, *others = effect.to
+    plan = effect.message
+    fewer = RoundPlan(first=plan.first, last=plan.last - 1, plan_digest=plan.plan_digest)
+    return (Send((first,), fewer), Send(tuple(others), plan))
+
+
+def weaker_method(node: Node, effect: Send) -> tuple[Effect, ...]:
+    """The coordinator adds its own method of entity resolution to the start message."""
+    if not isinstance(effect.message, AlignStart):
+        return (effect,)
+    body, _ = encode_body(effect.message)
+    named = {**unpack(body, max_bytes=2**20), "method": "ecdh"}
+    _send_signed(node, effect.to, "align_start", pack(named))
+    return ()
+
+
+def shifted_query(node: Node, effect: Send) -> tuple[Effect, ...]:
+    """Change no message; `_shift_queries` shifts the query of entity resolution."""
+    return (effect,)
+
+
+def ground_seed(node: Node, effect: Send) -> tuple[Effect, ...]:
+    """Change no message; `_grind` commits to another nonce than is shown."""
+    return (effect,)
+
+
 def honest(node: Node, effect: Send) -> tuple[Effect, ...]:
-    """Every message as it is; the header lies, see `_lying_delivery`."""
+    """Change no message; `_lying_delivery` makes the header lie."""
     return (effect,)
 
 
@@ -149,6 +196,11 @@ LIES: dict[str, Lie] = {
     each.__name__: each
     for each in (
         not_a_number,
+        not_a_number_instead,
+        other_orders,
+        weaker_method,
+        shifted_query,
+        ground_seed,
         another_round,
         one_story_each,
         blocks_too_early,
@@ -163,7 +215,7 @@ LIES |= {"false_seen": honest, "false_ack": honest}
 
 
 def _say(node: Node, to: tuple[str, ...], message: Message) -> None:
-    """Sign and send a message that the liar's own ledger does not hear of."""
+    """Sign and send a message without an entry in the liar's own ledger."""
     body, arrays = encode_body(message)
     _send_signed(node, to, message.kind, body, arrays)
 
@@ -197,7 +249,7 @@ def _send_signed(
 
 
 def _tamper(node: Node, lie: Lie) -> None:
-    """Let the effects of a node's role pass through a lie."""
+    """Pass the effects of a node's role through a lie."""
     honestly = node.role.step
 
     def step(state: Any, given: Any) -> Any:
@@ -223,10 +275,44 @@ def _lying_delivery(name: str) -> None:
     Mailbox._delivery = lying  # type: ignore[method-assign]  # this process is the liar
 
 
+def _shift_queries() -> None:
+    """Flip a bit in twelve columns of every query, to learn a peer's secret from its answers."""
+    honestly = OtAsker.prepare
+
+    def shifted(self: OtAsker, *given: Any) -> Any:
+        query = honestly(self, *given)
+        codewords = query.codewords.copy()
+        codewords[:12, -1] ^= 1
+        return replace(query, codewords=codewords)
+
+    setattr(OtAsker, "prepare", shifted)  # noqa: B010 - this process is the liar
+
+
+def _never_give_up() -> None:
+    """Stay although peers do not acknowledge the flood; an honest party would withdraw."""
+    setattr(mailbox, "UNACKNOWLEDGED_BYTES_MAX", 2**40)  # noqa: B010 - this process is the liar
+
+
+def _grind() -> None:
+    """Commit to another share of the public seed than is shown later."""
+    honestly = vars(alignment)["commit"]  # fails if it has moved: no lie would be told
+
+    def other(nonce: bytes, party: str) -> Any:
+        return honestly(bytes(32), party)
+
+    setattr(alignment, "commit", other)  # noqa: B010 - this process is the liar
+
+
 def main(name: str, settings: Path) -> int:
-    """Run the process of production, with one lie in it."""
+    """Run the production process with one lie in it."""
     if name.startswith("false_"):
         _lying_delivery(name)
+    if name == "shifted_query":
+        _shift_queries()
+    if name == "ground_seed":
+        _grind()
+    if name in {"blocks_too_early", "gap"}:
+        _never_give_up()
     opened = Node.open
 
     def open_lying(self: Node) -> int:
@@ -239,7 +325,7 @@ def main(name: str, settings: Path) -> int:
         from broker.__main__ import main as broker_main  # noqa: PLC0415 - after the changes above
 
         return broker_main(settings)
-    from parties.__main__ import main as party_main  # noqa: PLC0415
+    from parties.__main__ import main as party_main  # noqa: PLC0415 - after the changes above
 
     return party_main(settings)
 

@@ -1,15 +1,16 @@
-"""Members that lie: each lie of liar.py told by a real process, judged by what the others do.
+"""Members that lie: a real process tells each lie of liar.py, and the others' reaction is judged.
 
-It owns who tells which lie and the judgement; the lies are in liar.py. An attack has held if every
-honest process ended by itself, whoever completed has the model of the calm run, and somebody has
-recorded why.
+It owns who tells which lie and the judgement; the lies are in liar.py. The defence holds if every
+honest process ended by itself, every party that completed has the model of the run without a liar,
+and at least one process recorded why.
 """
 
 from __future__ import annotations
 
 import tempfile
+import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, partial
 from pathlib import Path
 from typing import Any
@@ -20,22 +21,30 @@ from scripts.attacks.stage import LIMIT_MIB, Row, Stage, stage
 
 @dataclass(frozen=True)
 class Told:
-    """One lie, who tells it, and how the table calls it."""
+    """One lie, the process that tells it, and its name in the table."""
 
     lie: str
     liar: str
     name: str
+    dataset: str = "breast"
 
 
 TOLD = (
     Told("not_a_number", "passive-2", "NaN instead of scores"),
+    Told("not_a_number_instead", "passive-2", "NaN in the place of scores"),
+    Told(
+        "shifted_query", "active", "a query of entity resolution that is not of codewords", "visits"
+    ),
+    Told("ground_seed", "passive-2", "another share in the public seed than committed to"),
+    Told("weaker_method", COORDINATOR, "names a method of entity resolution of its own"),
+    Told("other_orders", COORDINATOR, "allows the active party fewer rounds than the others"),
     Told("another_round", "passive-2", "scores for another round"),
     Told("one_story_each", "active", "each passive party is told another residual"),
     Told("false_seen", "passive-2", "co-signs envelopes that were never sent"),
     Told("false_ack", "passive-2", "acknowledges what was never sent"),
     Told("escape_codes", "passive-2", "terminal escape codes in a refusal"),
     Told("blocks_too_early", "passive-2", "640 MiB of blocks before entity resolution"),
-    Told("gap", "passive-2", "768 MiB behind a missing sequence number"),
+    Told("gap", "passive-2", "640 MiB behind a missing sequence number"),
     Told("early_end", COORDINATOR, "ends the run as completed before a round"),
     Told("split_manifest", COORDINATOR, "offers one party another manifest"),
     Told("more_rounds", COORDINATOR, "allows more rounds than the plan has"),
@@ -44,16 +53,19 @@ TOLD = (
 
 @dataclass(frozen=True)
 class Calm:
-    """What a run without a liar leaves behind."""
+    """The results of a run without a liar."""
 
     weights: dict[str, Any]
     peak_mib: dict[str, float]
 
 
 @cache
-def calm() -> Calm:
-    """One calm run."""
-    with tempfile.TemporaryDirectory(prefix="hdpvfl-calm-") as folder, stage(Path(folder)) as on:
+def calm(dataset: str) -> Calm:
+    """Run once without a liar."""
+    with (
+        tempfile.TemporaryDirectory(prefix="hdpvfl-calm-") as folder,
+        stage(Path(folder), dataset=dataset) as on,
+    ):
         on.start()
         codes = on.wait(on.started.names)
         if set(codes.values()) != {0}:
@@ -63,12 +75,14 @@ def calm() -> Calm:
 
 def tell(told: Told, folder: Path) -> Row:
     """Run with a liar and judge."""
-    usual = calm()
-    with stage(folder) as on:
+    usual = calm(told.dataset)
+    with stage(folder, dataset=told.dataset) as on:
         on.start(told.liar, told.lie)
         honest = tuple(name for name in on.started.names if name != told.liar)
+        began = time.monotonic()
         codes = on.wait(honest)
-        return _judged(told, on, codes, usual)
+        row = _judged(told, on, codes, usual)
+        return replace(row, cost=f"{row.cost}, after {time.monotonic() - began:.0f} s")
 
 
 def _judged(told: Told, on: Stage, codes: dict[str, int | None], usual: Calm) -> Row:
@@ -86,14 +100,14 @@ def _judged(told: Told, on: Stage, codes: dict[str, int | None], usual: Calm) ->
     completed = all(code == 0 for code in codes.values())
     cost = "none: same models as without" if completed else f"the run: exit codes {_shown(codes)}"
     if above > 16:
-        cost += f", {above:.0f} MiB"
+        cost += f", {above:.0f} MiB of memory"
     if wrong or hanging:
         cost = f"WRONG MODEL at {wrong}" if wrong else f"HANGING {hanging}"
     return Row(told.name, told.liar, who, what[:140], cost, held)
 
 
 def _refused(on: Stage, party: str) -> list[str]:
-    """Refusals but copies, which any slow machine makes."""
+    """All refusals except those of copies, which also occur on any slow machine."""
     return [reason for reason in on.refusals(party) if not reason.startswith("a copy of")]
 
 

@@ -23,7 +23,7 @@ _METADATA = b"\x0bSocket-Type\0\0\0\x06DEALER\x08Identity\0\0\0\0"
 
 
 class RawCurve:
-    """One connection that has shown a member's key."""
+    """One connection, authenticated with a member's key."""
 
     def __init__(self, endpoint: str, keys: Keys, server_key: bytes) -> None:
         host, port = endpoint.removeprefix("tcp://").rsplit(":", 1)
@@ -32,7 +32,7 @@ class RawCurve:
         self._shake_hands(keys, server_key)
 
     def send_part(self, payload: bytes, *, more: bool = True) -> int:
-        """One frame of a message; returns the bytes it took."""
+        """Send one frame of a message; returns its bytes on the wire."""
         self._nonce += 1
         nonce = struct.pack(">Q", self._nonce)
         boxed = crypto_box_afternm(bytes([more]) + payload, b"CurveZMQMESSAGEC" + nonce, self._key)
@@ -41,7 +41,7 @@ class RawCurve:
         return len(framed)
 
     def close(self) -> None:
-        """Leave."""
+        """Close the connection."""
         self.tcp.close()
 
     def _shake_hands(self, keys: Keys, server_key: bytes) -> None:

@@ -1,6 +1,6 @@
-"""Where attacks happen: a federation of real processes, and what they noticed.
+"""A federation of real processes to attack, and what its processes recorded.
 
-It owns processes, measuring and what journals and exit codes say; it knows no attack.
+It owns processes, measuring, and reading journals and exit codes; it knows no attack.
 """
 
 from __future__ import annotations
@@ -17,12 +17,11 @@ from pathlib import Path
 from typing import Any
 
 from hdpvfl_mq.audit.reader import read_transcript
-from hdpvfl_mq.journal import chain
 from hdpvfl_mq.runtime.keys import Keys, load_keys
 from hdpvfl_mq.runtime.settings import load_settings
 from schemas.config import BrokerSettings
 from schemas.ids import COORDINATOR
-from schemas.records import Refused
+from schemas.records import Refused, TurnedAway, Withheld
 from tests.integration.processes import Processes, environment, processes
 
 MIB = 1024.0
@@ -44,7 +43,7 @@ class Row:
 
 @dataclass
 class Stage:
-    """One federation of processes on disk."""
+    """A federation of processes and its files on disk."""
 
     started: Processes
     peak_mib: dict[str, float] = field(default_factory=dict)
@@ -56,11 +55,11 @@ class Stage:
 
     @property
     def broker(self) -> BrokerSettings:
-        """Where the broker listens."""
+        """The address of the broker."""
         return load_settings(BrokerSettings, self.started.demo.settings(COORDINATOR))
 
     def keys(self, party: str) -> Keys:
-        """A process's keys, as the operator of that party has them."""
+        """A process's keys, which its operator also has."""
         return load_keys(self.run / "keys" / party)
 
     def start(self, liar: str = "", lie: str = "") -> None:
@@ -80,14 +79,14 @@ class Stage:
             log.close()
 
     def measure(self) -> None:
-        """Note the largest memory of each process so far."""
+        """Record the peak memory of each process so far."""
         for name, child in self.started.children.items():
             if child.poll() is None:
                 found = memory_mib(child.pid, "VmHWM")
                 self.peak_mib[name] = max(self.peak_mib.get(name, 0.0), found)
 
     def wait(self, honest: tuple[str, ...], wait_s: float = WAIT_S) -> dict[str, int | None]:
-        """Exit codes of the honest processes, None for one that still runs at the end."""
+        """Wait for the honest processes; returns exit codes, None for one that still runs."""
         end = time.monotonic() + wait_s
         children = self.started.children
         while time.monotonic() < end and any(children[n].poll() is None for n in honest):
@@ -101,16 +100,22 @@ class Stage:
         return json.loads(path.read_text())["weights"] if path.exists() else None
 
     def refusals(self, party: str) -> list[str]:
-        """Everything a process has refused, at the door or in a step."""
+        """Everything a process has refused, on receipt or in a step."""
         path = self.run / party / "journal.db"
         if not path.exists():
             return []
-        rows = read_transcript(path, party).rows
-        effects = (e for i, stored, _ in rows for e in chain.decode(stored, i).effects)
-        return [e.reason for e in effects if isinstance(e, Refused)] + _at_the_door(path)
+        records = read_transcript(path, party).records
+        at_the_door = (TurnedAway, Withheld)
+        turned_away = [r.input.reason for r in records if isinstance(r.input, at_the_door)]
+        return turned_away + [
+            effect.reason
+            for record in records
+            for effect in record.effects
+            if isinstance(effect, Refused)
+        ]
 
     def rounds(self) -> int:
-        """How far the active party is."""
+        """The number of rounds the active party has done."""
         try:
             status = json.loads((self.run / "active" / "status.json").read_text())
         except (OSError, ValueError):
@@ -118,7 +123,7 @@ class Stage:
         return int(status.get("round") or 0)
 
     def speed(self, seconds: float) -> float:
-        """Rounds a second."""
+        """Rounds per second."""
         before, began = self.rounds(), time.monotonic()
         end = began + seconds
         while time.monotonic() < end:
@@ -127,18 +132,8 @@ class Stage:
         return (self.rounds() - before) / (time.monotonic() - began)
 
 
-def _at_the_door(path: Path) -> list[str]:
-    from hdpvfl_mq.audit.reader import opened_copy  # noqa: PLC0415 - tables differ by format
-
-    with opened_copy(path) as connection:
-        tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_master")}
-        if "refusals" not in tables:
-            return []
-        return [reason for (reason,) in connection.execute("SELECT reason FROM refusals")]
-
-
 def memory_mib(pid: int, line: str = "VmRSS") -> float:
-    """A process's memory; 0 when it is gone."""
+    """A process's memory; 0 if the process has ended."""
     try:
         for text in Path(f"/proc/{pid}/status").read_text().splitlines():
             if text.startswith(line):
@@ -150,17 +145,18 @@ def memory_mib(pid: int, line: str = "VmRSS") -> float:
 
 @contextmanager
 def stage(folder: Path, **options: Any) -> Iterator[Stage]:
-    """A federation with the same secrets every time; what still runs at the end is killed."""
+    """A federation with fixed secrets; processes that still run at the end are killed."""
     settings: dict[str, Any] = {"guarantee": "none", "epochs": 4, "passives": 2, **options}
     with processes(folder, secrets=True, **settings) as started:
         for party in started.demo.parties:
             started.change(party, patience_s=60.0)
+        started.fresh = True  # the memory of the processes is measured
         yield Stage(started)
 
 
 @contextmanager
 def in_background(work: Any) -> Iterator[threading.Event]:
-    """Run something beside; it is asked to stop at the end."""
+    """Run a function in the background and ask it to stop at the end."""
     stop = threading.Event()
     thread = threading.Thread(target=work, args=(stop,), daemon=True)
     thread.start()

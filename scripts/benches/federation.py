@@ -1,6 +1,6 @@
-"""A federation of real processes on real sockets, watched from outside: time, processor, memory.
+"""Measure a federation of real processes on real sockets from outside: time, processor, memory.
 
-Owns made-up tables, starting and watching; the processes are those of production.
+It owns synthetic tables, starting and watching; the processes are those of production.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ Ids = NDArray[np.int64]
 ROOT = Path(__file__).parents[2]
 POLL_S = 0.05
 _TICK = os.sysconf("SC_CLK_TCK")
-HOSTS = 2  # processes that many passive parties share
+HOSTS = 2  # number of processes that all passive parties share
 
 
 def trained_ids(count: int) -> Ids:
-    """Ids of which the demo holds none out for testing."""
+    """Ids that the demo does not hold out for testing."""
     numbers = np.arange(count * 4 // 3 + 100)
     return numbers[~held_out(numbers, seed=0)][:count]
 
@@ -52,18 +52,18 @@ def made_up(active: Ids, passive: Ids, columns: tuple[int, int]) -> SplitDataset
 
 @dataclass
 class Watched:
-    """What was seen of one run; times in seconds."""
+    """Measurements of one run; times in seconds."""
 
     cpu_at: dict[str, dict[str, float]] = field(default_factory=dict)  # phase -> process -> CPU
     at: dict[str, float] = field(default_factory=dict)  # when the coordinator entered a phase
     peak_mib: dict[str, float] = field(default_factory=dict)
     statuses: dict[str, dict[str, Any]] = field(default_factory=dict)
-    warm_round: int = 0  # rounds done when the phase "warm" was noted, the first after round 1
+    warm_round: int = 0  # rounds done at phase "warm", the first look after round 1
 
     def per_round(self, count: int) -> tuple[float, float]:
-        """Wall and processor seconds of a round, without what is made once for the first.
+        """Wall and processor seconds per round, without one-time work in the first round.
 
-        Nor is the end counted in, where parties witness each other's ledgers, once a run.
+        The end of the run, where parties witness each other's ledgers once, is not counted either.
         """
         first = "warm" if 0 < self.warm_round < count else "training"
         left = count - (self.warm_round if first == "warm" else 0)
@@ -76,17 +76,19 @@ class Watched:
         return sum(used - begun.get(name, 0.0) for name, used in self.cpu_at[last].items())
 
 
-def run_federation(folder: Path, manifest: RunManifest, dataset: SplitDataset) -> Watched:
-    """Start everything, watch to the end."""
+def run_federation(
+    folder: Path, manifest: RunManifest, dataset: SplitDataset, *, samples: Path | None = None
+) -> Watched:
+    """Start all processes and watch them to the end; `samples` is the folder for their profiles."""
     demo = Demo(folder / "runs" / manifest.run, manifest, dataset, 0)
     write_demo(demo, state=folder / "state", port=free_port())
     passives = demo.parties[1:]
     groups = [group for k in range(HOSTS) if (group := passives[k::HOSTS])]
-    children = {COORDINATOR: _start(demo, "broker", (COORDINATOR,))}
-    children[demo.parties[0]] = _start(demo, "parties", demo.parties[:1])
+    children = {COORDINATOR: _start(demo, "broker", (COORDINATOR,), samples)}
+    children[demo.parties[0]] = _start(demo, "parties", demo.parties[:1], samples)
     for number, group in enumerate(groups, 1):
         module = "parties" if len(group) == 1 else "scripts.benches.hosted"
-        children[f"passive {number}"] = _start(demo, module, group)
+        children[f"passive {number}"] = _start(demo, module, group, samples)
     try:
         return _watch(demo, children)
     finally:
@@ -96,10 +98,13 @@ def run_federation(folder: Path, manifest: RunManifest, dataset: SplitDataset) -
             child.wait()
 
 
-def _start(demo: Demo, module: str, names: tuple[str, ...]) -> subprocess.Popen[bytes]:
+def _start(
+    demo: Demo, module: str, names: tuple[str, ...], samples: Path | None
+) -> subprocess.Popen[bytes]:
+    wrapper = [] if samples is None else ["scripts.benches.sampled", str(samples / names[0])]
     with (demo.folder / f"{names[0]}.log").open("ab") as log:
         return subprocess.Popen(
-            [sys.executable, "-m", module, *(str(demo.settings(name)) for name in names)],
+            [sys.executable, "-m", *wrapper, module, *(str(demo.settings(name)) for name in names)],
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=log,
@@ -121,7 +126,7 @@ def _watch(demo: Demo, children: dict[str, subprocess.Popen[bytes]]) -> Watched:
         for each in news:
             if each not in seen.at:
                 seen.at[each] = time.perf_counter()
-                seen.cpu_at[each] = {n: _cpu_s(c.pid) for n, c in children.items()}
+                seen.cpu_at[each] = {n: cpu_s(c.pid) for n, c in children.items()}
         for name, child in children.items():
             seen.peak_mib[name] = max(seen.peak_mib.get(name, 0.0), _peak_mib(child.pid))
             if child.poll() not in (None, 0):
@@ -141,7 +146,8 @@ def _log(demo: Demo) -> str:
     return text[-2000:] or "it said nothing"
 
 
-def _cpu_s(pid: int) -> float:
+def cpu_s(pid: int) -> float:
+    """Processor time of a process so far."""
     fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
     return (int(fields[11]) + int(fields[12])) / _TICK
 

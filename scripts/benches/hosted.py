@@ -2,8 +2,8 @@
 
     python -m scripts.benches.hosted SETTINGS...
 
-Owns nothing but the loop: what runs is the production party. A machine with two cores gains nothing
-from 64 interpreters, and their start would drown what is to be measured.
+It owns only the loop, which runs production parties. A machine with two cores gains nothing from 64
+interpreters, and their start-up time would dominate the measurement.
 """
 
 from __future__ import annotations

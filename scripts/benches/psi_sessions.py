@@ -1,7 +1,7 @@
-"""Time and memory of entity resolution, one process a party. Owns the measuring; tests nothing.
+"""Measure time and memory of entity resolution, with one process per party.
 
-`measure("oprf", parties=2, ids=1_000_000)` returns wall and processor seconds, the largest peak
-memory of a party and the bytes sent. Run as a program:
+It owns the measuring and tests nothing. `measure("oprf", parties=2, ids=1_000_000)` returns wall
+and processor seconds, the largest peak memory of a party and the bytes sent. Run as a program:
 `python -m scripts.benches.psi_sessions METHOD PARTIES IDS`.
 """
 
@@ -32,7 +32,7 @@ _CONTEXT = multiprocessing.get_context("fork")
 
 
 def party_ids(number: int, parties: int, ids: int) -> list[bytes]:
-    """Half of every set is common to all; the rest belongs to this party alone."""
+    """Ids of one party: half are common to all parties, the others are its own."""
     half = ids // 2
     own = range(half + number * (ids - half), half + (number + 1) * (ids - half))
     return [b"%016d" % each for part in (range(half), own) for each in part]
@@ -43,7 +43,7 @@ def _secret(number: int) -> bytes:
 
 
 class _Mail:
-    """Payloads as files in memory, notices through pipes: neither side waits for the other."""
+    """Sends payloads as files in memory and notices through pipes, so neither side waits."""
 
     def __init__(self, names: tuple[str, ...], folder: Path) -> None:
         self.names, self.folder = names, folder
@@ -93,7 +93,7 @@ def _party(number: int, terms: Terms, ids: int, mail: _Mail, results: Any, ready
 
 
 def measure(method: Any, *, parties: int, ids: int, **terms: int) -> dict[str, float]:
-    """Run one entity resolution with every party in a process of its own."""
+    """Run one entity resolution with each party in its own process."""
     names = tuple(f"party{number}" for number in range(parties))
     commitments = tuple(commit(nonce_of(_secret(n)), name) for n, name in enumerate(names))
     profile = rules_digest(IdRules())

@@ -1,7 +1,7 @@
-"""Reading and preparing a party's file against pyarrow's own read of it, each in a process.
+"""Compare reading and preparing a party's file with pyarrow's own read of the same file.
 
-Owns the file and the two programs; a new process for each, because memory that a process has
-touched once is cheaper the second time.
+It owns the file and the two programs. Each runs in a new process, because memory that a process has
+already touched is cheaper the second time.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _THEIRS = {
 
 
 def reading(cache: Path) -> list[Row]:
-    """A line for CSV and one for Parquet: ready for training against read."""
+    """One row for CSV and one for Parquet: time until ready for training against time to read."""
     rows = []
     for suffix, theirs in _THEIRS.items():
         path = _file(cache, suffix)

@@ -1,6 +1,6 @@
-"""What one release of 3200 values costs, part by part: noise, ledger, signature, journal.
+"""The time that one release of 3200 values takes, by part: noise, ledger, signature, journal.
 
-Owns the timing; every part is the production one, ledger and journal on disk.
+It owns the timing; every part is production code, with ledger and journal on disk.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ VALUES, COUNT = 3200, 200
 
 
 def _each(work: Callable[[int], object], count: int = COUNT) -> float:
-    """Median milliseconds of one call."""
+    """Median time of one call in milliseconds."""
     taken = []
     for number in range(count):
         began = time.perf_counter()
@@ -48,7 +48,7 @@ def _each(work: Callable[[int], object], count: int = COUNT) -> float:
 
 
 def release_cost() -> list[Row]:
-    """One row for each part, as a share of the whole and against plain normal noise."""
+    """One row for each part, as a share of the whole and relative to plain normal noise."""
     budget = Budget(epsilon=1.0, delta=0.01)
     base = sound_descent("bench", ("active", ("passive-1",)), budget, LossSpec(name="logistic"))
     method = Descent(**{**dict(base.method), "epochs": COUNT})
@@ -63,6 +63,8 @@ def release_cost() -> list[Row]:
             f"{total:.3f} ms",
             f"numpy normal {plain:.3f} ms",
             times(total, plain),
+            key="release",
+            value=total,
         )
     ]
     return rows + [
@@ -86,7 +88,9 @@ def _parts(manifest: RunManifest, folder: Path) -> dict[str, float]:
     ledger_book = LedgerBook(ledger, open_policy(manifest), manifest.run, bytes(32))
     spent = noise.spent
     ledger_book.reserve(Reserve(mu2_units=spent.mu2_units, tau_units=spent.tau_units, exact=False))
-    parts["ledger, one durable commit"] = _each(lambda number: ledger_book.book([releases[number]]))
+    parts["ledger, booked before the journal"] = _each(
+        lambda number: ledger_book.book([releases[number]])
+    )
     key, envelopes = SigningKey.generate(), list[Frames]()
 
     def signed(number: int) -> None:
@@ -121,7 +125,7 @@ def _envelope(run: str, release: Release, number: int, key: SigningKey) -> Frame
 
 
 def _journaled(journal: Journal, frames: Frames, number: int) -> None:
-    """A step that heard as much as it says, as in a round."""
+    """Journal a step that receives as many bytes as it sends, as in a round."""
     record = StepRecord(
         index=number,
         previous=GENESIS,

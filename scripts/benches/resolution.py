@@ -1,19 +1,19 @@
-"""Entity resolution: against openmined-psi on the same sets, ids a second, and memory on sockets.
+"""Benchmarks of entity resolution: against openmined-psi, ids per second, memory on sockets.
 
-Owns the comparison; the sessions without transport are in psi_sessions.py. openmined-psi gets a
-virtual environment of its own, because it pins what this project does not want pinned.
+It owns the comparison; the sessions without transport are in psi_sessions.py. openmined-psi gets
+its own virtual environment, because it pins packages that this project does not pin.
 """
 
 from __future__ import annotations
 
 import json
 import subprocess
-import sys
 import tempfile
 from pathlib import Path
 
 from schemas.config import AlignmentSpec, IdRules, RunManifest
 from schemas.methods import Descent
+from scripts.benches.ciphers import peer_python
 from scripts.benches.federation import made_up, run_federation, trained_ids
 from scripts.benches.psi_sessions import measure
 from scripts.benches.row import Row, times
@@ -36,14 +36,14 @@ print(json.dumps({"wall_s": time.perf_counter() - began, "cpu_s": time.process_t
 """
 
 
-def against_peer(cache: Path, ids: int) -> Row:
-    """Two parties, the same ids, one after the other in the same run."""
+def against_peer(ids: int) -> Row:
+    """Compare both libraries with two parties and the same ids, one after the other."""
     what = f"entity resolution, 2 parties, {ids:,} ids"
     ours = measure("oprf", parties=2, ids=ids)
     shown = f"{ours['wall_s']:.2f} s, {ours['cpu_s']:.2f} s CPU"
-    python = _peer_python(cache)
-    if python is None:
-        return Row(what, shown, "openmined-psi cannot be installed here")
+    python = peer_python((f"openmined-psi=={PEER_VERSION}",))
+    if isinstance(python, str):
+        return Row(what, shown, f"openmined-psi skipped: {python}")
     done = subprocess.run(
         [python, "-c", _PEER, str(ids)], capture_output=True, text=True, check=False
     )
@@ -52,25 +52,12 @@ def against_peer(cache: Path, ids: int) -> Row:
     peer = json.loads(done.stdout)
     against = f"openmined-psi {peer['wall_s']:.1f} s, {peer['cpu_s']:.1f} s CPU"
     wall, cpu = times(ours["wall_s"], peer["wall_s"]), times(ours["cpu_s"], peer["cpu_s"])
-    return Row(what, shown, against, wall, cpu)
-
-
-def _peer_python(cache: Path) -> str | None:
-    """The interpreter of a throw-away environment with openmined-psi, made once."""
-    folder = cache / f"openmined-psi-{PEER_VERSION}"
-    python = folder / "bin" / "python"
-    if not (folder / "ready").exists():
-        pip = [str(python), "-m", "pip", "install", "-q", f"openmined-psi=={PEER_VERSION}"]
-        for command in ([sys.executable, "-m", "venv", str(folder)], pip):
-            done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
-            if done.returncode:
-                return None
-        (folder / "ready").touch()
-    return str(python)
+    ratio = ours["wall_s"] / peer["wall_s"]
+    return Row(what, shown, against, wall, cpu, key="resolution", value=ratio)
 
 
 def speed(parties: int, ids: int) -> Row:
-    """Ids a second without a transport, every party a process."""
+    """Ids per second without a transport, with one process per party."""
     seen = measure("oprf", parties=parties, ids=ids)
     return Row(
         f"entity resolution, {parties} parties, {ids:,} ids",
@@ -80,7 +67,7 @@ def speed(parties: int, ids: int) -> Row:
 
 
 def over_sockets(ids: int) -> tuple[Row, Row]:
-    """The whole way: files, broker, CURVE, signatures, journals, two parties."""
+    """Entity resolution end to end: files, broker, CURVE, signatures, journals, two parties."""
     bare = measure("oprf", parties=2, ids=ids)
     known = trained_ids(ids + ids // 2)  # half of each set is common
     dataset = made_up(known[:ids], known[ids // 2 :], (1, 1))

@@ -1,6 +1,7 @@
-"""A round of descent over sockets: against the same arithmetic in numpy, and sound against none.
+"""Compare rounds of descent over sockets with the same arithmetic in numpy, and sound with none.
 
-Owns the comparison; the federation is the production one, its passive parties share two processes.
+It owns the comparison. The federation runs production code; its passive parties share two
+processes.
 """
 
 from __future__ import annotations
@@ -20,12 +21,13 @@ from schemas.privacy import Budget
 from scripts.benches.federation import made_up, run_federation, trained_ids
 from scripts.benches.row import Row, times
 
-ROWS = 3200  # of a batch, and in all
+ROWS = 3200  # in a batch, and in total
 ACTIVE_COLUMNS, PASSIVE_COLUMNS = 10, 5
 LOCAL_STEPS = 3
 
 
-def _manifest(guarantee: str, passives: int, rounds: int) -> RunManifest:
+def manifest_of_rounds(guarantee: str, passives: int, rounds: int) -> RunManifest:
+    """A run of descent with this many passive parties and rounds."""
     names = tuple(f"passive-{number}" for number in range(1, passives + 1))
     run, budget = f"bench-{guarantee}", Budget(epsilon=1.0, delta=0.01)
     base = sound_descent(run, ("active", names), budget, LossSpec(name="logistic"))
@@ -39,14 +41,14 @@ def _manifest(guarantee: str, passives: int, rounds: int) -> RunManifest:
 
 
 def rounds(passives: int, count: int) -> list[Row]:
-    """Seconds a round: in numpy, with guarantee sound, with guarantee none, one after the other."""
+    """Seconds per round, measured in turn: numpy, guarantee sound, guarantee none."""
     ids = trained_ids(ROWS)
     dataset = made_up(ids, ids, (ACTIVE_COLUMNS, PASSIVE_COLUMNS * passives))
     plain = _plain(passives, max(20, count))
     measured = {}
     for guarantee in ("sound", "none"):
         with tempfile.TemporaryDirectory() as folder:
-            manifest = _manifest(guarantee, passives, count)
+            manifest = manifest_of_rounds(guarantee, passives, count)
             seen = run_federation(Path(folder), manifest, dataset)
         measured[guarantee] = seen.per_round(count)
     sound, none = measured["sound"], measured["none"]
@@ -66,7 +68,7 @@ def _ratios(ours: tuple[float, float], theirs: tuple[float, float]) -> tuple[str
 
 
 def _plain(passives: int, count: int) -> tuple[float, float]:
-    """The products and updates of a round with nothing around them, in one process."""
+    """Only the products and updates of a round, in one process."""
     dice = np.random.default_rng(0)
     X = dice.normal(size=(ROWS, ACTIVE_COLUMNS + 1))
     blocks = [dice.normal(size=(ROWS, PASSIVE_COLUMNS)) for _ in range(passives)]

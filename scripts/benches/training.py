@@ -1,6 +1,6 @@
-"""Training the demo against scikit-learn on the same rows, and a replay against the run.
+"""Compare training the demo with scikit-learn on the same rows, and a replay with its run.
 
-Owns the comparison; `hdpvfl up` and `hdpvfl replay` run as a person would run them.
+It owns the comparison; `hdpvfl up` and `hdpvfl replay` run as a user would run them.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ PASSIVES = 2
 STRENGTH = 1e-4  # the planner's penalty without privacy
 
 
-def _hdpvfl(folder: Path, *arguments: str) -> tuple[dict[str, Any], float, float]:
-    """A command's JSON, its wall time and the processor time of all its processes."""
+def run_hdpvfl(folder: Path, *arguments: str) -> tuple[dict[str, Any], float, float]:
+    """Run a command: returns its JSON, wall time and the processor time of all its processes."""
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     began = time.perf_counter()
     done = subprocess.run(
@@ -52,7 +52,7 @@ def training(dataset: str) -> list[Row]:
         folder = Path(name)
         for guarantee in ("none", "sound"):
             up = ("up", "--dataset", dataset, "--passives", str(PASSIVES), "--guarantee", guarantee)
-            summary, wall_s, cpu_s = _hdpvfl(folder, *up)
+            summary, wall_s, cpu_s = run_hdpvfl(folder, *up)
             run = folder / "runs" / summary["run"]
             peer_s, peer_auc = _central(run)
             trained_s = json.loads((run / "active" / "status.json").read_text())["training_s"]
@@ -76,7 +76,7 @@ def training(dataset: str) -> list[Row]:
 
 
 def _central(run: Path) -> tuple[float, float]:
-    """Seconds of scikit-learn on the same rows, scaled as the parties scale them; its test AUC."""
+    """Seconds and test AUC of scikit-learn on the same rows, scaled as the parties scale them."""
     models = {p.parent.name: json.loads(p.read_text()) for p in run.glob("*/model.json")}
     parts = {}
     for part in ("train", "test"):
@@ -96,7 +96,7 @@ def _central(run: Path) -> tuple[float, float]:
 
 
 def _replay(folder: Path, run: Path, trained_s: float) -> Row:
-    result, wall_s, _ = _hdpvfl(folder, "replay", str(run), "--party", "active")
+    result, wall_s, _ = run_hdpvfl(folder, "replay", str(run), "--party", "active")
     took = result["seconds"]
     return Row(
         f"  replay of the active party, {result['steps']} steps",

@@ -1,8 +1,8 @@
-"""Attacks on what was said: labels from residuals, features from scores, and the game that
-differential privacy is about.
+"""Attacks on sent messages: labels from residuals, features from scores, and the game that
+defines differential privacy.
 
-It owns the attackers; what they see is decoded from the journals of real runs. Each success stands
-next to what the run's mu allows at most: for a mu-GDP run the best true-positive rate at a
+It owns the attackers; their inputs are decoded from the journals of real runs. Each success is
+shown next to the bound by the run's mu: for a mu-GDP run the best true-positive rate at a
 false-positive rate a is Phi(Phi^-1(a) + mu), the best area under the curve Phi(mu / sqrt(2)).
 """
 
@@ -34,7 +34,7 @@ from scripts.reproduction.grid import Grid
 from scripts.reproduction.methods import Fitted, side_mu
 
 FALSE_POSITIVES = 0.01
-KNOWN_SHARE = 0.25  # of the rows the attacker on features knows the attribute
+KNOWN_SHARE = 0.25  # share of rows whose attribute the feature attacker knows
 # One sensitive column of the passive party for each data set, and the value to find.
 ATTRIBUTES = {
     "breast": ("mean_smoothness", "above its mean"),
@@ -46,7 +46,7 @@ Vector = NDArray[np.float64]
 
 
 def bounds(mu: float) -> dict[str, float]:
-    """The most that anybody can reach against a mu-GDP run."""
+    """The best results that any attacker can reach against a mu-GDP run."""
     return {
         "auc_bound": float(norm.cdf(mu / math.sqrt(2.0))),
         "tpr_bound": float(norm.cdf(norm.ppf(FALSE_POSITIVES) + mu)),
@@ -54,7 +54,7 @@ def bounds(mu: float) -> dict[str, float]:
 
 
 def success(guess: Vector, truth: NDArray[np.bool_]) -> dict[str, float]:
-    """Area under the curve, and true positives at few false ones."""
+    """Area under the curve, and true-positive rates at low false-positive rates."""
     threshold = np.quantile(guess[~truth], 1.0 - FALSE_POSITIVES, method="higher")
     auc = area_under_curve(guess, truth)
     return {
@@ -72,7 +72,7 @@ def _auc_error(auc: float, positives: int, negatives: int) -> float:
 
 
 def order_of(run: Fitted, data: Split, party: str) -> NDArray[np.int64]:
-    """The rows of a party's table in the order of the run's rounds: public to the parties."""
+    """The rows of a party's table in the order of the run's rounds, which all parties know."""
     manifest = run.rehearsal.manifest
     key = hashlib.sha256(b"order" + manifest.seed.to_bytes(8, "big")).digest()
     ids = normalise(data.train[party].ids, manifest.alignment.ids)
@@ -81,7 +81,7 @@ def order_of(run: Fitted, data: Split, party: str) -> NDArray[np.int64]:
 
 
 def released(run: Fitted, party: str) -> Vector:
-    """What a party released, one line a row of the run and one column a time it was released."""
+    """A party's releases: one line per row of the run, one column per release of that row."""
     journal = run.rehearsal.journals[party]
     transcript = Transcript(party, {}, tuple(journal.records()))
     evidence = Evidence(run.rehearsal.manifest.run, {}, {party: transcript})
@@ -97,18 +97,18 @@ def released(run: Fitted, party: str) -> Vector:
 
 
 def label_inference(run: Fitted, data: Split) -> dict[str, float]:
-    """A passive party reads labels off the residuals: their sign is minus the label's."""
+    """A passive party infers labels from residuals, whose sign is the opposite of the label's."""
     guess = -released(run, ACTIVE).mean(axis=1)
     truth = data.y_train[order_of(run, data, ACTIVE)] > 0.0
     return success(guess, truth)
 
 
 def feature_inference(run: Fitted, data: Split) -> dict[str, float]:
-    """The active party learns an attribute of the passive one from scores and own columns.
+    """The active party infers an attribute of the passive party from scores and its own columns.
 
-    It knows the attribute of some rows (as Luo et al. 2021 and others assume) and fits a model of
-    it to its own columns and all scores it has seen; `auc_before` is the same without the scores.
-    The bound is that of an attacker with the same columns and one best possible look at the run.
+    It knows the attribute of some rows (as Luo et al. 2021 and others assume) and predicts it from
+    its own columns and all scores it has seen; `auc_before` is the same without the scores. The
+    bound is that of an attacker with the same columns and the most informative view of the run.
     """
     name = ATTRIBUTES[data.dataset][0]
     passive = data.train[PASSIVE]
@@ -117,7 +117,7 @@ def feature_inference(run: Fitted, data: Split) -> dict[str, float]:
     own = np.asarray(data.train[ACTIVE].X, dtype=np.float64)[order_of(run, data, ACTIVE)]
     known = np.random.default_rng(data.seed).random(len(truth)) < KNOWN_SHARE
     scores = _whitened(released(run, PASSIVE))
-    # A product of own row scales is no secret: the attacker scales as the protocol does.
+    # The attacker knows its own row scales, so it scales its columns as the protocol does.
     before = _guess(np.hstack([own, scale_rows(own)]), truth, known)
     after = _guess(np.hstack([own, scale_rows(own), scores]), truth, known)
     mu = side_mu(run.plan, "passive")
@@ -132,7 +132,7 @@ def feature_inference(run: Fitted, data: Split) -> dict[str, float]:
 
 
 def _whitened(scores: Vector) -> Vector:
-    """The directions the scores have, each of variance one."""
+    """The scores in the basis of their principal directions, each with variance one."""
     centred = scores - scores.mean(axis=0)
     U, s, _ = np.linalg.svd(centred, full_matrices=False)
     kept = s > 1e-8 * max(float(s[0]), 1e-300)
@@ -148,7 +148,7 @@ def _guess(X: Vector, truth: NDArray[np.bool_], known: NDArray[np.bool_]) -> Vec
 
 
 def _at_best(before: Vector, truth: NDArray[np.bool_], mu: float) -> dict[str, float]:
-    """Add to log-odds the most informative look a mu-GDP run can give: N(mu t, 1) for t = 0, 1."""
+    """Add to log-odds the most informative view a mu-GDP run can give: N(mu t, 1) for t = 0, 1."""
     if not math.isfinite(mu):
         return {"auc": 1.0, "tpr": 1.0}
     look = np.random.default_rng(0).normal(size=len(truth)) + mu * truth
@@ -156,7 +156,7 @@ def _at_best(before: Vector, truth: NDArray[np.bool_], mu: float) -> dict[str, f
 
 
 def transcripts(grid: Grid, dataset: str, seed: int) -> list[dict[str, Any]]:
-    """Both attacks on runs without noise, as published and sound."""
+    """Run both attacks on runs without noise, as published, and sound."""
     data, rows = split(dataset, seed), []
     plans: list[tuple[str, Any, Any]] = [
         (methods.NON_PRIVATE, "", methods.manifest("none", method={"epochs": 60}))
@@ -176,10 +176,10 @@ def transcripts(grid: Grid, dataset: str, seed: int) -> list[dict[str, Any]]:
 
 
 def game(grid: Grid, epsilon: float) -> list[dict[str, Any]]:
-    """The game of the definition on Breast: one label flipped or not, all else known.
+    """Play the game of the definition on Breast: one label is flipped or not, all else is known.
 
     The attacker projects the released residuals on the difference that the flip makes, which is
-    the best test there is; the row is the one, of some, with the largest difference.
+    the best possible test. Of several candidate rows, the one with the largest difference is used.
     """
     data = split("breast", 0)
     plan = methods.manifest("sound", epsilon=epsilon)
@@ -220,7 +220,7 @@ def game(grid: Grid, epsilon: float) -> list[dict[str, Any]]:
 
 
 def _residuals(run: Fitted) -> Vector:
-    """The un-noised labels of a run, which only this script can see."""
+    """The centred labels of a run before noise, which only this script can see."""
     training = training_of(run.simulation.nodes[ACTIVE].state)
     assert training is not None
     plan, role = training.setup.plan, run.simulation.nodes[ACTIVE].role
@@ -232,7 +232,7 @@ def _residuals(run: Fitted) -> Vector:
 
 
 def _flipped(data: Split, row: int) -> Split:
-    """The same data with one label turned."""
+    """The same data with one label flipped."""
     y = data.y_train.copy()
     y[row] = 1.0 - y[row]
     active = replace(data.train[ACTIVE], y=y)

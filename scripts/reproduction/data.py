@@ -1,7 +1,7 @@
 """Data sets of the paper, its vertical split, and random 80/20 splits of their rows.
 
-It owns which rows train and which test, and that constants come from the training rows only; what
-a column means belongs to hdpvfl_mq.data.
+It owns the choice of training and test rows, and takes constants from the training rows only;
+hdpvfl_mq.data owns the meaning of columns.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ Matrix = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Split:
-    """One random split of one data set, prepared with constants of its training rows."""
+    """One random split of one data set, prepared with constants from its training rows."""
 
     dataset: str
     seed: int
@@ -49,7 +49,7 @@ class Split:
         return y
 
     def features(self, parties: tuple[str, ...], *, scaled: bool) -> tuple[Matrix, Matrix]:
-        """Training and test columns of some parties side by side; each scales its own rows."""
+        """Training and test columns of some parties side by side; each party scales its rows."""
 
         def side_by_side(parts: Mapping[str, Any]) -> Matrix:
             blocks = [np.asarray(parts[p], dtype=np.float64) for p in parties]
@@ -60,7 +60,7 @@ class Split:
 
 @lru_cache(maxsize=2)
 def whole(name: str) -> SplitDataset:
-    """A data set with both tables sorted by id; their ids are the same."""
+    """A data set with both tables sorted by id; both have the same ids."""
     found = load_dataset(name, folder=data_folder(), cache=CACHE)
     active, passive = _sorted(found.active), _sorted(found.passive)
     assert np.array_equal(active["id"].astype(np.int64), passive["id"].astype(np.int64))
@@ -98,7 +98,7 @@ def split_tables(data: SplitDataset, seed: int) -> Split:
 
 
 def _settings(data: SplitDataset, table: Table) -> DataSettings:
-    """The product's settings; a category that the training rows lack is all zeros in the test."""
+    """The product's settings; a category not in the training rows is all zeros in the test."""
     settings = data.settings(table, "binary")
     rules = tuple(type(r)(**{**dict(r), "unknown": "zero"}) for r in settings.rules)
     return DataSettings(**{**dict(settings), "rules": rules})
@@ -127,7 +127,7 @@ def _rows(data: PreparedData, keep: NDArray[np.bool_]) -> PreparedData:
 
 
 def synthetic(rows: int, *, columns: tuple[int, int], seed: int) -> SplitDataset:
-    """Made-up rows for timing; y depends on all columns."""
+    """Synthetic rows for timing; y depends on all columns."""
     dice = np.random.default_rng(seed)
     X = dice.normal(size=(rows, sum(columns)))
     y = (X @ dice.normal(size=X.shape[1]) + dice.normal(size=rows) > 0).astype(np.float64)

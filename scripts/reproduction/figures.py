@@ -1,6 +1,6 @@
 """The figures of the page, one PNG each, from the tables alone.
 
-It owns what is drawn; a table that is missing leaves its figure out.
+It owns what is drawn; a figure whose table is missing is left out.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ LINES = (methods.CENTRAL, methods.NON_PRIVATE, methods.NON_PRIVATE_PAPER, method
 
 
 def draw_all(found: dict[str, list[dict[str, Any]]], out: Path) -> list[str]:
-    """Every figure whose table exists; their names."""
+    """Draw every figure whose table exists; returns their names."""
     made = []
     for delta in values(found["q1"], "delta"):
         for measure, text in (("accuracy", "accuracy"), ("auc", "AUC")):

@@ -1,4 +1,4 @@
-"""How much of everything is run: the full grids, and smaller ones for a quick look.
+"""How many runs the reproduction makes: the full grids, and smaller ones for a quick look.
 
 It owns sizes only.
 """
@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 DATASETS = ("breast", "credit", "adult")
+RECOVERY = ("credit", "adult", "telco", "magic", "flchain", "lending")  # in the folder HDPVFL_DATA
 EPSILONS = (0.001, 0.01, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0, 1000.0)
 DELTA, DELTA_SMALL = 1e-2, 1e-5
 
@@ -20,10 +21,10 @@ class Grid:
     epsilons: tuple[float, ...] = EPSILONS
     small_delta_epsilons: tuple[float, ...] = (0.01, 0.1, 1.0, 10.0, 100.0)
     splits: range = range(10)
-    fresh_splits: range = range(10, 20)  # the sound method only
+    fresh_splits: range = range(10, 20)  # only for the sound method
     epochs: tuple[int, ...] = (5, 10, 15)
     norms: tuple[float, ...] = (0.1, 0.5, 1.0)
-    noise_seeds: int = 3  # of Q2, at epsilon = 1 where the paper's text is precise
+    noise_seeds: int = 3  # for Q2 at epsilon = 1, where the paper's text is precise
     step_splits: range = range(3)
     tuned_epsilons: tuple[float, ...] = (0.1, 1.0, 10.0)
     tuned_splits: range = range(3)
@@ -38,6 +39,10 @@ class Grid:
     game_rows: int = 20
     variant_epsilons: tuple[float, ...] = (0.1, 1.0, 10.0)
     variant_splits: range = range(3)
+    recovery_datasets: tuple[str, ...] = RECOVERY
+    recovery_splits: range = range(10)
+    recovery_partners: tuple[int, ...] = (1, 5, 10)
+    recovery_epsilons: tuple[float, ...] = (0.01, 0.1, 0.3, 3.0, 10.0)  # besides 1
 
 
 FULL = Grid()
@@ -59,6 +64,9 @@ QUICK = Grid(
     game_runs=20,
     variant_epsilons=(1.0,),
     variant_splits=range(1),
+    recovery_datasets=("telco", "flchain"),
+    recovery_splits=range(2),
+    recovery_epsilons=(0.1, 10.0),
 )
 TINY = Grid(
     datasets=("breast",),
@@ -78,4 +86,5 @@ TINY = Grid(
     game_runs=3,
     game_rows=2,
     variant_splits=range(0),
+    recovery_datasets=(),
 )

@@ -1,9 +1,9 @@
 """HE-VFL: the encrypted baseline after Hardy et al. (2017), with three interchangeable ciphers.
 
 It owns the protocol: logistic loss by its Taylor polynomial log 2 - y theta / 2 + theta^2 / 8, an
-arbiter with the secret key, masks on what it decrypts. It is no part of the product and shares no
-code with it but the row scaling. What it computes does not depend on the cipher, up to rounding:
-`PlainNumbers` runs the same protocol without one, for accuracies.
+arbiter with the secret key, and masks on the values that the arbiter decrypts. It is not part of
+the product and shares only the row scaling with it. Up to rounding, the result does not depend on
+the cipher: `PlainNumbers` runs the same protocol without encryption to measure accuracy.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Numbers(Protocol):
         """X' c, still encrypted."""
 
     def masked(self, c: Any, mask: Vector) -> Any:
-        """What columns gave plus a mask, fit to be sent."""
+        """The result of `columns` plus a mask, ready to send."""
 
     def decrypt(self, c: Any) -> Vector: ...
 
@@ -52,7 +52,7 @@ class Numbers(Protocol):
 
 
 class PlainNumbers:
-    """No cipher: what the encrypted protocol computes."""
+    """Plain numbers without encryption, to compute what the encrypted protocol computes."""
 
     name = "plain"
 
@@ -76,7 +76,7 @@ class PlainNumbers:
 
 
 class Paillier:
-    """One ciphertext a number, fixed point, so that exponents always agree."""
+    """One ciphertext per number, in fixed point so that exponents always agree."""
 
     name = f"Paillier {PAILLIER_BITS}"
 
@@ -112,7 +112,7 @@ class Paillier:
         return totals
 
     def masked(self, c: Any, mask: Vector) -> Any:
-        # A fresh ciphertext of the mask also hides how the sum came about.
+        # A fresh ciphertext of the mask also hides how the sum was computed.
         return [a + b for a, b in zip(c, self.encrypt(mask), strict=True)]
 
     def decrypt(self, c: Any) -> Vector:
@@ -167,24 +167,24 @@ class Settings:
 
 
 def paper_settings() -> Settings:
-    """Epochs, batch and penalty of the paper, the largest step that is sure to descend."""
+    """Epochs, batch and penalty of the paper, with the largest step that is sure to descend."""
     return Settings(10, 3200, 1.9 / (2 * SMOOTHNESS), 1e-3)
 
 
 def to_the_end(parties: int) -> Settings:
-    """As long as the federation without privacy runs."""
+    """Settings that train as long as the federation without privacy."""
     return Settings(200, 10**9, 1.9 / (parties * SMOOTHNESS), 1e-4)
 
 
 @dataclass
 class Cost:
-    """Seconds of computing and bytes by step of the protocol."""
+    """Computing seconds and bytes for each step of the protocol."""
 
     seconds: defaultdict[str, float] = field(default_factory=lambda: defaultdict(float))
     bytes: int = 0
 
     def timed(self, step: str, make: Any) -> Any:
-        """Do something and add its time."""
+        """Call a function and add its time to a step."""
         began = time.process_time()
         result = make()
         self.seconds[step] += time.process_time() - began
@@ -198,7 +198,7 @@ def descend(
     numbers: Numbers,
     cost: Cost | None = None,
 ) -> tuple[Vector, Vector]:
-    """Both parties' weights; y is -1 or +1, the last column of the first block its intercept."""
+    """Train both parties' weights; y is -1 or +1, the first block's last column the intercept."""
     cost, dice = cost or Cost(), np.random.default_rng(0)
     weights = [np.zeros(X.shape[1]) for X in blocks]
     free = np.ones(blocks[0].shape[1])
@@ -218,7 +218,7 @@ def descend(
             )
             cost.bytes += numbers.size(sealed) + numbers.size(residual)
             for side, X in enumerate(parts):
-                # 3. Each makes its encrypted gradient, masked; the arbiter decrypts it.
+                # 3. Each party masks its encrypted gradient, and the arbiter decrypts it.
                 mask = dice.normal(size=X.shape[1])
                 sums = cost.timed("gradient", lambda X=X, c=residual: numbers.columns(X, c))
                 masked = cost.timed("mask", lambda c=sums, m=mask: numbers.masked(c, m))

@@ -1,7 +1,7 @@
-"""Every method that is compared: scikit-learn's, and VFL through production roles.
+"""All methods in the comparison: scikit-learn's, and VFL through production roles.
 
-It owns how a split and a manifest become a fitted model and its quality; there is no second
-implementation of VFL here: `Rehearsal` runs the parties, `evaluate.score` the joint model.
+It owns how a split and a manifest become a fitted model and its quality. It has no second
+implementation of VFL: `Rehearsal` runs the parties, `evaluate.score` the joint model.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from scripts.reproduction.data import ACTIVE, PARTIES, PASSIVE, Split
 
 Model = TypeVar("Model", bound=BaseModel)
 LOSS = LossSpec(name="logistic")
-NAMES = ("reproduction", (ACTIVE, (PASSIVE,)))  # of the run and its parties
+NAMES = ("reproduction", (ACTIVE, (PASSIVE,)))  # names of the run and its parties
 ALIGNMENT = AlignmentSpec(ids=IdRules(kind="integer"), rows_min=10)
 # The paper leaves eta open. 0.1 is small enough for its own Lemma 2 to hold over a run on Breast
 # (docs/privacy.md); the page shows other values.
@@ -50,7 +50,7 @@ MAJORITY = "majority class"
 ALONE_STANDARDISED, CENTRAL_STANDARDISED = f"{ALONE}, not row-scaled", f"{CENTRAL}, not row-scaled"
 
 
-# Alignments of the rows used last.
+# Alignments of the rows that were used last.
 _KEPT: dict[tuple[bytes, ...], dict[str, tuple[KeptAlignment, ...]]] = {}
 
 
@@ -66,7 +66,7 @@ class Fitted:
     simulation: Simulation
 
     def row(self) -> dict[str, Any]:
-        """What a table keeps of it; mu is what the releases really cost."""
+        """The run as a table row; mu is the real cost of its releases."""
         return {
             "accuracy": self.accuracy,
             "auc": self.auc,
@@ -77,25 +77,25 @@ class Fitted:
 
 
 def real_mu(noise: NoisePlan) -> float:
-    """What a side's releases cost, also where the ledger calls it infinite."""
+    """The real cost of a side's releases, also where the ledger books it as infinite."""
     return noise.sensitivity / noise.noise_std if noise.noise_std > 0.0 else float("inf")
 
 
 def side_mu(plan: RunPlan, role: PartyRole) -> float:
-    """What all releases of a party cost together."""
+    """The joint cost of all releases of a party."""
     return math.sqrt(sum(real_mu(noise) ** 2 for noise in plan.releases_of(role).values()))
 
 
 def manifest(
     guarantee: Guarantee, *, epsilon: float = 1.0, delta: float = 1e-2, **changes: Any
 ) -> RunManifest:
-    """The recommendation for one active and one passive party, with named changes."""
+    """The recommended manifest for one active and one passive party, with named changes."""
     base = recommend.recommend(*NAMES, guarantee, Budget(epsilon=epsilon, delta=delta), LOSS)
     return changed(base, alignment=ALIGNMENT, **changes)
 
 
 def changed(model: Model, **changes: Any) -> Model:
-    """A validated copy with other fields; a dict changes fields of the model that is there."""
+    """A validated copy with changed fields; a dict changes fields of a nested model."""
     fields = dict(model)
     for name, value in changes.items():
         fields[name] = changed(fields[name], **value) if isinstance(value, dict) else value
@@ -110,20 +110,20 @@ def published(
     k: float = 1.0,
     step_size: float = STEP_SIZE,
 ) -> RunManifest:
-    """The settings of the paper's experiments; only e and k vary in them."""
+    """The settings of the paper's experiments, where only e and k vary."""
     side = {"weight_norm": k, "step_size": step_size}
     method = {"epochs": epochs, "active": side, "passive": side}
     return manifest("paper", epsilon=epsilon, delta=delta, method=method)
 
 
 def published_without_noise(step_size: float = STEP_SIZE) -> RunManifest:
-    """The same settings and no noise: what the ball, the steps and the epochs alone allow."""
+    """The same settings without noise: what the ball, the steps and the epochs alone allow."""
     paper = published(1.0, step_size=step_size)
     return manifest("none", penalty=paper.penalty, method=paper.method)
 
 
 def sound_descent(epsilon: float, *, epochs: int = 5) -> RunManifest:
-    """Sound descent with long steps, averaging and local steps: what came before one round."""
+    """Sound descent with long steps, averaging and local steps: the paper's rounds, repaired."""
     base = recommend.sound_descent(*NAMES, Budget(epsilon=epsilon, delta=1e-2), LOSS)
     return changed(base, alignment=ALIGNMENT, method={"epochs": epochs})
 
@@ -158,7 +158,7 @@ def _rows_of(split: Split) -> tuple[bytes, ...]:
 
 
 def _keep(split: Split, simulation: Simulation) -> None:
-    """Runs on the same rows use the alignment of the first, as they would in production."""
+    """Keep the alignment, so that later runs on the same rows reuse it as in production."""
     if _rows_of(split) not in _KEPT:
         found = {p: setup_of(simulation.nodes[p].state) for p in PARTIES}
         _KEPT.clear()
@@ -168,7 +168,7 @@ def _keep(split: Split, simulation: Simulation) -> None:
 
 
 def _models(rehearsal: Rehearsal, simulation: Simulation) -> dict[str, dict[str, Any]]:
-    """What every party would write into model.json, as far as scoring reads it."""
+    """The fields of every party's model.json that scoring reads."""
     weights, coefficients = rehearsal.weights(simulation), rehearsal.coefficients(simulation)
     return {
         party: {
@@ -183,7 +183,7 @@ def _models(rehearsal: Rehearsal, simulation: Simulation) -> dict[str, dict[str,
 
 
 def references(split: Split) -> dict[str, dict[str, float]]:
-    """Quality of what needs no federation: the majority class, one party, all data in one place."""
+    """Quality without a federation: the majority class, one party, all data in one place."""
     majority = max(np.mean(split.y_test > 0), np.mean(split.y_test == 0))
     found = {MAJORITY: {"accuracy": float(majority), "auc": 0.5}}
     for name, parties, scaled in (

@@ -1,6 +1,6 @@
-"""The page of results: tables and figures in words, every number from a CSV.
+"""The page of results: text, tables and figures, every number from a CSV.
 
-It owns the order of the sections, the head and the limits; each section has a module of its own.
+It owns the order of the sections, the head and the limits; each section has its own module.
 """
 
 # ruff: noqa: E501 - lines of prose
@@ -13,15 +13,17 @@ from scripts.reproduction.page_attacks import attacked, variants
 from scripts.reproduction.page_choices import question_2
 from scripts.reproduction.page_differences import differences
 from scripts.reproduction.page_quality import met_targets, question_1, real_cost
+from scripts.reproduction.page_recovery import recovered
 from scripts.reproduction.page_time import question_3
 from scripts.reproduction.tables import Tables, markdown
 
 
 def compose(found: Tables, drawn: Sequence[str], notes: dict[str, Any]) -> str:
-    """The whole page."""
+    """Compose the whole page."""
     sections: Iterable[Callable[[], str]] = (
         lambda: _head(notes),
         lambda: met_targets(found["q1"]),
+        lambda: recovered(found["recovery"]),
         lambda: question_1(found["q1"], drawn),
         lambda: real_cost(found["q1"]),
         lambda: question_2(found, drawn),

@@ -1,6 +1,6 @@
-"""Attacks against the bound, and what each part of the method brings, in words.
+"""The page's text on attacks against the bound and on the gain from each part of the method.
 
-It owns the text of that; every number comes from the rows it is given.
+It owns this text; every number comes from the rows it is given.
 """
 
 # ruff: noqa: E501 - lines of prose
@@ -72,7 +72,7 @@ constructed worst cases and thirteen planted bugs."""
 
 
 def _excess(rows: Sequence[Row]) -> float:
-    """By how many standard errors an attack is above its bound, at most; not below 0."""
+    """The largest excess of an attack over its bound, in standard errors; at least 0."""
     above = [(r["auc"] - r["auc_bound"]) / r["auc_error"] for r in rows if r["auc_error"] > 0.0]
     return float(max([0.0, *above]))
 
@@ -89,9 +89,7 @@ def variants(rows: Sequence[Row]) -> str:
     splits = len(values(rows, "split"))
     return f"""## What was tried and did not help
 
-docs/one-round.md has the list of the trials behind the method (several rounds, centred scores, other priors). Here the
-sound method with other constants and as descent, same roles, {splits} splits (a difference below 0.003 of accuracy
-is noise on Credit and Adult, below 0.01 on Breast). One rule has to serve all data sets and budgets; what gains in one
-column (kappa = 0.25 or no extra shrinking on Adult at 0.1) loses in another.
+The sound method with other constants and as descent, same roles, {splits} splits (a difference below 0.003 of accuracy
+is noise on Credit and Adult, below 0.01 on Breast). One rule has to serve all data sets and budgets.
 
 {markdown(("sound method", *(f"{d}, {e:g}" for d, e in columns)), lines)}"""

@@ -1,6 +1,6 @@
-"""Q2 in words: step sizes, epochs, tuning, cross-validation.
+"""The page's text on Q2: step sizes, epochs, tuning, cross-validation.
 
-It owns the text of that; every number comes from the rows it is given.
+It owns this text; every number comes from the rows it is given.
 """
 
 # ruff: noqa: E501 - lines of prose

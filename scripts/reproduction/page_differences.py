@@ -1,6 +1,6 @@
-"""Where these results depart from the paper's claims, and why as far as it was tested.
+"""The page's text on where results differ from the paper's claims, and the reasons tested.
 
-It owns the text of that; every number comes from the rows it is given.
+It owns this text; every number comes from the rows it is given.
 """
 
 # ruff: noqa: E501 - lines of prose

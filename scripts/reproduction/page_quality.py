@@ -1,6 +1,6 @@
-"""Q1 in words: targets, scores against the budget, what published runs really cost.
+"""The page's text on Q1: targets, scores against the budget, real cost of published runs.
 
-It owns the text of that; every number comes from the rows it is given.
+It owns this text; every number comes from the rows it is given.
 """
 
 # ruff: noqa: E501 - lines of prose
@@ -35,7 +35,7 @@ met (each on both sets of splits). The lines "not row-scaled" were not asked for
 party could do alone outside the protocol, on standardised columns without the row scaling that any
 bound needs ({_count(further)}). "At every epsilon" shows the epsilon that comes out lowest.
 
-The constants of the method were chosen on other splits of the same three data sets (docs/one-round.md). Splits 0-9 and
+The constants of the method were chosen on other splits of the same three data sets. Splits 0-9 and
 10-19 are therefore both new draws, neither is new data. The standard error of a mean over ten splits, one draw of noise
 each, is {_errors(q1)}. A target that is met by less than
 that could fall the other way with other seeds; the closest call: {_closest(asked)}.

@@ -1,6 +1,6 @@
-"""Q3 in words: what training costs in time, and what encryption would cost.
+"""The page's text on Q3: the time that training takes, and that encryption would take.
 
-It owns the text of that; every number comes from the rows it is given.
+It owns this text; every number comes from the rows it is given.
 """
 
 # ruff: noqa: E501 - lines of prose

@@ -1,7 +1,7 @@
 """Q1 and Q2: privacy against accuracy, and the effect of the hyper-parameters.
 
 It owns which runs answer which question. Each function does all runs of one split, so that the
-split is prepared once; the caller spreads them over processes.
+split is prepared once; the caller distributes the splits over processes.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ HE, HE_PAPER = "HE-VFL", "HE-VFL, settings of the paper"
 
 
 def q1(grid: Grid, dataset: str, seed: int) -> list[dict[str, Any]]:
-    """Every method at every budget on one split; of a fresh split the sound method only."""
+    """Every method at every budget on one split; on a fresh split only the sound method."""
     data = split(dataset, seed)
     place = {"dataset": dataset, "split": seed}
     rows = [
@@ -42,7 +42,7 @@ def q1(grid: Grid, dataset: str, seed: int) -> list[dict[str, Any]]:
 
 
 def _without_noise(data: Split, place: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """Federations without privacy, and what encrypted ones compute."""
+    """Federations without privacy, and the results of encrypted ones."""
     for method, plan in (
         (methods.NON_PRIVATE, methods.manifest("none")),
         (methods.NON_PRIVATE_PAPER, methods.published_without_noise()),
@@ -53,7 +53,7 @@ def _without_noise(data: Split, place: dict[str, Any]) -> Iterator[dict[str, Any
 
 
 def q2(grid: Grid, seed: int) -> list[dict[str, Any]]:
-    """e and k of the paper on Breast, one at a time, and the step size the paper leaves open."""
+    """Vary e and k of the paper on Breast, one at a time, and the step size it leaves open."""
     data = split("breast", seed)
     pairs = dict.fromkeys(
         [*((e, 1.0) for e in grid.epochs), *((10, k) for k in grid.norms if 10 in grid.epochs)]
@@ -85,7 +85,7 @@ def step_sizes(grid: Grid, dataset: str, seed: int) -> list[dict[str, Any]]:
 
 
 def epochs_and_steps(grid: Grid, seed: int) -> list[dict[str, Any]]:
-    """The paper's precise sentence on Breast, epsilon = 1, at several step sizes."""
+    """Test the paper's precise claim on Breast, epsilon = 1, at several step sizes."""
     data, rows = split("breast", seed), []
     for epochs, eta in itertools.product(grid.epochs, (0.1, 0.3, 1.0, 3.0)):
         plan = methods.published(1.0, epochs=epochs, step_size=eta)
@@ -97,11 +97,11 @@ def epochs_and_steps(grid: Grid, seed: int) -> list[dict[str, Any]]:
 
 
 def tuned(grid: Grid, seed: int) -> list[dict[str, Any]]:
-    """e and k by cross-validation on Breast, as the paper did, and with these runs charged.
+    """Choose e and k by cross-validation on Breast, as in the paper, and with its runs charged.
 
     A row is in the training part of folds - 1 of the runs of every candidate and in the last run.
-    That the Gaussian releases of all of them compose to the noise of one run, each gets epsilon
-    over the root of their number. The accuracies that choose stay un-noised even then.
+    Each run gets epsilon over the root of the number of runs, so that the Gaussian releases of all
+    runs compose to the noise of one. The accuracies that choose stay un-noised even then.
     """
     data, rows = split("breast", seed), []
     candidates = list(itertools.product(grid.epochs, grid.norms))
@@ -125,26 +125,20 @@ def tuned(grid: Grid, seed: int) -> list[dict[str, Any]]:
     return rows
 
 
-# What else was tried for the sound method: changes of the planner's recommendation.
+# Variants of the sound method that were tried: changes to the planner's recommendation.
 VARIANTS: dict[str, dict[str, Any]] = {
     "as recommended": {},
     "descent, 5 epochs over all rows": {"descent": 5},
     "descent, 1 epoch over all rows": {"descent": 1},
-    "active fit: K = 0.3": {"feature_reach": 0.3},
-    "active fit: K = 1": {"feature_reach": 1.0},
-    "active fit: K = 2": {"feature_reach": 2.0},
-    "active fit: lambda n = 4": {"active_strength_rows": 4.0},
-    "active fit: lambda n = 30": {"active_strength_rows": 30.0},
-    "passive fit: kappa = 0.1": {"curvature": 0.1},
-    "passive fit: kappa = 0.25": {"curvature": 0.25},
-    "passive fit: k = 4": {"weight_norm": 4.0},
-    "passive fit: k = 16": {"weight_norm": 16.0},
-    "passive fit: B = 1": {"score_bound": 1.0},
-    "passive fit: B = 4": {"score_bound": 4.0},
-    "passive fit: C = L + noise": {"received_clip": 1.0},
-    "passive fit: C = L + 4 noise": {"received_clip": 4.0},
-    "passive fit: no extra shrinking": {"shrink": 0.0},
-    "passive fit: shrink 10": {"shrink": 10.0},
+    "scores: B = 1.5": {"score_bound": 1.5},
+    "scores: B = 3": {"score_bound": 3.0},
+    "statistics: twice the budget": {"moments_share": 0.28, "gram_share": 0.12},
+    "statistics: half the budget": {"moments_share": 0.07, "gram_share": 0.03},
+    "statistics: all of it for X'z": {"moments_share": 0.19, "gram_share": 0.01},
+    "labels: C = 1": {"received_clip": 0.0},
+    "labels: C = 1 + 2 noise": {"received_clip": 2.0},
+    "weights: prior variance x 3": {"signal_share": 0.27, "weight_variance_max": 1.5},
+    "weights: prior variance / 3": {"signal_share": 0.03, "weight_variance_max": 0.17},
 }
 
 

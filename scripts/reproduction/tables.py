@@ -17,7 +17,7 @@ Tables = dict[str, list[dict[str, Any]]]  # the rows of each question
 
 
 def write(path: Path, rows: Sequence[Row]) -> None:
-    """All rows under the union of their columns."""
+    """Write all rows, with the union of their columns."""
     names = list(dict.fromkeys(name for row in rows for name in row))
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("w", newline="") as file:
@@ -27,7 +27,7 @@ def write(path: Path, rows: Sequence[Row]) -> None:
 
 
 def read(path: Path) -> list[dict[str, Any]]:
-    """Rows with numbers where cells are numbers; nothing where there is no file."""
+    """Read rows, with numeric cells as numbers; empty if there is no file."""
     if not path.exists():
         return []
     with path.open(newline="") as file:
@@ -57,7 +57,7 @@ def chosen(rows: Iterable[Row], /, **wanted: Any) -> list[Row]:
 
 
 def mean(rows: Sequence[Row], name: str) -> float:
-    """The mean of a column; NaN of none."""
+    """The mean of a column; NaN without rows."""
     return float(np.mean([row[name] for row in rows])) if rows else float("nan")
 
 

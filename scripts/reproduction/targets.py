@@ -1,7 +1,7 @@
-"""What was to be reached, and whether it was: one line a target, from the table of Q1.
+"""The targets and whether they were met: one line per target, from the table of Q1.
 
-It owns the targets; they were set before the method was chosen. A figure that is missing is not
-met.
+It owns the targets, which were set before the method was chosen. A target whose figure is missing
+is not met.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ BELOW_CENTRAL = {"accuracy": 0.007, "auc": 0.010}
 
 @dataclass(frozen=True)
 class Verdict:
-    """One target: what was asked, what was found."""
+    """One target: the required figure and the measured one."""
 
     splits: str
     dataset: str
@@ -34,11 +34,11 @@ class Verdict:
 
     @property
     def met(self) -> bool:
-        """Not below; a missing figure (NaN) is not met."""
+        """Whether the measured figure reaches the target; a missing one (NaN) does not."""
         return self.found >= self.asked - 1e-12
 
     def row(self) -> dict[str, Any]:
-        """For a table."""
+        """The verdict as a table row."""
         return {**self.__dict__, "met": "met" if self.met else "not met"}
 
 
@@ -63,7 +63,7 @@ def judge(q1: Sequence[Row], splits: Sequence[int], label: str, grid: Sequence[f
 def _above_alone(
     rows: Sequence[Row], dataset: str, label: str, grid: Sequence[float]
 ) -> list[Verdict]:
-    """The epsilon at which the run is least above the active party alone, for each measure."""
+    """The epsilon at which a run gains least over the active party alone, for each measure."""
     verdicts = []
     for alone, name in ((methods.ALONE, ""), (methods.ALONE_STANDARDISED, ", not row-scaled")):
         reference = chosen(rows, method=alone)
@@ -82,7 +82,7 @@ def _sound(rows: Sequence[Row], epsilon: float) -> list[Row]:
 
 
 def all_verdicts(q1: Sequence[Row], epsilons: Sequence[float] = EPSILONS) -> list[Verdict]:
-    """Splits 0 to 9, and apart from them 10 to 19."""
+    """Verdicts for splits 0 to 9, and separately for splits 10 to 19."""
     sets = (("0-9", range(10)), ("10-19", range(10, 20)))
     present = set(tables.values(q1, "split"))
     return [

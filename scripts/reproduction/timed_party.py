@@ -1,27 +1,28 @@
-"""One party's production process with a clock: when each round began and ended.
+"""One party's production process that records when each round began and ended.
 
-It owns the timestamps only: `python -m parties` with its runner's turns timed. The clock is the
-machine's monotonic one, so that processes can be compared; computing time is the process's own.
+It owns only the timestamps: it is `python -m parties` with its runner's turns timed. The clock is
+the machine's monotonic clock, so that processes can be compared; computing time is the process's
+own.
 """
 
 from __future__ import annotations
 
 import json
-import sys
 import time
 from pathlib import Path
 
-import parties.__main__ as party
 from hdpvfl_mq.node.node import Node
 from hdpvfl_mq.runtime.runner import Runner
+from parties.__main__ import main as party_main
 from parties.phases import training_of
+from parties.process import hosted
 
-# Clock before and after a turn, computing time before and after it, phase, rounds done.
+# Clock before and after a turn, computing time before and after the turn, phase, rounds done.
 STAMPS: list[tuple[float, float, float, float, str, int]] = []
 
 
 class TimedRunner(Runner):
-    """Notes every turn that changes phase or round."""
+    """Records every turn that changes phase or round."""
 
     async def _turn(self, arrivals: list[tuple[bytes, ...]], at: float) -> None:
         was = _place(self._node)
@@ -39,12 +40,8 @@ def _place(node: Node) -> tuple[str, int]:
 
 
 def main(settings: Path) -> int:
-    """Run the party, then write its stamps next to its settings."""
-    vars(party)["Runner"] = TimedRunner
-    code = party.main(settings)
+    """Run the party, then write its timestamps next to its settings."""
+    vars(hosted)["Runner"] = TimedRunner
+    code = party_main(settings)
     settings.with_suffix(".stamps.json").write_text(json.dumps(STAMPS))
     return code
-
-
-if __name__ == "__main__":
-    sys.exit(main(Path(sys.argv[1])))

@@ -1,20 +1,19 @@
-"""Q3: what privacy costs in time, over real sockets between real processes.
+"""Q3: the time that privacy costs, over real sockets between real processes.
 
-It owns the timed runs: broker, active and passive party of production on this machine, made-up
-rows. Time is that of the training phase, from the first turn of the first round to the end of the
-last at both parties; starting processes and finding common rows are the same for all methods. The
-clock shows who else uses the machine, computing time does not, so both are kept.
-Encrypted training is timed in one process without sockets, on fewer rows, and scaled by rows.
+It owns the timed runs: the production broker, active and passive party on this machine, with
+synthetic rows. The time is that of the training phase, from the first turn of the first round to
+the end of the last round at both parties; starting processes and finding common rows are the same
+for all methods. Other load on the machine changes wall time but not computing time, so both are
+recorded. Encrypted training is timed in one process without sockets, on fewer rows, and scaled by
+rows.
 """
 
 from __future__ import annotations
 
 import json
-import os
 import shutil
-import subprocess
-import sys
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -24,42 +23,30 @@ from hdpvfl_mq.app.demo.cluster import Cluster
 from hdpvfl_mq.app.demo.prepare import Demo, free_port, write_demo
 from hdpvfl_mq.data.bundled import SplitDataset
 from hdpvfl_mq.data.splits import held_out
-from hdpvfl_mq.runtime.process import PARENT_VARIABLE
 from schemas.config import AlignmentSpec, IdRules, RunManifest
 from schemas.ids import COORDINATOR
 from schemas.methods import Descent, PassiveSide
-from scripts.reproduction import he, methods
+from scripts.reproduction import he, methods, timed_party
 from scripts.reproduction.data import PARTIES, synthetic
 from scripts.reproduction.grid import Grid
 
 COLUMNS = (10, 20)  # as many as Breast has
 BATCH_ROWS = 3200
-# The published noise really costs 10 to 100 times the epsilon it names; at 0.1 a ledger takes it.
+# Published noise really costs 10 to 100 times its nominal epsilon; at 0.1 a ledger accepts it.
 EPSILON = 0.1
-ROOT = Path(__file__).parents[2]
 SOUND_DESCENT = "HDP-VFL sound, descent"
 
 
 class TimedCluster(Cluster):
-    """The demo's processes, parties with a clock."""
+    """The demo's processes, with parties that record times."""
 
-    def _start(self, name: str) -> None:
-        module = "broker" if name == COORDINATOR else "scripts.reproduction.timed_party"
-        folder = self._demo.folder / name
-        folder.mkdir(parents=True, exist_ok=True)
-        with (folder / "console.log").open("ab") as log:
-            self._children[name] = subprocess.Popen(
-                [sys.executable, "-m", module, str(self._demo.settings(name))],
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                cwd=ROOT,
-                env={**os.environ, PARENT_VARIABLE: str(os.getpid())},
-            )
+    def main_of(self, name: str) -> Callable[[Path], int]:
+        """The timed program for parties, the production program for the broker."""
+        return super().main_of(name) if name == COORDINATOR else timed_party.main
 
 
 def plans(epochs: int) -> dict[str, RunManifest]:
-    """The methods that are timed; all but the last make the same rounds."""
+    """The methods that are timed; all but the last run the same rounds."""
     schedule = {"epochs": epochs, "batch_rows": BATCH_ROWS}
     descent = Descent(epochs=epochs, batch_rows=BATCH_ROWS, passive=PassiveSide(received_clip=1.0))
     made = {
@@ -73,7 +60,7 @@ def plans(epochs: int) -> dict[str, RunManifest]:
 
 
 def training_rows(rows: int) -> SplitDataset:
-    """Made-up data of which the demo keeps just this many rows for training."""
+    """Synthetic data of which the demo keeps exactly this many rows for training."""
     more = synthetic(rows * 4 // 3 + 200, columns=COLUMNS, seed=0)
     test = held_out(more.active["id"], seed=0)
     keep = np.sort(np.r_[np.flatnonzero(~test)[:rows], np.flatnonzero(test)[:50]])
@@ -81,24 +68,24 @@ def training_rows(rows: int) -> SplitDataset:
 
 
 def run_once(data: SplitDataset, plan: RunManifest, scratch: Path) -> list[tuple[float, float]]:
-    """Seconds, and seconds of computing, from the beginning of training to each round's end."""
+    """Wall and computing seconds from the beginning of training to each round's end."""
     folder = Path(tempfile.mkdtemp(dir=scratch)).absolute()
     alignment = AlignmentSpec(ids=IdRules(kind="integer"), rows_min=50)
     named = methods.changed(plan, run="timed", alignment=alignment)
     demo = Demo(folder / "timed", named, data, 0)
     write_demo(demo, state=folder / "state", port=free_port())
-    TimedCluster(demo).run(lambda _: None)
+    with TimedCluster(demo) as cluster:
+        cluster.run(lambda _: None)
     stamps = [
-        json.loads(demo.settings(party).with_suffix(".stamps.json").read_text())
-        for party in PARTIES
+        json.loads(demo.service(party).with_suffix(".stamps.json").read_text()) for party in PARTIES
     ]
     shutil.rmtree(folder)
     return ends(stamps)
 
 
 def ends(stamps: list[list[Any]]) -> list[tuple[float, float]]:
-    """After each round: seconds since training began until all parties were through with it, and
-    seconds that they computed."""
+    """For each round: seconds from the beginning of training until all parties finished the round,
+    and their computing seconds."""
     began = [next(stamp for stamp in party if stamp[4] == "training") for party in stamps]
     first = min(stamp[0] for stamp in began)
     over = []
@@ -110,7 +97,7 @@ def ends(stamps: list[list[Any]]) -> list[tuple[float, float]]:
 
 
 def q3(grid: Grid, out: Path) -> list[dict[str, Any]]:
-    """Seconds by epochs (from one long run) and by rows, every method once in each repetition."""
+    """Seconds by epochs (from one long run) and by rows; each repetition runs every method once."""
     if not grid.timed_rows:
         return []
     rows: list[dict[str, Any]] = []
@@ -138,7 +125,7 @@ def q3(grid: Grid, out: Path) -> list[dict[str, Any]]:
 
 
 def encrypted(grid: Grid) -> list[dict[str, Any]]:
-    """One epoch of encrypted training: measured rows, seconds for each step, agreement."""
+    """Time one epoch of encrypted training: measured rows, seconds for each step, agreement."""
     rows: list[dict[str, Any]] = []
     for make, measured in ((he.Paillier, grid.he_rows), (he.Ckks, min(10_000, 100 * grid.he_rows))):
         if not measured:

@@ -9,9 +9,21 @@ import numpy as np
 import pytest
 
 from scripts import reproduce
-from scripts.reproduction import attacks, he, methods, page_quality, tables, targets, timing
+from scripts.reproduction import (
+    attacks,
+    he,
+    methods,
+    page_quality,
+    page_recovery,
+    partners,
+    tables,
+    targets,
+    timing,
+)
 from scripts.reproduction.data import ACTIVE, PASSIVE, fold, held_rows, split
 from scripts.reproduction.grid import DATASETS, DELTA, TINY
+
+pytestmark = pytest.mark.seconds
 
 SMALL = replace(TINY, epsilons=(1.0,), fresh_splits=range(0), game_runs=2)
 
@@ -180,3 +192,39 @@ def test_training_is_timed_over_real_sockets(tmp_path):
     seconds = timing.run_once(data, timing.plans(1)[methods.PUBLISHED], tmp_path)
     assert len(seconds) == 1
     assert min(seconds[0]) > 0.0
+
+
+def test_a_recovered_share_is_of_the_gain_of_central_and_cells_below_alone_are_listed():
+    place = {"dataset": "telco", "partners": 1, "part": "epsilon 1"}
+    rows = []
+    for number, gain in ((0, 0.05), (1, 0.03)):
+        here = {**place, "split": number}
+        rows += [
+            {**here, "mode": "alone", "accuracy": 0.8, "auc": 0.7},
+            {**here, "mode": "central", "accuracy": 0.8, "auc": 0.8},
+            {
+                **{**here, "mode": "noised", "delta": 0.01, "epsilon": 1.0},
+                **{"accuracy": 0.79, "auc": 0.7 + gain},
+            },
+        ]
+    ratio, error = page_recovery.share(page_recovery.gains(rows, "auc", mode="noised"))
+    assert ratio == pytest.approx(0.4)
+    assert error == pytest.approx(0.1)
+    text = page_recovery.recovered(rows)
+    assert "0.40 / 0.65 **not met**" in text
+    assert "1 are more than 0.003 below" in text
+
+
+def test_columns_are_dealt_to_partners_and_constants_come_from_training_rows(tmp_path, monkeypatch):
+    monkeypatch.setenv("HDPVFL_DATA", str(tmp_path))
+    (tmp_path / "toy_active.csv").write_text(
+        "id,y,a\n" + "".join(f"{i},{i % 2},{i}\n" for i in range(20))
+    )
+    (tmp_path / "toy_passive.csv").write_text(
+        "id,b,c\n" + "".join(f"{i},{i * i},{'xy'[i % 2]}\n" for i in range(20))
+    )
+    data = partners.dealt("toy", 0, 2)
+    assert [len(columns) for columns in data.columns] == [1, 1, 2]
+    assert data.held.sum() == 4
+    assert data.X[~data.held, 0].mean() == pytest.approx(0.0)
+    assert set(data.X[:, 2]) == {0.0, 1.0}

@@ -19,7 +19,7 @@ import pytest
 
 from hdpvfl_mq.audit.evidence import Evidence, Key, Transcript
 from schemas.messages import ROUTES, RunOffer
-from schemas.methods import OneRound
+from schemas.methods import PrivateModel
 from schemas.privacy import Release, SpendEvent
 from schemas.records import Book
 from schemas.tensor import Tensor
@@ -28,9 +28,11 @@ from tests.evidence import edited, evidence_of, relinked, with_rows, write_run
 from tests.federation import Federation, manifest, tables
 from tests.samples import KINDS
 
+pytestmark = pytest.mark.seconds
+
 RECORDED = Path(__file__).parent / "format_1"
 SCRIPT = Path(verify_journal.__file__)
-METHODS = {"descent": {"batch_rows": 20}, "one_round": {"method": OneRound()}}
+METHODS = {"descent": {"batch_rows": 20}, "private_model": {"method": PrivateModel(columns_max=8)}}
 
 
 @pytest.fixture(scope="module", params=METHODS)
@@ -40,7 +42,7 @@ def federation(request) -> Federation:
     return made
 
 
-@pytest.fixture(scope="module", params=METHODS)
+@pytest.fixture(scope="module", params=["descent", "one_round"])
 def old(request) -> Evidence:
     """A run of the time before format 2, as it was recorded then; it has no ledgers."""
     made = Federation()  # the same keys: they follow from the names

@@ -1,0 +1,36 @@
+"""The bench's report: targets that can fail, regressions that are noticed, a floor that runs."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from scripts.benches import floor, report
+from scripts.benches.row import Row
+
+
+def a_round(cpu: float, wall: float = 1.5) -> Row:
+    return Row("a round", "", key="round.1", value=wall, cpu_value=cpu)
+
+
+def test_a_target_is_met_or_not_met(tmp_path):
+    report.record([a_round(2.0), Row("up", "", key="up.2", value=2.6)], tmp_path)
+    page = (tmp_path / "bench.md").read_text()
+    assert "| a round, 1 partner, times the floor | 1.8 | 1.5 | met |" in page
+    assert "| hdpvfl up on the default data, s | 2.5 | 2.6 | **not met** |" in page
+    assert "| hdpvfl up with 16 partners, s | 7 | not measured |  |" in page
+    assert (tmp_path / "bench.png").stat().st_size > 1000
+    assert json.loads((tmp_path / "bench.json").read_text())["rows"][0]["cpu_value"] == 2.0
+
+
+@pytest.mark.parametrize(("cpu", "found"), [(2.0, 0), (2.9, 0), (3.1, 1)])
+def test_a_ratio_that_grew_by_half_is_a_regression(tmp_path, cpu, found):
+    report.record([a_round(2.0)], tmp_path)
+    assert len(report.grown([a_round(cpu)], tmp_path)) == found
+
+
+def test_the_floor_runs_with_real_processes():
+    wall_s, cpu_s = floor.floor(2, 3)
+    assert wall_s > 0.0
+    assert cpu_s > 0.0

@@ -1,0 +1,80 @@
+"""The notebooks of the site: kept without output, with names and commands that exist; they run."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import re
+import shlex
+from pathlib import Path
+
+import nbformat
+import pytest
+
+from hdpvfl_mq.app import cli
+from scripts import notebooks
+
+FOLDER = Path(__file__).parents[3] / "docs" / "notebooks"
+PATHS = sorted(FOLDER.glob("*.ipynb"))
+each_notebook = pytest.mark.parametrize("path", PATHS, ids=lambda path: path.stem)
+
+
+def cells(path: Path) -> list[str]:
+    return [cell.source for cell in notebooks.read(path).cells if cell.cell_type == "code"]
+
+
+def test_there_are_four():
+    names = {"quickstart", "three-companies", "ledger-audit-report", "choosing-epsilon"}
+    assert {path.stem for path in PATHS} == names
+
+
+@each_notebook
+def test_it_is_kept_without_output(path):
+    notebook = notebooks.read(path)
+    nbformat.validate(notebook)
+    assert list(notebooks.outputs(notebook)) == []
+    assert {cell.get("execution_count") for cell in notebook.cells} == {None}
+    assert not re.search(r"/(home|root|work|tmp)/", path.read_text())
+
+
+@each_notebook
+def test_what_it_imports_and_types_exists(path):
+    for source in cells(path):
+        python = "\n".join(line for line in source.splitlines() if not line.startswith("!"))
+        for node in ast.walk(ast.parse(python)):
+            if isinstance(node, ast.ImportFrom):
+                module = importlib.import_module(node.module or "")
+                assert all(hasattr(module, name.name) for name in node.names), ast.unparse(node)
+        for line in source.splitlines():
+            if line.startswith("!hdpvfl "):
+                words = shlex.split(re.split(r"[|>;]", line[len("!hdpvfl ") :])[0])
+                assert cli._parser().parse_args(words), line
+
+
+def test_a_page_joins_what_a_cell_prints_and_keeps_its_pictures_apart():
+    notebook = nbformat.v4.new_notebook()
+    printed = [nbformat.v4.new_output("stream", text=text) for text in ("one\n", "two\n")]
+    drawn = nbformat.v4.new_output("display_data", data={"image/png": "AAAA"})
+    cell = nbformat.v4.new_code_cell("print()", outputs=[*printed, drawn])
+    notebook.cells = [nbformat.v4.new_markdown_cell("# Title"), cell]
+    made = dict(notebooks.page_files("name", notebook))
+    assert made["name-1.png"] == bytes(3)
+    page = made["name.md"]
+    assert page.startswith("# Title\n\n```python\nprint()\n```\n\n```text\none\ntwo\n```\n")
+    assert "(name-1.png)" in page
+    assert "(name.ipynb)" in page
+
+
+def test_a_cell_that_complains_ends_the_build(tmp_path):
+    notebook = nbformat.v4.new_notebook()
+    notebook.cells = [nbformat.v4.new_code_cell("import sys; print('no', file=sys.stderr)")]
+    nbformat.write(notebook, tmp_path / "bad.ipynb")
+    with pytest.raises(notebooks.CellError, match="complains: no"):
+        notebooks.executed(tmp_path / "bad.ipynb")
+
+
+@pytest.mark.slow
+@each_notebook
+def test_it_runs(path):
+    made = dict(notebooks.page_files(path.stem, notebooks.executed(path)))
+    assert "```text" in made[f"{path.stem}.md"] or "<table" in made[f"{path.stem}.md"]
