@@ -1,7 +1,7 @@
-"""Makes `tests.federation` and the sources importable however pytest is started.
+"""Makes `tests.federation` and the sources importable, however pytest is started.
 
 It also prints the comparison with the reference libraries (tests/unit/glm) as one table at the end.
-The hook lives here because a controller of parallel workers reads no conftest further down.
+The hook is here because the controller of parallel workers reads no conftest in subfolders.
 """
 
 from __future__ import annotations

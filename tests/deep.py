@@ -1,4 +1,4 @@
-"""Look into values: a digest of all they hold, and which arrays are among it; tests only."""
+"""Inspect nested values: a digest of their whole content, and the arrays in it; tests only."""
 
 from __future__ import annotations
 

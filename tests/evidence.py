@@ -1,4 +1,4 @@
-"""Evidence for tests: from a simulated federation, forged with stolen keys, or left by cheats.
+"""Evidence for tests: from a simulated federation, forged with stolen keys, or from cheats.
 
 A forger rewrites journals after the run; a cheat is a role that departs from the protocol while all
 its journals, signatures and roots stay consistent.
@@ -16,11 +16,13 @@ from nacl.signing import SigningKey
 
 from hdpvfl_mq.audit.evidence import Evidence, Key, StoredRecord, Transcript
 from hdpvfl_mq.journal import chain
+from hdpvfl_mq.journal import parts as stored_parts
 from hdpvfl_mq.journal.merkle import Tree
 from hdpvfl_mq.journal.store import TABLES
 from hdpvfl_mq.machine import Effect, Input, Received, Reserve, Send
 from hdpvfl_mq.node.node import NO_LEDGER, Node
 from hdpvfl_mq.wire.codec import Frames, decode_header, encode_header
+from hdpvfl_mq.wire.parts import PartList, is_in_parts
 from hdpvfl_mq.wire.signing import frames_digest, sign
 from schemas.messages import Message
 from schemas.records import GENESIS, JOURNAL_FORMAT, EnvelopeReceived, EnvelopeSent, StepRecord
@@ -36,7 +38,10 @@ def evidence_of(federation: Federation, *, only: Sequence[str] = (), ledgers: bo
         federation.manifest.run,
         {p: Key(federation.roles[p], bytes(k.verify_key)) for p, k in federation.keys.items()},
         {
-            p: transcript(p, federation.manifest.run, federation.journals[p].records())
+            p: replace(
+                transcript(p, federation.manifest.run, federation.journals[p].records()),
+                joined=federation.journals[p].joined,
+            )
             for p in names
         },
         {
@@ -195,6 +200,13 @@ def hearing(kind: str, change: Callable[[Message], Message]) -> Callable[[Messag
 # -- files ------------------------------------------------------------------------------------
 
 
+def _write_parts(database: sqlite3.Connection, shown: Transcript) -> None:
+    for frames in (e.frames for e in shown.envelopes if is_in_parts(e.frames)):
+        parts, array = PartList.of_frames(frames), shown.array_of(frames)
+        stored = [(parts.digests[n], bytes(parts.cut(array, n))) for n in range(len(parts))]
+        stored_parts.keep(database, stored)
+
+
 def write_run(evidence: Evidence, folder: Path) -> Path:
     """The evidence as the files of a run; returns the run's folder."""
     run = folder / evidence.run
@@ -206,6 +218,7 @@ def write_run(evidence: Evidence, folder: Path) -> Path:
         database.executemany("INSERT INTO meta VALUES (?, ?)", shown.meta.items())
         database.executemany("INSERT INTO records VALUES (?, ?, ?)", shown.rows)
         database.commit()
+        _write_parts(database, shown)
         database.close()
     for party, entries in evidence.ledgers.items():
         database = sqlite3.connect(run / party / "ledger.db")

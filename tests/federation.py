@@ -1,4 +1,4 @@
-"""A small federation for tests: two passive parties, made-up people, real roles."""
+"""A small federation for tests: two passive parties, synthetic people, real roles."""
 
 from __future__ import annotations
 

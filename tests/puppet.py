@@ -1,4 +1,4 @@
-"""A peer on strings: signs whatever a test wants to say in its name, with the right numbers."""
+"""A peer that a test controls: signs any message in its name, with valid sequence numbers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One valid example of every schema, made from its fields: a new message needs no example here."""
+"""One valid example of every schema, generated from its fields, so new messages get one too."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from schemas.tensor import Tensor
 from tests.federation import manifest
 
 DIGEST = bytes(range(32))
-_TEXTS = ("shop", "test-run/shop/share/0", "tcp://localhost:5555", "0" * 64)
+_TEXTS = ("shop", "test-run/shop/share/0", "tcp://localhost:5555", "0" * 64, "0" * 128)
 _PLAIN: dict[type, tuple[Any, ...]] = {
     int: (1, 0, 128),
     float: (0.5, 1.0),

@@ -1,20 +1,21 @@
-"""What an adversary may send to a party, as values that can be drawn, changed and sent again.
+"""Moves of an adversary against a party, as values that can be drawn, changed and sent again.
 
-It owns the moves of coordinator and peers and how each becomes an input; it reads only what they
-know: manifest, plan, the party's public state, and what it has said. Every message is one the
-routes allow; a move is tried in every phase, in turn or not.
+It owns the moves of coordinator and peers and how each becomes an input. It reads only what they
+know: manifest, plan, the party's public state, and what the party has sent. The routes allow every
+message; a move is tried in every phase, whether or not it is legal there.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
 from hdpvfl_mq.machine import Input, OperatorRequest, Received
-from hdpvfl_mq.privacy.mechanism import largest_value
+from hdpvfl_mq.privacy.plan import plan_silent
 from hdpvfl_mq.wire.signing import sign
 from parties.alignment import toss_commitment
 from parties.completion import statement as end_statement
@@ -28,6 +29,7 @@ from parties.phases import (
     Training,
     setup_of,
 )
+from parties.rounds.scoring import ScoringPassive
 from parties.witness import statement
 from schemas.config import RunManifest
 from schemas.ids import COORDINATOR, release_id
@@ -50,24 +52,16 @@ from schemas.messages import (
     ScoreShare,
     Welcome,
 )
-from schemas.privacy import LedgerHead, Release, SpendEvent
+from schemas.privacy import LedgerHead
 from schemas.records import Started
 from schemas.tensor import Tensor
-from tests.adversary.pair import Pair, Side, signing_key
+from tests.adversary.forged import Act, made, sealed
+from tests.adversary.neighbours import signing_key
+from tests.adversary.pair import Pair, Side
+from tests.adversary.sessions import query
 
 OTHERS = ("bank", "shop", "telco")
 HEAD = LedgerHead(sequence=3, digest=bytes(range(32)))
-
-
-@dataclass(frozen=True)
-class Act:
-    """One move: its name, who makes it, how far it departs from the protocol, its numbers."""
-
-    name: str
-    sender: str = COORDINATOR
-    shift: int = 0  # of a round; 0 is in turn
-    flaw: int = 0  # 0 is as the protocol wants it; other numbers spoil a field
-    values: np.ndarray = field(default_factory=lambda: np.zeros(1))  # each in [-1, 1]
 
 
 Maker = Callable[[Act, Side, RunManifest], Message]
@@ -88,6 +82,8 @@ def sent(act: Act, side: Side, offers: tuple[RunManifest, ...]) -> Input:
         return Started(epoch=side.epoch, standing=side.book.standing())
     if act.name == "withdraw":
         return OperatorRequest(request="withdraw")
+    if act.name == "query":  # only the active party may ask
+        act = replace(act, sender=manifest.active_party)
     if act.name in ("agree", "end"):
         act = replace(act, sender=_counterpart(side, manifest, act.name))
     return Received(act.sender, MESSAGES[act.name](act, side, manifest))
@@ -139,20 +135,19 @@ def _values(act: Act, side: Side, manifest: RunManifest) -> Message:
     kind = "share" if is_share else "residual"
     round_ = max(0, getattr(side.state, "round", 0) + act.shift)
     setup = setup_of(side.state)
-    count, bound, exponent = 1, 1.0, -10
-    if setup is not None:
+    name = release_id(manifest.run, act.sender, kind, round_)
+    if setup is None:
+        release = made(act, name, plan_silent(), 1)
+    else:
         plan = setup.plan
-        noise = plan.noise_of("passive" if is_share else "active")
-        count = plan.schedule.batch_sizes[round_ % plan.schedule.batches]
-        bound, exponent = largest_value(noise), noise.exponent
-    release = _release(act, release_id(manifest.run, act.sender, kind, round_), count, exponent)
-    numbers = np.resize(act.values, count) * bound * (1.0 - 2.0**-40)
-    tensor = _tensor(act, numbers, release.exponent)
-    release = release.model_copy(update={"tensor": tensor})
+        count = plan.share_count(round_) if is_share else plan.residual_count(round_)
+        release = made(act, name, plan.noise_of("passive" if is_share else "active"), count)
+        if is_share and plan.is_sealed and act.flaw not in (2, 9):
+            release = sealed(release, side.own.sealing_key(act.sender, name))
     if not is_share:
         return Residual(round=round_, release=release)
     orders = getattr(side.state, "orders", ())
-    count = getattr(side.state, "order_count", 0) + act.flaw // 4
+    count = getattr(side.state, "order_count", 0) + (act.flaw in range(4, 8))
     digest = orders[-1] if orders else bytes(32)
     return ScoreShare(round=round_, orders=count, orders_digest=digest, release=release)
 
@@ -180,45 +175,16 @@ def _end(act: Act, side: Side, manifest: RunManifest) -> Message:
     return Ending(rounds=0, residuals_digest=bytes(32), signature=signature)
 
 
+@lru_cache(maxsize=256)
+def _signature(party: str, stated: bytes) -> bytes:
+    return sign(signing_key(party), stated)
+
+
 def _signed(act: Act, parties: tuple[str, ...], stated: bytes) -> tuple[bytes, ...]:
-    made = [sign(signing_key(party), stated) for party in parties]
+    made = [_signature(party, stated) for party in parties]
     if act.flaw % 5 == 4:
         made[-1] = bytes(64)
     return tuple(made)
-
-
-def _release(act: Act, name: str, count: int, exponent: int) -> Release:
-    if act.flaw == 5:
-        name = release_id("other-run", act.sender, "share", 0)
-    event = SpendEvent(
-        release_id=name,
-        round=0,
-        mechanism="exact" if act.flaw in (6, 7) else "lattice_gaussian",
-        mu2_units=0,
-        tau_units=0,
-    )
-    return Release(
-        release_id=name,
-        tensor=Tensor.of(np.zeros(1)),
-        exponent=60 if act.flaw == 4 else exponent,
-        noise_std=1e18 if act.flaw == 3 else 1.0,
-        event=event,
-    )
-
-
-def _tensor(act: Act, numbers: np.ndarray, exponent: int) -> Tensor:
-    if act.flaw == 1:
-        numbers = np.append(numbers, 0.0)
-    if act.flaw in (2, 6):  # floats; with 6 they claim to be exact
-        return Tensor.of(numbers)
-    if act.flaw == 7:
-        return Tensor.of(numbers * 1e300)
-    if act.flaw == 8:
-        return Tensor.of(np.full(numbers.size, 2**62 + 1, dtype=np.int64))
-    if act.flaw == 9:
-        return Tensor.of(np.full(numbers.size, 255, dtype=np.uint8))
-    steps = np.clip(numbers / 2.0**exponent, -(2.0**61), 2.0**61)
-    return Tensor.of(np.trunc(steps).astype(np.int64))
 
 
 def _resume(act: Act, side: Side, manifest: RunManifest) -> Message:
@@ -254,6 +220,7 @@ MESSAGES: Mapping[str, Maker] = {
     "plan": _plan,
     "end": _end,
     "values": _values,
+    "query": lambda act, side, manifest: query(act, side.state),
     "pause": lambda act, side, manifest: Pause(waiting_for=OTHERS[: act.flaw % 3]),
     "resume": _resume,
     "closed": lambda act, side, manifest: RunClosed(outcome="completed", reason="over"),
@@ -271,6 +238,8 @@ def in_turn(pair: Pair, values: np.ndarray) -> Act:
     waits = isinstance(state, Training) and not state.is_done
     if isinstance(state, Aligned) or (waits and state.round >= state.planned):
         return Act("plan")
+    if waits and isinstance(state.rounds, ScoringPassive):
+        return Act("query", values=values)
     if waits:
         return Act("values", sender=_speaker(pair), values=values)
     return Act(_NEXT.get(type(state), "closed"))

@@ -1,54 +1,55 @@
 """Two parties that differ in one row, driven by the same adversary through the production roles.
 
-It owns how both take a step and how what left is compared: step, ledger and mechanism are the ones
-that run. Everything the two say must be equal but for digests that a secret keys, and what their
-releases tell apart must be within what the ledger has booked.
+It owns how both take a step and how their messages are compared; step, ledger and mechanism are
+those of production. All messages of the two must be equal except for digests keyed with a secret,
+and the difference between their releases must be within what the ledger has booked.
 """
 
 from __future__ import annotations
 
 import hashlib
 import sqlite3
+import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import numpy as np
-from nacl.signing import SigningKey
 
 from hdpvfl_mq.data.preprocess import PreparedData
 from hdpvfl_mq.errors import PeerError, RefusedError
 from hdpvfl_mq.machine import Effect, Input, Send
 from hdpvfl_mq.methods import plan_run
+from hdpvfl_mq.methods.private_model.plan import PrivateModelPlan
 from hdpvfl_mq.privacy.ledger_secret import LedgerSecret
 from hdpvfl_mq.privacy.ledger_store import Ledger
-from hdpvfl_mq.psi import normalise, rules_digest
+from hdpvfl_mq.privacy.scored_people import ScoredPeople
 from parties import alignment, member
-from parties.assets import Assets, TrainedModel, ids_digest
-from parties.common_rows import in_shared_order
+from parties.assets import Assets, TrainedModel
 from parties.party import Party
-from parties.phases import training_of
+from parties.phases import setup_of, training_of
+from parties.process.gram_store import GramStore
 from parties.process.ledger_book import LedgerBook
-from schemas.alignment import KeptAlignment
+from parties.rounds.private_model import PrivateActive, PrivatePassive
 from schemas.config import PartyPolicy, RunManifest
-from schemas.data import DataSettings
-from schemas.ids import COORDINATOR
-from schemas.messages import Releasing
-from schemas.privacy import MU2_UNIT
+from schemas.messages import Releasing, ScoreReply
+from schemas.privacy import MU2_UNIT, PURE_UNIT_BITS
 from schemas.records import (
     Book,
+    Charge,
     CheckLedger,
     LedgerRead,
     ReadLedger,
     RememberHead,
     Reserve,
 )
-from schemas.tensor import Tensor
+from tests.adversary.neighbours import NAMES, Rows, assets, differing, in_file_order
+from tests.adversary.sessions import Answers
 from tests.adversary.tap import Leak, Tap, listening
 
-NAMES = ("bank", "shop", "telco", COORDINATOR)
 # Digests under a secret of the party: they may differ, and no other field may.
 KEYED = {
     "hello": ("dataset_fingerprint", ("ledger", "digest")),
@@ -58,6 +59,9 @@ KEYED = {
     "check_ledger": ("signature", ("head", "digest")),
 }
 
+
+# A folder that costs no disk, where the system has one.
+_MEMORY = "/dev/shm" if Path("/dev/shm").is_dir() else None
 
 _planned = cache(plan_run)  # planning noise takes longer than a run; a plan is a value
 
@@ -75,33 +79,6 @@ def remembered_plans() -> Iterator[None]:
             room.__dict__["plan_run"] = plan_run
 
 
-@cache
-def signing_key(name: str) -> SigningKey:
-    """A party's key, the same in every run."""
-    return SigningKey(hashlib.sha256(b"key of " + name.encode()).digest())
-
-
-@dataclass(frozen=True)
-class Rows:
-    """A party's rows in the order all parties share: features, label, weight and offset."""
-
-    X: np.ndarray
-    y: np.ndarray
-    weights: np.ndarray | None = None
-    offset: np.ndarray | None = None
-
-    def replaced(self, row: int, x: np.ndarray, y: float, *, weight=0.0, offset=0.0) -> Rows:
-        """The same rows but for one."""
-        X, labels = self.X.copy(), self.y.copy()
-        X[row], labels[row] = x, y
-        weights, offsets = (None if a is None else a.copy() for a in (self.weights, self.offset))
-        if weights is not None:
-            weights[row] = weight
-        if offsets is not None:
-            offsets[row] = offset
-        return Rows(X, labels, weights, offsets)
-
-
 @dataclass
 class Side:
     """One of two neighbours: its role, its state, its ledger."""
@@ -111,6 +88,13 @@ class Side:
     role: Party
     state: Any = None
     epoch: int = 0
+    grams: GramStore | None = None  # where runs are repeated
+
+    def kept(self) -> None:
+        """Write noised statistics down, as the process does after every turn."""
+        training = training_of(self.state) if self.grams is not None else None
+        if training is not None and isinstance(training.rounds, PrivatePassive):
+            self.grams.keep(training.rounds.gram)
 
     def settled(self, effects: tuple[Effect, ...]) -> bool:
         """Book what the step says, before anything leaves; whether the ledger is to be read."""
@@ -148,23 +132,58 @@ class Pair:
     ledgers: list[Ledger] = field(default_factory=list)
     moves: int = 0
     peak: float = 0.0  # the largest share of what was booked that the releases have told apart
+    folders: tuple[Path, ...] = ()  # of statistics that runs keep
+    files: list[PreparedData] = field(default_factory=list)
+    answers: Answers = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.answers = Answers(self.policy)
+
+    @contextmanager
+    def keeping(self) -> Iterator[None]:
+        """Keep what runs leave for later ones, in the party's own store."""
+        with tempfile.TemporaryDirectory(prefix="statistics-", dir=_MEMORY) as folder:
+            self.folders = (Path(folder, "one"), Path(folder, "two"))
+            yield
 
     def enter(self, manifest: RunManifest, models: tuple[TrainedModel, ...] = ()) -> None:
-        """Come up as two processes for this run, over the same ledgers as before."""
+        """Come up as two processes for this run, over the same ledgers and files as before."""
         if not self.ledgers:
             secret = LedgerSecret(hashlib.sha256(b"ledger").digest())
-            self.ledgers = [
-                Ledger(sqlite3.connect(":memory:", isolation_level=None), self.victim, secret)
-                for _ in self.rows
-            ]
+            self.ledgers = [Ledger(_database(), self.victim, secret) for _ in self.rows]
+            for ledger in self.ledgers:
+                ledger.people = ScoredPeople(_database(), self.victim, secret)
         self.sides = []
         for number, rows in enumerate(self.rows):
-            own = assets(self, manifest, rows, models[number] if models else None)
+            own = self._assets(number, manifest, rows, models[number] if models else None)
             book = LedgerBook(
                 self.ledgers[number], self.policy, manifest.run, own.data.fingerprint, peers=NAMES
             )
+            grams = self._grams(number, own)
+            if grams is not None and not models:
+                own = replace(own, kept_gram=grams.usable())
             role = Party(own)
-            self.sides.append(Side(own, book, role, role.initial()))
+            self.sides.append(Side(own, book, role, role.initial(), grams=grams))
+            book.attach(own, self.sides[-1])  # type: ignore[arg-type]  # its state is read
+
+    def _grams(self, number: int, own: Assets) -> GramStore | None:
+        if not self.folders:
+            return None
+        folder, columns = self.folders[number], own.data.column_names
+        return GramStore(folder, own.run, self.policy.dataset, columns)
+
+    def _assets(
+        self, number: int, manifest: RunManifest, rows: Rows, model: TrainedModel | None
+    ) -> Assets:
+        """What a neighbour brings; its file is the same in every run."""
+        own, order = assets(self.victim, self.policy, manifest, rows, self.secret)
+        if len(self.files) <= number:
+            is_active = own.role == "active"
+            self.files.append(in_file_order(own.data, rows, order, self.label_kind, is_active))
+        one, two = (self.files[number], self.files[0])
+        if number:
+            self.tap.replaced = int(np.flatnonzero(order == differing(one, two))[0])
+        return replace(own, data=one, model=model)
 
     @property
     def view(self) -> Any:
@@ -175,11 +194,14 @@ class Pair:
         """One move of the adversary to both neighbours, and what they say; Leak if that differs."""
         self.moves += 1
         self.tap.first.clear()
+        self.tap.scored = self._disclosable()
         said = []
+        self.answers.replaced = self.tap.replaced
         with listening(self.tap), remembered_plans():
             for number, side in enumerate(self.sides):
                 self.tap.is_second = bool(number)
                 said.append(self._taken(side, make(side)))
+                side.kept()
         if self.tap.first:
             raise Leak("only one of two neighbours released anything")
         if said[0] != said[1]:
@@ -189,13 +211,20 @@ class Pair:
 
     def _taken(self, side: Side, given: Input) -> list[Any]:
         """What the step sends, refuses and records, without what a secret keys."""
+        before = side.state
         try:
             side.state, effects = side.role.step(side.state, given)
         except PeerError as refused:
             return [f"refused: {refused}"]
+        for effect in effects:
+            if isinstance(effect, Send) and isinstance(effect.message, ScoreReply):
+                self.answers.take(side.own, before, effect.message, is_second=self.tap.is_second)
         said = [public(effect) for effect in effects] + [type(side.state).__name__]
         if side.settled(effects):
             said += self._taken(side, LedgerRead(standing=side.book.standing()))
+        for charge in (e for e in effects if isinstance(e, Charge)):
+            side.book.charge(charge)
+            said += self._taken(side, side.book.charged())
         return said
 
     @property
@@ -204,13 +233,31 @@ class Pair:
         spent = self.ledgers[0].books.spent(self.policy.dataset)
         return float("inf") if spent.exact else spent.mu2_units * MU2_UNIT
 
+    @property
+    def booked_pure(self) -> float:
+        """The pure epsilons of everything that ever left, by the ledger."""
+        return sum(self.ledgers[0].books.spent(self.policy.dataset).pure) * 2.0**-PURE_UNIT_BITS
+
     def _check_booked(self) -> None:
-        if self.tap.spent == 0.0:
-            return
-        booked = self.booked
-        self.peak = max(self.peak, self.tap.spent / booked if booked else np.inf)
-        if self.tap.spent > booked * (1.0 + 1e-9):
-            raise Leak(f"mu^2 of what left is {self.tap.spent:.6g}, booked are {booked:.6g}")
+        """Each kind of cost against its own booking: neither pays for the other."""
+        if self.tap.spent > 0.0:
+            self._within("mu^2", self.tap.spent, self.booked)
+        if self.tap.pure > 0.0 and not np.isinf(self.booked):
+            self._within("the pure epsilon", self.tap.pure, self.booked_pure)
+
+    def _within(self, what: str, told: float, booked: float) -> None:
+        self.peak = max(self.peak, told / booked if booked else np.inf)
+        if told > booked * (1.0 + 1e-9):
+            raise Leak(f"{what} of what left is {told:.6g}, booked are {booked:.6g}")
+
+    def _disclosable(self) -> np.ndarray:
+        """Rows whose exact scores the run's plan lets leave, in the order they leave in."""
+        setup = setup_of(self.view)
+        if setup is None or not isinstance(setup.plan, PrivateModelPlan):
+            return np.arange(0)
+        plan = setup.plan
+        first = min(plan.method.disclosed_rows, plan.rows - plan.method.held_out_rows)
+        return np.r_[:first, plan.rows - plan.method.held_out_rows : plan.rows]
 
     def models(self) -> tuple[TrainedModel, ...]:
         """What the run left to either, to predict with."""
@@ -218,99 +265,33 @@ class Pair:
         for side in self.sides:
             trained = training_of(side.state)
             assert trained is not None
+            rounds = trained.rounds
+            fitted = rounds if isinstance(rounds, PrivateActive) else None
             found.append(
                 TrainedModel(
                     manifest=trained.manifest,
                     data=side.own.data.settings,
                     rows=trained.setup.plan.rows,
                     dataset=self.policy.dataset,
-                    weights=trained.rounds.final_weights,
+                    weights=rounds.final_weights,
+                    weights_private=isinstance(rounds, PrivatePassive),
+                    coefficients=fitted.coefficients if fitted else {},
+                    score_regressions=fitted.score_regressions if fitted else {},
                 )
             )
         return tuple(found)
 
 
-def assets(
-    pair: Pair, manifest: RunManifest, rows: Rows, model: TrainedModel | None = None
-) -> Assets:
-    """What one neighbour brings: an alignment with all peers is kept, so a run starts at once."""
-    count, is_active = len(rows.X), pair.victim == manifest.active_party
-    rules = manifest.alignment.ids
-    ids = normalise((np.arange(count),), rules)
-    kept = KeptAlignment(
-        ids_digest=ids_digest(ids),
-        parties=tuple(sorted(manifest.parties)),
-        id_profile_digest=rules_digest(rules),
-        shared_key=hashlib.sha256(b"shared").digest(),
-        positions=Tensor.smallest(np.arange(count, dtype=np.int64)),
-    )
-    blank = PreparedData(
-        ids=(),
-        X=rows.X,
-        y=None,
-        weights=None,
-        offset=None,
-        column_names=tuple(f"x{c}" for c in range(rows.X.shape[1])),
-        settings=DataSettings(),
-        fingerprint=bytes(32),
-    )
-    own = Assets(
-        party=pair.victim,
-        role="active" if is_active else "passive",
-        run=manifest.run,
-        policy=pair.policy,
-        data=blank,
-        ids=ids,
-        id_rules=rules,
-        secret=hashlib.sha256(pair.secret + manifest.run.encode()).digest(),
-        salt=bytes(16),
-        signing_key=signing_key(pair.victim),
-        verify_keys={name: signing_key(name).verify_key for name in NAMES},
-        numeric_profile="adversary",
-        kept=(kept,),
-        model=model,
-    )
-    _, order = in_shared_order(own, manifest, np.arange(count))
-    return replace(own, data=in_file_order(blank, rows, order, pair.label_kind, is_active))
-
-
-def in_file_order(
-    blank: PreparedData, rows: Rows, order: np.ndarray, kind: str, is_active: bool
-) -> PreparedData:
-    """The rows as they stand in the party's file."""
-
-    def back(values: np.ndarray | None) -> np.ndarray | None:
-        if values is None:
-            return None
-        filed = np.empty_like(values)
-        filed[order] = values
-        return filed
-
-    parts = [rows.X, rows.y, rows.weights, rows.offset]
-    digest = hashlib.sha256(b"".join(p.tobytes() for p in parts if p is not None)).digest()
-    if not is_active:
-        return replace(blank, X=back(rows.X), fingerprint=digest)
-    settings = DataSettings(
-        label_column="y",
-        label_kind=kind,
-        weight_column=None if rows.weights is None else "v",
-        offset_column=None if rows.offset is None else "o",
-    )
-    return replace(
-        blank,
-        X=back(rows.X),
-        y=back(rows.y),
-        weights=back(rows.weights),
-        offset=back(rows.offset),
-        settings=settings,
-        fingerprint=digest,
-    )
+def _database() -> sqlite3.Connection:
+    return sqlite3.connect(":memory:", isolation_level=None)
 
 
 def public(effect: Effect) -> Any:
     """An effect without what a secret keys."""
     to, model = (effect.to, effect.message) if isinstance(effect, Send) else ((), effect)
     dumped = model.model_dump()
+    if isinstance(model, ScoreReply):  # sealed scores: `Answers` opens and compares them
+        dumped["release"]["tensor"] = model.release.tensor.shape
     for place in KEYED.get(model.kind, ()):
         if isinstance(place, str):
             dumped[place] = "keyed"

@@ -20,13 +20,12 @@ PACKAGES = ("schemas", "hdpvfl_mq", "parties", "broker")
 # and the local demo's evaluation, which holds all data.
 MAY_EXPOSE = {
     "hdpvfl_mq/glm/block.py",
-    "hdpvfl_mq/methods/one_round/refit.py",
+    "hdpvfl_mq/methods/score_regression.py",
     "hdpvfl_mq/glm/response.py",
     "hdpvfl_mq/glm/solver.py",
     "hdpvfl_mq/privacy/mechanism.py",
     "hdpvfl_mq/app/demo/evaluate.py",
     "parties/rounds/descent.py",
-    "parties/rounds/one_round.py",
     "hdpvfl_mq/methods/private_model/last_fit.py",
     "parties/rounds/prediction.py",
 }

@@ -21,12 +21,12 @@ ROW = re.compile(r"^\| (an? [\w ]+) \| `(\w+)` \| (\d+) \| (\d+) \| (.*) \|$", r
 NAMES = {
     "a loss": r"squared_hinge|SquaredHinge",
     "a penalty": r"elastic_net|ElasticNet",
-    "a method": r"\w*(one_round|OneRound)\w*",
+    "a method": r"\w*[dD]escent\w*",
     "a message": r"Welcome|welcome",
     "a command": r"replay",
     "a PSI method": r"ecdh|Dh[A-Z]\w+",
 }
-PACKAGES = ("hdpvfl_mq/methods/one_round", "hdpvfl_mq/methods/prediction")
+PACKAGES = ("hdpvfl_mq/methods/descent",)
 
 
 def rows() -> dict[str, tuple[int, set[str]]]:

@@ -18,6 +18,8 @@ from schemas.methods import ActiveSide, PassiveSide
 from schemas.model import LossSpec, PenaltySpec
 from tests.federation import Federation, manifest, tables
 
+pytestmark = pytest.mark.seconds
+
 LOSSES = {name: FAMILIES[name].label_kind for name in FAMILIES}
 PENALTIES = ("none", "l2", "l1", "elastic_net")
 EPOCHS = 6

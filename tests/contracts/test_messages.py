@@ -138,7 +138,7 @@ def test_every_number_text_and_sequence_has_bounds(schema):
                 assert "max_length" in found, f"{where} has no limit"
             else:
                 allowed = (
-                    kind in (bool, type(None))
+                    kind in (bool, type(None), memoryview)  # read-only and bounded, checked below
                     or get_origin(kind) is Literal
                     or (isinstance(kind, type) and issubclass(kind, Closed))
                 )
@@ -293,11 +293,24 @@ def test_a_received_array_cannot_be_written_to():
         array[0] = 1
 
 
+@pytest.mark.parametrize(
+    "data",
+    [memoryview(bytearray(24)), memoryview(np.arange(3)).toreadonly(), memoryview(bytes(16))],
+    ids=["writable", "not of bytes", "too short"],
+)
+def test_a_buffer_of_a_tensor_is_read_only_and_exact(data):
+    assert Tensor(dtype="<i8", shape=(3,), data=memoryview(bytes(24))).array().tolist() == [0] * 3
+    with pytest.raises(ValidationError):
+        Tensor(dtype="<i8", shape=(3,), data=data)
+
+
 def test_the_limits_of_an_envelope_fit_each_other():
     assert envelope.MIN_FRAMES == 3
     # header, signature, body and at most one array: no message has two tensors.
     tensors = [sum(t is Tensor for t, _ in _tensor_leaves(kind)) for kind in KINDS.values()]
-    assert 3 + max(tensors) == envelope.MAX_FRAMES
+    assert max(tensors) == 1
+    # A large array is two frames: the digests of its parts, and their sizes.
+    assert 3 + 2 == envelope.IN_PARTS_FRAMES == envelope.MAX_FRAMES
 
 
 def _tensor_leaves(kind: type[BaseModel]) -> list[tuple[Any, Any]]:

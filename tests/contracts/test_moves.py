@@ -18,10 +18,13 @@ import pytest
 
 from broker import coordinator, registrar
 from broker import phases as seen
+from broker.standing import Standing
 from hdpvfl_mq.machine import (
+    Charged,
     LedgerRead,
     Move,
     Moves,
+    Offence,
     OperatorCommand,
     OperatorRequest,
     Received,
@@ -30,13 +33,18 @@ from hdpvfl_mq.machine import (
     TimerFired,
     stay,
 )
-from parties import active, membership, passive, phases
+from parties import active, belonging, membership, passive, phases
 from schemas.federation import Command, FederationMessage
-from schemas.messages import ROUTES, Hello, Pause
+from schemas.messages import ROUTES, UNNUMBERED, Hello, Pause
 from scripts.draw_machines import MACHINES, Machine, next_phases, reachable
 from tests.samples import KINDS
 
-INPUTS = {"started": Started, "ledger": LedgerRead}
+INPUTS = {
+    "started": Started,
+    "ledger": LedgerRead,
+    "charged": Charged,
+    "offence": Offence,
+}
 BY_PREFIX = {"timer": TimerFired, "operator": OperatorRequest, "command": OperatorCommand}
 FEDERATION = {kind.model_fields["kind"].default for kind in get_args(FederationMessage)}
 Problems = Iterator[str]
@@ -157,13 +165,13 @@ def deaf(machine: Machine) -> Problems:
     taken = {name for _, name in machine.moves}
     for kind, (_, receivers) in ROUTES.items():
         is_here = (kind in FEDERATION) == (machine in STANDING)
-        if is_here and machine.role in receivers and kind not in taken | {"ack"}:  # the mailbox's
+        if is_here and machine.role in receivers and kind not in taken | UNNUMBERED:
             yield f"nobody takes {kind}"
 
 
 RULES = (misfits, foreign, dead, deaf)
 # A federation's roles have one phase each: there is nothing to draw.
-_STANDING, _BELONGING = registrar.Standing, membership.Belonging
+_STANDING, _BELONGING = Standing, belonging.Belonging
 STANDING = (
     Machine("the registrar", "coordinator", "", registrar.MOVES, _STANDING, _STANDING),
     Machine("a member", "active", "", membership.MOVES, _BELONGING, _BELONGING),
@@ -179,7 +187,7 @@ def test_every_row_of_a_federation_fits(rule, machine):
 
 @pytest.mark.parametrize("machine", STANDING, ids=lambda machine: machine.name)
 def test_every_command_has_a_role_that_takes_it(machine):
-    taken = {name for each in STANDING for _, name in each.moves}
+    taken = {name for each in (*STANDING, *MACHINES) for _, name in each.moves}
     commands = get_args(get_args(Command)[0])
     assert {f"command:{kind.model_fields['name'].default}" for kind in commands} <= taken
 

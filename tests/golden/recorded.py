@@ -2,8 +2,8 @@
 
     python -m tests.golden.recorded        records them again, after a change of the format
 
-A recording is a whole run, every journal of it, from fixed secrets. Only guarantees that put
-integers on the wire are recorded: exact values depend on the last bit of a machine's arithmetic.
+A recording has every journal of a whole run with fixed secrets. Only guarantees that put integers
+on the wire are recorded: exact values depend on the last bit of a machine's arithmetic.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import msgpack
 
 from hdpvfl_mq.audit.evidence import Evidence, Key, StoredRecord
 from hdpvfl_mq.wire.canonical import pack
-from schemas.methods import ActiveSide, OneRound, PassiveSide, PrivateModel
+from schemas.methods import ActiveSide, PassiveSide, PrivateModel
 from tests.evidence import evidence_of, transcript
 from tests.federation import Federation, manifest, tables
 
@@ -28,7 +28,6 @@ PAPER = {
 RUNS = {
     "sound": {"batch_rows": 20},
     "paper": {"batch_rows": 20, **PAPER},
-    "one_round": {"method": OneRound()},
     "private_model": {"method": PrivateModel(columns_max=8)},
 }
 

@@ -1,32 +1,29 @@
-"""Real processes that are killed and started again, and what must be the same afterwards.
+"""Kill and restart real processes, and check what must be the same afterwards.
 
-Processes are forked from this one, which has everything imported: a restart then costs what the
-program does at a start, not what the interpreter does. Sockets, files and signals are real.
+Processes are forked from this one, because a test needs quick restarts to make many of them.
 """
 
 from __future__ import annotations
 
 import json
-import os
 import random
 import shutil
-import signal
-import sys
+import subprocess
 import time
 from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from broker.__main__ import main as broker_main
 from hdpvfl_mq.app.commands.audit import AuditOptions, gather
 from hdpvfl_mq.audit.audit import audit, exit_code
 from hdpvfl_mq.audit.evidence import Evidence
 from hdpvfl_mq.runtime import status
-from parties.__main__ import main as party_main
 from schemas.ids import COORDINATOR
+from tests.integration.forked import Forked
 from tests.integration.processes import Processes, processes
 
 END_S = 120.0
+PAUSE_S = 0.6  # between two kills, at most
 OPTIONS = {"passives": 1, "epochs": 12, "batch": 24}
 
 
@@ -35,32 +32,19 @@ class Forks:
     """The processes of one run."""
 
     real: Processes
-    pids: dict[str, int] = field(default_factory=dict)
     codes: dict[str, int] = field(default_factory=dict)
 
-    def start(self, *names: str) -> None:
-        for name in names or self.real.names:
-            sys.stdout.flush()
-            pid = os.fork()
-            if pid == 0:
-                self._become(name)
-            self.pids[name] = pid
+    @property
+    def running(self) -> dict[str, subprocess.Popen | Forked]:
+        return self.real.children
 
-    def _become(self, name: str) -> None:
-        code = 70
-        try:
-            log = self.real.log(name).open("a", buffering=1)
-            os.dup2(log.fileno(), 1)
-            os.dup2(log.fileno(), 2)
-            sys.stdout = sys.stderr = log
-            main = broker_main if name == COORDINATOR else party_main
-            code = main(Path(self.real.settings(name)))
-        finally:
-            os._exit(code)
+    def start(self, *names: str) -> None:
+        self.real.start(*names)
 
     def kill(self, name: str) -> None:
-        os.kill(self.pids[name], signal.SIGKILL)
-        os.waitpid(self.pids.pop(name), 0)
+        child = self.running.pop(name)
+        child.kill()
+        child.wait()
 
     def has_snapshot(self, name: str) -> bool:
         """Whether a process that is started now finds a short cut to where it was."""
@@ -71,22 +55,21 @@ class Forks:
 
     def reap(self) -> bool:
         """Collect who has ended; whether everybody has."""
-        for name, pid in list(self.pids.items()):
-            done, code = os.waitpid(pid, os.WNOHANG)
-            if done:
-                del self.pids[name]
-                self.codes[name] = os.waitstatus_to_exitcode(code)
-                assert self.codes[name] == 0, (name, self.real.said(name))
-        return not self.pids
+        for name, child in list(self.running.items()):
+            if (code := child.poll()) is not None:
+                del self.running[name]
+                self.codes[name] = code
+                assert code == 0, (name, self.real.said(name))
+        return not self.running
 
     def wait(self) -> None:
         end = time.monotonic() + END_S
         while not self.reap():
-            assert time.monotonic() < end, {n: self.real.said(n)[-300:] for n in self.pids}
+            assert time.monotonic() < end, {n: self.real.said(n)[-300:] for n in self.running}
             time.sleep(0.02)
 
     def stop(self) -> None:
-        for name in list(self.pids):
+        for name in list(self.running):
             self.kill(name)
 
     def round(self) -> int:
@@ -137,25 +120,31 @@ class Tally:
 
 
 def disturbed(
-    folder: Path, kills: int, dice: random.Random, tally: Tally, *, pause_s: float = 0.3
+    folder: Path, kills: int, dice: random.Random, tally: Tally, *, settled: int, **options
 ) -> Result:
-    """One run in which processes are killed until the tally has so many."""
-    with processes(folder, secrets=True, **OPTIONS) as real:
+    """One run in which processes are killed until the tally has so many.
+
+    After every `settled` kills the run makes a round first: on a busy machine all kills would
+    otherwise hit processes that have just started.
+    """
+    with processes(folder, secrets=True, **{**OPTIONS, **options}) as real:
         forks = Forks(real)
         try:
             forks.start()
             while tally.killed.total() < kills:
-                time.sleep(dice.uniform(0.0, 2 * pause_s))
+                time.sleep(dice.uniform(0.0, PAUSE_S))
                 forks.reap()
-                if len(forks.pids) < len(real.names):
+                if len(forks.running) < len(real.names):
                     break  # the run is over: a kill now would only be one of a farewell
-                name = dice.choice(sorted(forks.pids))
+                name = dice.choice(sorted(forks.running))
                 forks.kill(name)
                 tally.killed[name] += 1
                 tally.with_snapshot += forks.has_snapshot(name)
                 forks.start(name)
                 if tally.killed.total() % 5 == 0 and forks.round():
                     tally.waits_s += _next_round(forks)
+                elif tally.killed.total() % settled == 0:
+                    _next_round(forks)
             forks.wait()
         finally:
             forks.stop()
@@ -165,7 +154,7 @@ def disturbed(
 def _next_round(forks: Forks) -> list[float]:
     began, before = time.monotonic(), forks.round()
     while time.monotonic() - began < 30.0:
-        if forks.reap() or len(forks.pids) < len(forks.real.names):
+        if forks.reap() or len(forks.running) < len(forks.real.names):
             return []  # the run ended in the meantime
         if forks.round() > before:
             return [time.monotonic() - began]
@@ -186,13 +175,14 @@ def assert_same(found: Result, expected: Result) -> None:
     assert exit_code(verdicts) == 0, [v for v in verdicts if not v.passed]
 
 
-def campaign(folder: Path, kills: int, seed: int) -> Tally:
+def campaign(folder: Path, kills: int, seed: int, *, settled: int = 20, **options) -> Tally:
     """Runs until that many processes were killed."""
     dice, tally, runs = random.Random(seed), Tally(), 0
-    expected = undisturbed(folder / "calm")
+    expected = undisturbed(folder / "calm", **options)
     while tally.killed.total() < kills:
         runs += 1
         here = folder / f"run-{runs}"
-        assert_same(disturbed(here, kills, dice, tally), expected)
+        found = disturbed(here, kills, dice, tally, settled=settled, **options)
+        assert_same(found, expected)
         shutil.rmtree(here)
     return tally

@@ -1,4 +1,4 @@
-"""Real processes for tests: the demo's files, started and ended one by one."""
+"""Real processes for tests: they use the demo's files and start and end one by one."""
 
 from __future__ import annotations
 
@@ -6,34 +6,56 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
+from broker.__main__ import main as broker_main
+from hdpvfl_mq.app import cli
 from hdpvfl_mq.app.commands.up import UpOptions, prepare_demo
 from hdpvfl_mq.app.demo.prepare import Demo, free_port, write_demo
 from hdpvfl_mq.privacy.ledger_store import Ledger
 from hdpvfl_mq.runtime.keys import write_secret
 from hdpvfl_mq.runtime.settings import dump_settings, fields_of, load_settings
+from parties.__main__ import main as party_main
 from schemas.config import BrokerSettings, PartySettings
 from schemas.ids import COORDINATOR
+from tests.integration.forked import Forked
 
 ROOT = Path(__file__).parents[2]
+# Few rows, so a delta that is small beside 1 / rows is not needed to see the protocol work.
+QUICK_DATA = {"dataset": "breast", "delta": 1e-2}
 WAIT_S = 120.0  # machines that run tests are busy
 
 
 def hdpvfl(*arguments: object, cwd: Path, wait_s: float = WAIT_S) -> subprocess.CompletedProcess:
     """One command of the command line, to its end."""
-    return subprocess.run(
-        [sys.executable, "-m", "hdpvfl_mq.app.cli", *map(str, arguments)],
+    words = [str(argument) for argument in arguments]
+    with tempfile.TemporaryDirectory() as folder:
+        out, err = Path(folder) / "out", Path(folder) / "err"
+        child = command(*words, out=out, err=err, cwd=cwd)
+        try:
+            code = child.wait(wait_s)
+        finally:
+            child.kill()
+        return subprocess.CompletedProcess(words, code, out.read_text(), err.read_text())
+
+
+def command(
+    *words: str, out: Path, err: Path | None = None, cwd: Path, session: bool = False
+) -> Forked:
+    """A command of the command line, started."""
+    return Forked(
+        lambda: cli.main(words),
+        out=out,
+        err=err,
         cwd=cwd,
-        capture_output=True,
-        text=True,
-        timeout=wait_s,
-        env=environment(),
-        check=False,
+        environment=environment(),
+        session=session,
     )
 
 
@@ -71,8 +93,10 @@ class Processes:
     folder: Path
     demo: Demo
     state: Path
-    children: dict[str, subprocess.Popen] = field(default_factory=dict)
+    children: dict[str, subprocess.Popen | Forked] = field(default_factory=dict)
     prefix: dict[str, list[str]] = field(default_factory=dict)  # how a process is started
+    before: dict[str, Callable[[], None]] = field(default_factory=dict)  # first thing in a process
+    fresh: bool = False  # new interpreters, for who measures memory
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -80,9 +104,25 @@ class Processes:
 
     def start(self, *names: str) -> None:
         for name in names or self.names:
-            module = "broker" if name == COORDINATOR else "parties"
-            log = self.log(name).open("ab")
-            self.children[name] = subprocess.Popen(
+            if self.fresh or name in self.prefix:
+                self.children[name] = self._fresh(name)
+                continue
+            self.children[name] = Forked(
+                partial(self._main, name),
+                out=self.log(name),
+                cwd=self.folder,
+                environment=environment(),
+            )
+
+    def _main(self, name: str) -> int:
+        self.before.get(name, lambda: None)()
+        main = broker_main if name == COORDINATOR else party_main
+        return main(Path(self.settings(name)))
+
+    def _fresh(self, name: str) -> subprocess.Popen:
+        module = "broker" if name == COORDINATOR else "parties"
+        with self.log(name).open("ab") as log:
+            return subprocess.Popen(
                 [*self.prefix.get(name, []), sys.executable, "-m", module, self.settings(name)],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
@@ -90,7 +130,6 @@ class Processes:
                 cwd=self.folder,
                 env=environment(),
             )
-            log.close()
 
     def settings(self, name: str) -> str:
         return str(self.demo.settings(name))
@@ -132,7 +171,7 @@ class Processes:
 @contextmanager
 def processes(folder: Path, *, secrets: bool = False, **options) -> Iterator[Processes]:
     """A demo written to a folder; whatever still runs at the end is killed."""
-    demo = prepare_demo(UpOptions(out=folder, run="test-run", **options))
+    demo = prepare_demo(UpOptions(out=folder, run="test-run", **{**QUICK_DATA, **options}))
     state = folder / "state"
     write_demo(demo, state=state, port=free_port())
     if secrets:

@@ -88,7 +88,10 @@ class SocketFederation(Federation):
 
     def refusals(self, party: str = COORDINATOR) -> list[str]:
         journal = self.service.node._journal if party == COORDINATOR else self.journals[party]
-        return [reason for _, reason, _ in journal.refusals()]
+        return [reason for _, reason in journal.refusals()]
+
+    def count_refused(self, words: str, party: str = COORDINATOR) -> int:
+        return sum(words in reason for reason in self.refusals(party))
 
     async def refused(self, words: str, party: str = COORDINATOR) -> str:
         """The recorded refusal with these words, once it is there."""

@@ -17,6 +17,7 @@ from parties.process.commands import Commands
 from parties.process.service import PartyService
 from schemas.config import BrokerServiceSettings, PartyPolicy, PartyServiceSettings, RunManifest
 from schemas.ids import COORDINATOR
+from tests.integration.processes import QUICK_DATA
 
 WAIT_S = 60.0
 
@@ -76,9 +77,11 @@ class Services:
 
         return await until(seen, f"{run} {phases}")
 
+    def stored_model(self, party: str, run: str) -> dict:
+        return json.loads((self.demo.folder.parent / run / party / "model.json").read_text())
+
     def model(self, party: str, run: str) -> list[float]:
-        path = self.demo.folder.parent / run / party / "model.json"
-        return json.loads(path.read_text())["weights"]
+        return self.stored_model(party, run)["weights"]
 
     def change_policy(self, **changes) -> None:
         path = self.demo.settings("policy")
@@ -97,7 +100,9 @@ async def until(found, what: str = ""):
 @asynccontextmanager
 async def standing(folder: Path, *, start: bool = True, **options):
     """A federation whose services stand in this loop."""
-    demo = prepare_demo(UpOptions(out=folder, run="first", **{"passives": 1, **options}))
+    demo = prepare_demo(
+        UpOptions(out=folder, run="first", **{**QUICK_DATA, "passives": 1, **options})
+    )
     write_demo(demo, state=folder / "state", port=free_port())
     services = Services(folder, demo)
     if start:

@@ -21,7 +21,7 @@ from schemas.config import IdRules, PartySettings
 from schemas.data import DataSettings
 from schemas.model import LossSpec
 from tests.federation import Federation, manifest, tables
-from tests.integration.processes import fields_of, processes
+from tests.integration.processes import QUICK_DATA, fields_of, processes
 
 SECRETS = ("s3cret", "87654.321", "424242", "inf", "nan")
 
@@ -104,7 +104,7 @@ NAMES = [*(f"{p}-{name}" for p in FEATURE for name in EITHER), *LABEL]
 def demo(tmp_path_factory):
     """Files of a federation of two; each test spoils a copy."""
     folder = tmp_path_factory.mktemp("demo")
-    made = prepare_demo(UpOptions(out=folder, run="test-run", passives=1))
+    made = prepare_demo(UpOptions(out=folder, run="test-run", passives=1, **QUICK_DATA))
     write_demo(made, state=folder / "state", port=free_port())
     return made
 

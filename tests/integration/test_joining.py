@@ -5,8 +5,6 @@ from __future__ import annotations
 import csv
 import json
 import signal
-import subprocess
-import sys
 import time
 from pathlib import Path
 
@@ -18,7 +16,8 @@ from hdpvfl_mq.errors import RefusedError
 from hdpvfl_mq.runtime.keys import make_keys
 from hdpvfl_mq.runtime.knock import knock
 from hdpvfl_mq.wire.invitation import Invitation, read_line
-from tests.integration.processes import environment, hdpvfl, wait_for
+from tests.integration.forked import Forked
+from tests.integration.processes import command, hdpvfl, wait_for
 
 ROWS = 150
 
@@ -29,7 +28,7 @@ class Host:
     def __init__(self, folder: Path) -> None:
         folder.mkdir()
         self.folder = folder
-        self.services: list[subprocess.Popen] = []
+        self.services: list[Forked] = []
 
     def type(self, *words: str, code: int = 0) -> str:
         done = hdpvfl(*words, cwd=self.folder)
@@ -37,17 +36,8 @@ class Host:
         return done.stdout.strip() if code == 0 else done.stderr.strip()
 
     def serve(self, word: str) -> None:
-        log = (self.folder / "service.log").open("ab")
-        self.services.append(
-            subprocess.Popen(
-                [sys.executable, "-m", "hdpvfl_mq.app.cli", word],
-                cwd=self.folder,
-                stdout=log,
-                stderr=log,
-                env=environment(),
-            )
-        )
-        log.close()
+        log = self.folder / "service.log"
+        self.services.append(command(word, out=log, cwd=self.folder))
         wait_for(lambda: hdpvfl("status", cwd=self.folder).returncode == 0, f"hdpvfl {word}")
 
     def status(self) -> dict:
@@ -109,6 +99,7 @@ def test_a_federation_is_set_up_by_its_printed_commands(hosts):
     assert "not the words" in bank.type("confirm", "shop", "baba", "baba", "baba", code=5)
     bank.type("confirm", "shop", *words)
     shop.type("confirm", "bank", *words)
+    assert bank.status()["disputes"] == shop.status()["disputes"] == []
     proposed = json.loads(bank.type("train", "--rows-min", "100", "--no-wait", "--json"))["run"]
     wait_for(lambda: proposed in shop.type("requests"), "the request")
     shop.type("approve", proposed)
@@ -117,6 +108,19 @@ def test_a_federation_is_set_up_by_its_printed_commands(hosts):
     model = json.loads((shop.folder / "runs" / proposed / "shop" / "model.json").read_text())
     assert any(model["weights"])
     assert shop.status()["budget"]["epsilon_spent"] > 0.9
+    shop.type("ledger", "verify", "state/shop/ledger.db")
+    # A member audits its own journal with nothing but what is in its folder.
+    assert "FOUND" not in shop.type("audit", proposed)
+    assert "shop" in shop.type("ledger", "show", "state/shop/ledger.db")
+    # A refusal and a stop reach the other side with their reason.
+    bank.type("train", "--run", "no", "--rows-min", "100", "--no-wait")
+    wait_for(lambda: "no:" in shop.type("requests"), "the request")
+    shop.type("refuse", "no", "--reason", "not this month")
+    wait_for(lambda: "shop: not this month" in bank.type("runs"), "the refusal")
+    bank.type("train", "--run", "stopped", "--rows-min", "100", "--no-wait")
+    wait_for(lambda: "stopped:" in shop.type("requests"), "the request")
+    bank.type("stop", "stopped")
+    wait_for(lambda: "bank: its operator stopped it" in shop.type("runs"), "the stop")
     # One that has left is known no more, and cannot come back with the same line.
     broker.type("remove", "shop")
     wait_for(lambda: "shop" not in bank.status()["members"], "the news")

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import os
 import resource
 import signal
-import time
+from functools import partial
 
 import pytest
 
@@ -15,28 +14,15 @@ from tests.integration.processes import processes
 OPTIONS = {"epochs": 3}
 
 
-class SmallDisk(Forks):
-    """Processes of which one may write files only up to a size."""
-
-    limits: dict[str, int]
-
-    def _become(self, name: str) -> None:
-        if name in self.limits:
-            signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-            resource.setrlimit(resource.RLIMIT_FSIZE, (self.limits[name],) * 2)
-        super()._become(name)
+def small_disk(limit: int) -> None:
+    """No file may grow above this, as on a disk with that little left."""
+    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
 
 
-def ended(forks: Forks, name: str, wait_s: float = 60.0) -> int:
+def ended(forks: Forks, name: str) -> int:
     """The exit code of one process that must stop by itself."""
-    end = time.monotonic() + wait_s
-    while time.monotonic() < end:
-        done, code = os.waitpid(forks.pids[name], os.WNOHANG)
-        if done:
-            del forks.pids[name]
-            return os.waitstatus_to_exitcode(code)
-        time.sleep(0.02)
-    raise AssertionError(f"{name} goes on with a full disk")
+    return forks.running.pop(name).wait(60.0)
 
 
 @pytest.fixture(scope="module")
@@ -50,15 +36,15 @@ def calm(tmp_path_factory):
 )
 def test_a_full_disk_stops_a_process_and_it_goes_on_later(tmp_path, calm, name, limit):
     with processes(tmp_path, secrets=True, passives=1, batch=24, **OPTIONS) as real:
-        forks = SmallDisk(real)
-        forks.limits = {name: limit}
+        forks = Forks(real)
+        real.before[name] = partial(small_disk, limit)
         try:
             forks.start()
             assert ended(forks, name) == 2
             said = real.said(name)
             assert "disk" in said
             assert "Traceback" not in said
-            forks.limits = {}
+            del real.before[name]
             forks.start(name)
             forks.wait()
         finally:

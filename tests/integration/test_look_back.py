@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import shutil
 import sqlite3
@@ -11,15 +12,16 @@ from pathlib import Path
 import pytest
 
 from hdpvfl_mq.app.cli import main
+from tests.contracts.test_leaving import row
 from tests.integration.killing import Forks
 from tests.integration.processes import processes
 
 
 @pytest.fixture(scope="module")
 def left(tmp_path_factory) -> Path:
-    """A run of 96 rounds by real processes; its folder."""
+    """A run of 32 rounds by real processes; its folder."""
     folder = tmp_path_factory.mktemp("look-back")
-    with processes(folder, secrets=True, passives=2, epochs=12, batch=60) as real:
+    with processes(folder, secrets=True, passives=2, epochs=4, batch=60) as real:
         forks = Forks(real)
         try:
             forks.start()
@@ -41,6 +43,14 @@ def test_an_outsider_finds_nothing(left, capsys):
     assert set(result["journals"]) == {"active", "passive-1", "passive-2", "coordinator"}
     assert result["ledgers"] == ["active", "passive-1", "passive-2"]
     assert result["not_verifiable"]
+
+
+def test_every_field_of_a_status_is_in_the_threat_model(left):
+    """A new field is described before it is written."""
+    listed = row("`runs/<run>/<party>/status.json`")
+    found = {name for path in left.glob("*/status.json") for name in json.loads(path.read_text())}
+    assert {"loss", "epsilon_spent", "connected"} <= found
+    assert found - listed == set()
 
 
 def test_a_single_journal_can_be_audited(left, capsys):
@@ -119,3 +129,58 @@ def test_a_damaged_journal_is_an_integrity_error(left, capsys, tmp_path):
         journal.commit()
     assert main(["audit", str(copy)]) == 5
     assert "passive-1, record" in capsys.readouterr().out
+
+
+def test_a_bundle_is_made_and_audited_where_nothing_else_is(left, capsys, tmp_path, monkeypatch):
+    bundle = tmp_path / "bundle.zip"
+    code, made = told(capsys, "evidence", left, "-o", bundle)
+    assert code == 0
+    assert set(made["signed_by"]) == {"active", "passive-1", "passive-2", "coordinator"}
+    assert bundle.stat().st_mode & 0o077 == 0
+    monkeypatch.chdir(tmp_path)
+    code, result = told(capsys, "audit", "bundle.zip")
+    assert code == 0
+    assert result["ledgers"] == ["active", "passive-1", "passive-2"]
+    assert main(["evidence", str(left), "-o", str(tmp_path / "none" / "x.zip")]) == 2
+    assert main(["evidence", str(left), "--party", "nobody"]) == 2
+
+
+def test_the_latest_run_is_the_default(left, capsys, monkeypatch):
+    latest = left.parent / "latest"
+    latest.unlink(missing_ok=True)
+    latest.symlink_to(left.name)
+    monkeypatch.chdir(left.parent.parent)
+    assert main(["audit"]) == 0
+    assert left.name in capsys.readouterr().out
+
+
+def edited(source: Path, target: Path, change) -> None:
+    stored = json.loads(source.read_text())
+    change(stored)
+    target.write_text(json.dumps(stored))
+
+
+def test_a_replay_notices_a_changed_model(left, capsys):
+    model = left / "active" / "model.json"
+    kept = model.read_text()
+    code, result = told(capsys, "replay", left, "--party", "active")
+    assert (code, result["model"]) == (0, "")
+    try:
+        edited(model, model, lambda stored: stored["weights"].__setitem__(0, 1.0))
+        code, result = told(capsys, "replay", left, "--party", "active")
+        assert code == 5
+        assert "weights" in result["model"]
+        model.write_text(kept)
+        edited(model, model, lambda stored: stored.__setitem__("digest", "00" * 32))
+        assert told(capsys, "replay", left, "--party", "active")[0] == 5
+    finally:
+        model.write_text(kept)
+
+
+def test_the_digest_of_a_model_is_keyed(left):
+    """Bug that must not come: a plain hash of weights tests guesses about them."""
+    stored = json.loads((left / "active" / "model.json").read_text())
+    digest = stored.pop("digest")
+    text = json.dumps(stored, sort_keys=True).encode()
+    plain = {hashlib.sha256(text).hexdigest(), hashlib.blake2b(text, digest_size=32).hexdigest()}
+    assert digest not in plain

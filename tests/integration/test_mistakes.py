@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import math
+import re
 import socket
 from pathlib import Path
 
@@ -14,6 +16,7 @@ from hdpvfl_mq.app.demo.prepare import free_port
 from hdpvfl_mq.runtime import diagnosis
 from hdpvfl_mq.runtime.keys import make_keys
 from hdpvfl_mq.runtime.settings import dump_settings, fields_of, load_settings
+from parties.process import broker_link
 from parties.process import service as party_service
 from schemas.config import PartyServiceSettings
 from schemas.ids import COORDINATOR
@@ -37,22 +40,46 @@ def wrong_broker_key(tmp_path: Path) -> dict:
 
 
 MISTAKES = {
-    "port": (lambda p: {"broker": f"tcp://127.0.0.1:{free_port()}"}, "nobody listens there"),
-    "broker's key": (wrong_broker_key, "has not the broker's key"),
-    "own key": (other_keys, "does not know this party's key"),
-    "federation": (lambda p: {"federation": "autumn"}, "does not answer for federation autumn"),
+    "port": lambda p: {"broker": f"tcp://127.0.0.1:{free_port()}"},
+    "broker's key": wrong_broker_key,
+    "own key": other_keys,
+    "federation": lambda p: {"federation": "autumn"},
+}
+# What a service waits for before it says the sentence; connecting to a port takes no time.
+WAITS_S = {
+    "name": broker_link.UNCONNECTED_S + diagnosis.PROBE_S,
+    "port": broker_link.UNCONNECTED_S,
+    "silence": broker_link.UNCONNECTED_S + diagnosis.PROBE_S,
+    "broker's key": broker_link.UNCONNECTED_S,
+    "own key": broker_link.UNCONNECTED_S,
+    "federation": broker_link.UNANSWERED_S,
 }
 
 
+def documented() -> dict[str, tuple[str, int, int]]:
+    """The table of mistakes in docs/operations.md: sentence, seconds, exit code."""
+    page = (Path(__file__).parents[2] / "docs" / "operations.md").read_text()
+    rows = re.findall(r'^\| ([a-z\' ]+) \| "(.+)" \| (\d+) s \| (\d) \|$', page, flags=re.M)
+    return {name: (sentence, int(seconds), int(code)) for name, sentence, seconds, code in rows}
+
+
+def test_the_page_states_how_long_a_service_waits():
+    stated = {name: seconds for name, (_, seconds, _) in documented().items()}
+    assert stated == {n: math.ceil(w + broker_link.WATCH_S) for n, w in WAITS_S.items()}
+
+
 @pytest.mark.parametrize("mistake", MISTAKES)
-async def test_a_service_says_what_keeps_it_from_its_broker(tmp_path, mistake):
-    wrong, words = MISTAKES[mistake]
+async def test_a_service_says_what_keeps_it_from_its_broker(tmp_path, mistake, capsys):
+    words, _, code = documented()[mistake]
     async with standing(tmp_path, start=False) as services:
-        change(services, **wrong(tmp_path))
+        path = change(services, **MISTAKES[mistake](tmp_path))
         await services.start(COORDINATOR, "passive-1")
         party = services.live["passive-1"]
         assert isinstance(party, party_service.PartyService)
-        assert await until(lambda: words in party.trouble, f"{mistake}: {party.trouble}")
+        assert await until(lambda: words in party.broker.trouble, mistake)
+        found, said = await ask_doctor(path, capsys)
+        assert found == code
+        assert any(words in each["said"] for each in said.values() if not each["good"]), said
 
 
 async def test_the_doctor_finds_the_same(tmp_path, capsys):
@@ -64,7 +91,7 @@ async def test_the_doctor_finds_the_same(tmp_path, capsys):
         assert code == 0, said
         assert all(check["good"] for check in said.values())
         for wrong, name, words, expected in (
-            (MISTAKES["port"][0](tmp_path), "network", "nobody listens", 4),
+            (MISTAKES["port"](tmp_path), "network", "nobody listens", 4),
             (other_keys(tmp_path), "broker", "does not know this party's key", 4),
             ({"policy": str(tmp_path / "none.toml")}, "policy", "none.toml", 2),
         ):
@@ -82,9 +109,7 @@ async def ask_doctor(path: Path, capsys) -> tuple[int, dict]:
 
 def test_a_name_that_is_not_found_has_its_own_sentence(monkeypatch):
     monkeypatch.setattr(diagnosis, "PROBE_S", 0.5)
-    assert "name no-such-host.invalid is not found" in diagnosis.probe(
-        "tcp://no-such-host.invalid:7700"
-    )
+    assert documented()["name"][0] in diagnosis.probe("tcp://no-such-host.invalid:7700")
 
 
 def test_silence_has_its_own_sentence(monkeypatch):
@@ -99,6 +124,6 @@ def test_silence_has_its_own_sentence(monkeypatch):
             caller.setblocking(False)
             caller.connect_ex(endpoint)
             callers.append(caller)
-        assert "does not answer on port" in diagnosis.probe(f"tcp://127.0.0.1:{endpoint[1]}")
+        assert documented()["silence"][0] in diagnosis.probe(f"tcp://127.0.0.1:{endpoint[1]}")
         for caller in callers:
             caller.close()

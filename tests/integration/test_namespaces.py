@@ -11,7 +11,8 @@ import os
 import shutil
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -21,7 +22,7 @@ from schemas.ids import COORDINATOR
 from tests.integration.processes import Processes, processes, wait_for
 
 PORT = 5555
-HOSTS = {COORDINATOR: 1, "active": 2, "passive-1": 3, "passive-2": 4}
+HOSTS = (COORDINATOR, "active", "passive-1", "passive-2")
 
 
 def ip(*arguments: str) -> None:
@@ -31,61 +32,70 @@ def ip(*arguments: str) -> None:
 class Network:
     """One namespace a host, one for the switch; every name carries the pid of this test."""
 
-    def __init__(self) -> None:
+    def __init__(self, hosts: Iterable[str]) -> None:
+        self.hosts = {name: number for number, name in enumerate(hosts, start=1)}
         self.tag = f"h{os.getpid()}"
         self.switch = f"{self.tag}-switch"
 
     def host(self, name: str) -> str:
-        return f"{self.tag}-{HOSTS[name]}"
+        return f"{self.tag}-{self.hosts[name]}"
+
+    def address(self, name: str) -> str:
+        return f"10.83.0.{self.hosts[name]}"
 
     def make(self) -> None:
         ip("netns", "add", self.switch)
         ip("-n", self.switch, "link", "add", "bridge", "type", "bridge")
         ip("-n", self.switch, "link", "set", "bridge", "up")
-        for name, number in HOSTS.items():
+        for name, number in self.hosts.items():
             host, port = self.host(name), f"port{number}"
             ip("netns", "add", host)
             ip("-n", self.switch, "link", "add", port, "type", "veth", "peer", "eth", "netns", host)
             ip("-n", self.switch, "link", "set", port, "master", "bridge", "up")
-            ip("-n", host, "address", "add", f"{address(name)}/24", "dev", "eth")
+            ip("-n", host, "address", "add", f"{self.address(name)}/24", "dev", "eth")
             ip("-n", host, "link", "set", "eth", "up")
             ip("-n", host, "link", "set", "lo", "up")
 
     def remove(self) -> None:
-        for name in (self.switch, *map(self.host, HOSTS)):
+        for name in (self.switch, *map(self.host, self.hosts)):
             subprocess.run(["ip", "netns", "delete", name], capture_output=True, check=False)
 
     def link(self, name: str, state: str) -> None:
         """Cut (`down`) or mend (`up`) a host's cable at the switch."""
-        ip("-n", self.switch, "link", "set", f"port{HOSTS[name]}", state)
-
-
-def address(name: str) -> str:
-    return f"10.83.0.{HOSTS[name]}"
+        ip("-n", self.switch, "link", "set", f"port{self.hosts[name]}", state)
 
 
 @pytest.fixture
 def network() -> Iterator[Network]:
+    with network_or_skip(HOSTS) as made:
+        yield made
+
+
+@contextmanager
+def network_or_skip(hosts: Iterable[str]) -> Iterator[Network]:
+    """A network of these hosts, where one can be made."""
     if shutil.which("ip") is None:
         pytest.skip("network namespaces cannot be made: there is no ip command (iproute2)")
     if os.geteuid() != 0:
         pytest.skip("network namespaces cannot be made: this is not root")
-    network = Network()
+    network = Network(hosts)
     try:
         network.make()
     except (subprocess.CalledProcessError, subprocess.TimeoutExpired) as broken:
         network.remove()
         words = (getattr(broken, "stderr", None) or b"").decode().strip()
         pytest.skip(f"network namespaces cannot be made: {words or broken}")
-    yield network
-    network.remove()
+    try:
+        yield network
+    finally:
+        network.remove()
 
 
 def spread(started: Processes, network: Network) -> None:
     """Give every process its host and the broker's address; nothing else differs from the demo."""
     for name in HOSTS:
         started.prefix[name] = ["ip", "netns", "exec", network.host(name)]
-    endpoint = f"tcp://{address(COORDINATOR)}:{PORT}"
+    endpoint = f"tcp://{network.address(COORDINATOR)}:{PORT}"
     started.change(COORDINATOR, bind=endpoint)
     for party in started.demo.parties:
         started.change(party, broker=endpoint)
@@ -113,7 +123,7 @@ def test_four_hosts_train_a_model_with_their_settings_files_alone(network, tmp_p
     "cut_s",
     [
         3.0,  # TCP mends this by itself
-        pytest.param(14.0, marks=pytest.mark.slow),  # heartbeats give up, connections are new
+        pytest.param(14.0, marks=pytest.mark.slow),  # the broker is connected to again
     ],
 )
 @pytest.mark.parametrize("name", ["passive-1", pytest.param(COORDINATOR, marks=pytest.mark.slow)])

@@ -143,7 +143,7 @@ def test_a_million_rows_need_little_memory(tmp_path, case, anonymous_mb):
     peaks: dict[str, dict[str, float]] = {}
     with processes(tmp_path, passives=1, **case) as real:
         give_rows(real, rows=ROWS, columns=COLUMNS)
-        began = time.monotonic()
+        began, real.fresh = time.monotonic(), True
         real.start()
         while any(child.poll() is None for child in real.children.values()):
             for name, child in real.children.items():

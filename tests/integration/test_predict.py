@@ -29,8 +29,9 @@ def trained(tmp_path_factory) -> Path:
     return folder
 
 
-def test_exact_scores_are_those_of_the_demo_which_holds_all_data(trained):
-    result = predict(trained, "--exact")
+def test_disclosed_scores_are_those_of_the_demo_and_cost_no_training_row_anything(trained):
+    result = predict(trained)
+    assert result["mode"] == "disclosed"
     path = Path(result["predictions"])
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     with path.open(newline="") as file:
@@ -40,20 +41,24 @@ def test_exact_scores_are_those_of_the_demo_which_holds_all_data(trained):
     models = {p: json.loads((run / p / "model.json").read_text()) for p in parties}
     files = {p: run / "data" / f"{p}_test.csv" for p in parties}
     theta = evaluate.score(models, evaluate.prepared(models, files)["features"])
+    # A partner's rows are rounded to 2^-20 before they are scored.
     scores = [float(found[key]["theta"]) for key in sorted(found, key=str)]
-    assert scores == pytest.approx(theta.tolist(), abs=1e-9)
+    assert scores == pytest.approx(theta.tolist(), abs=1e-4)
     chances = [float(found[key]["prediction"]) for key in sorted(found, key=str)]
-    assert chances == pytest.approx((1 / (1 + np.exp(-theta))).tolist(), abs=1e-9)
+    assert chances == pytest.approx((1 / (1 + np.exp(-theta))).tolist(), abs=1e-4)
+    assert {row["without"] for row in found.values()} == {""}
     assert result["test"]["auc"] > 0.95
-    costs = {party["name"]: party["epsilon_spent"] for party in result["parties"]}
-    assert costs == {"active": 0.0, "passive-1": "infinite", "passive-2": "infinite"}
+    assert {party["epsilon_spent"] for party in result["parties"]} == {0.0}
+    assert all(party["epsilon_lifetime"] <= 1.0 for party in result["parties"])
 
 
-def test_noised_scores_cost_what_was_asked_and_can_be_audited_and_replayed(trained):
-    result = predict(trained, "--epsilon", 5, "--delta", 0.01)
-    costs = {party["name"]: party["epsilon_spent"] for party in result["parties"]}
-    assert costs["active"] == 0.0
-    assert 4.9 < costs["passive-1"] <= 5.0
+def test_noised_scores_are_charged_to_who_is_scored_and_can_be_audited_and_replayed(trained):
+    result = predict(trained, "--noised", "--epsilon", 5, "--delta", 0.01)
+    assert {party["epsilon_spent"] for party in result["parties"]} == {0.0}
+    shown = hdpvfl("ledger", "scored", trained / "state/passive-1/ledger.db", "--json", cwd=trained)
+    account = json.loads(shown.stdout)
+    assert account["people"] == result["rows_scored"]
+    assert 4.9 < account["epsilon_most"] <= 5.0
     run = trained / "runs" / result["run"]
     audited = hdpvfl("audit", run, "--ledgers", trained / "state", cwd=trained)
     assert audited.returncode == 0, audited.stdout
@@ -77,7 +82,7 @@ def test_a_run_that_is_not_there_or_did_not_end_is_named(trained):
 
 
 def test_a_prediction_is_neither_predicted_with_nor_resumed(trained):
-    scores = Path(predict(trained, "--epsilon", 5)["run"]).name
+    scores = Path(predict(trained)["run"]).name
     done = hdpvfl("predict", scores, "--out", trained, cwd=trained)
     assert done.returncode == 2
     assert "is a prediction" in done.stderr
@@ -96,7 +101,7 @@ def test_other_rows_without_labels_are_scored_from_a_folder(trained, tmp_path):
             out = csv.DictWriter(file, names, extrasaction="ignore")
             out.writeheader()
             out.writerows(rows)
-    result = predict(trained, run.name, "--rows", tmp_path, "--exact")
+    result = predict(trained, run.name, "--rows", tmp_path)
     assert "test" not in result
     found = list(csv.DictReader(Path(result["predictions"]).read_text().splitlines()))
     assert len(found) == result["rows_scored"] > 2

@@ -92,6 +92,23 @@ async def test_the_policy_refuses_before_anybody_is_asked(tmp_path):
         await services.phase("one-2", "asked", parties=("passive-1",))
 
 
+async def test_an_active_party_that_reads_refusals_is_told_no_more_reasons(tmp_path):
+    """One proposal after the other would tell it the policy, and what is left in the ledger."""
+    async with standing(tmp_path, start=False) as services:
+        services.change_policy(run_epsilon_max=0.5, refusals_max=2)
+        await services.start()
+        for run in ("one", "two"):
+            await services.propose(run)
+            seen = await services.phase(run, "refused")
+            assert "policy.run_epsilon_max" in seen["active"]["reason"]
+        await services.propose("three")
+        await services.phase("three", "asked", parties=("passive-1",))
+        assert services.run("active", "three")["reason"] == ""
+        await services.ask("passive-1", "answer", run="three", accepted=False, reason="no")
+        seen = await services.phase("three", "refused")
+        assert seen["active"]["reason"] == "passive-1: no"
+
+
 async def test_a_party_that_cannot_take_part_ends_the_run_for_all_and_stands(tmp_path):
     async with standing(tmp_path) as services:
         rows = services.demo.rows("passive-1", "train")

@@ -1,9 +1,9 @@
-"""An attacker's lower bound on epsilon from what it saw in many runs on two neighbouring data sets.
+"""An attacker's lower bound on epsilon from many runs on two neighbouring data sets.
 
-It owns the statistics of the audit; it knows no protocol. A claim of mu-GDP says that no test that
-is right on the second data set with rate t is wrong on the first with a rate below
-Phi(Phi^-1(t) - mu). Attack and threshold are chosen on one half of the runs; on the other half both
-rates get Clopper-Pearson bounds, which together hold with 99.9 % confidence.
+It owns the statistics of the audit; it knows no protocol. A claim of mu-GDP says: a test with
+true-positive rate t on the second data set has a false-positive rate of at least
+Phi(Phi^-1(t) - mu) on the first. Attack and threshold are chosen on one half of the runs; on the
+other half both rates get Clopper-Pearson bounds, which together hold with 99.9 % confidence.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Many pairs of neighbouring runs at once, in plain numpy, to attack the sensitivity bounds with.
+"""Many pairs of neighbouring runs at once, in plain numpy, to attack the sensitivity bounds.
 
-It owns a second, independent writing of one party's side of the protocol, with a leading axis over
-runs; it knows no noise. What a party receives is given, as it is for the adversary, who may send
-anything; so the distance of two runs is a matter of arithmetic.
+It owns a second, independent implementation of one party's side of the protocol, with a leading
+axis over runs; it knows no noise. The received values are inputs, because the adversary may send
+anything; so plain arithmetic gives the distance between two runs.
 """
 
 from __future__ import annotations

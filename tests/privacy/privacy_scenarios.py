@@ -1,7 +1,8 @@
 """Neighbouring runs that come close to the bounds, each with the bug it would reveal.
 
-It owns the thirteen planted bugs. Plans, noise, mechanism and ledger are the real ones; a bug is
-put where it would live. Every scenario is also run without its bug, and must then keep the claim.
+It owns the thirteen planted bugs. Plans, noise, mechanism and ledger are the real ones; each bug is
+planted in the code where it would occur. Every scenario also runs without its bug, and must then
+keep the claim.
 """
 
 from __future__ import annotations

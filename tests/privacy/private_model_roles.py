@@ -1,8 +1,8 @@
-"""One passive or active party of the private model, driven by `step`, with its noise seen through.
+"""One passive or active party of the private model, driven by `step`, with noise removed.
 
-It owns how rows, a neighbour and what was received become releases before noise; the roles and the
-mechanism are those of production. What was released before a number is conditioned on: statistics
-may be replaced by any others, as the adversary likes.
+It owns how rows, a neighbour and received values become releases before noise; the roles and the
+mechanism are those of production. Every release is conditioned on the earlier ones: the adversary
+may replace statistics by any others.
 """
 
 from __future__ import annotations

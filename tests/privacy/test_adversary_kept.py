@@ -12,18 +12,20 @@ import pytest
 from hdpvfl_mq.methods import plan_run
 from parties.phases import Training
 from schemas.config import AlignmentSpec, IdRules, RunManifest
-from schemas.methods import ActiveSide, Descent, OneRound, PassiveSide
+from schemas.methods import ActiveSide, Descent, PassiveSide, PrivateModel
 from schemas.model import LossSpec, PenaltySpec
 from schemas.privacy import MU2_UNIT, Budget
-from tests.adversary.moves import Act, given
-from tests.adversary.pair import Pair, Rows
-from tests.adversary.search import POLICY
+from tests.adversary.forged import Act
+from tests.adversary.moves import given
+from tests.adversary.neighbours import Rows
+from tests.adversary.pair import Pair
+from tests.adversary.scenarios import POLICY
 
 TOLD = Act("start"), Act("offer"), Act("begin"), Act("agree"), Act("plan")
 SQUARES = LossSpec(name="least_squares", residual_clip=1.0)
 
 
-def manifest(method: Descent | OneRound, **changes) -> RunManifest:
+def manifest(method: Descent | PrivateModel, **changes) -> RunManifest:
     settings = {
         "run": "kept",
         "active_party": "bank",
@@ -157,14 +159,13 @@ def test_a_party_that_is_sent_away_skips_steps_and_has_paid_for_it(absence):
     assert 0.0 < pair.peak <= 1.0
 
 
-@pytest.mark.parametrize(("values", "least"), [(first_only(6), 0.05), (all_but_first(6), 0.2)])
-def test_one_round_clips_what_it_receives(values, least):
-    """The replaced row pulls and the others show it, or they pull and it shows them."""
-    method = OneRound(weight_norm=1.5, score_bound=1.5, weight_variance=10.0, received_clip=0.01)
+def test_the_private_model_clips_what_it_receives():
+    """The replaced row pulls, and the first statistic shows it by nearly its bound."""
+    method = PrivateModel(columns_max=1, moments_share=0.9, gram_share=0.05, received_clip=0.0)
     run = manifest(method, loss=LossSpec(name="logistic"))
-    pair = entered(run, "shop", own_row(6), "binary")
-    send(pair, run, values)
-    assert least < pair.peak <= 1.0
+    pair = entered(run, "shop", own_row(40), "binary")
+    send(pair, run, first_only(40))
+    assert 0.85 < pair.peak <= 1.0
 
 
 # -- active ----------------------------------------------------------------------------------------

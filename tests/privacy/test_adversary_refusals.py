@@ -18,16 +18,18 @@ from schemas.alignment import KeptAlignment
 from schemas.config import AlignmentSpec, IdRules, PartyPolicy, RunManifest
 from schemas.ids import COORDINATOR
 from schemas.messages import AlignStart, Hello, RunRefuse
-from schemas.methods import Descent, OneRound, PassiveSide
+from schemas.methods import Descent, PassiveSide, PrivateModel
 from schemas.privacy import Budget
-from tests.adversary.moves import Act, given, sent
-from tests.adversary.pair import Pair, Rows, Side
-from tests.adversary.search import POLICY
+from tests.adversary.forged import Act
+from tests.adversary.moves import given, sent
+from tests.adversary.neighbours import Rows
+from tests.adversary.pair import Pair, Side
+from tests.adversary.scenarios import POLICY
 
 DESCENT = Descent(epochs=3, batch_rows=3, passive=PassiveSide(received_clip=1.0))
 
 
-def run_of(method: Descent | OneRound = DESCENT, passives: tuple[str, ...] = ("shop",)):
+def run_of(method: Descent | PrivateModel = DESCENT, passives: tuple[str, ...] = ("shop",)):
     return RunManifest(
         run="known",
         active_party="bank",
@@ -39,7 +41,7 @@ def run_of(method: Descent | OneRound = DESCENT, passives: tuple[str, ...] = ("s
 
 
 def pair_in(run: RunManifest, victim: str = "shop", secret: bytes = bytes(32)) -> Pair:
-    rows = Rows(np.ones((6, 1)), np.arange(6.0) % 2)
+    rows = Rows(np.ones((12, 1)), np.arange(12.0) % 2)
     pair = Pair(victim, POLICY, (rows, rows.replaced(0, -np.ones(1), 1.0)), secret=secret)
     pair.enter(run)
     return pair
@@ -49,7 +51,7 @@ ALIGNED = Act("start"), Act("offer"), Act("begin"), Act("agree")
 VALUES = Act("values", sender="bank", values=np.ones(1))
 SHARE = Act("values", sender="shop", values=np.ones(1))
 TRAINING = (*ALIGNED, Act("plan"))
-ONE_ROUND = run_of(OneRound())
+ONE_ROUND = run_of(PrivateModel(columns_max=1))
 TWO = run_of(passives=("shop", "telco"))
 REFUSED = {
     "a residual under another name": (run_of(), "shop", TRAINING, replace(VALUES, flaw=5)),

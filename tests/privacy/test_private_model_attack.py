@@ -86,11 +86,11 @@ def test_no_neighbour_exceeds_a_bound_and_some_come_close(kind: str) -> None:
     assert CLOSE < climbed(attacked(), kind) <= ROUNDING
 
 
-def unclipped(received: Array, clip: float) -> Array:
+def unclipped(received: Array, clip: float, allocate: Any) -> Array:
     return clipped(received, 1e6)
 
 
-def centred_last(received: Array, clip: float) -> Array:
+def centred_last(received: Array, clip: float, allocate: Any) -> Array:
     z = np.clip(received, -clip, clip)
     return z - z.mean()
 
@@ -131,7 +131,7 @@ def test_a_planted_fault_exceeds_the_bound(fault: str) -> None:
             assert climbed(party, kind) > ROUNDING
 
 
-def _unfenced(values: Array, plan: Any) -> Array:
+def _unfenced(values: Array, plan: Any, allocate: Any) -> Array:
     return np.rint(values / 2.0**plan.exponent).astype(np.int64)
 
 

@@ -1,8 +1,8 @@
-"""Frames with valid signatures and any content, thrown at nodes in every phase, from a seed.
+"""Send frames with valid signatures and random content to nodes in every phase, from a seed.
 
-A party's or the coordinator's node is folded from the first records of a calm run, so it stands in
-the middle of it; then members with valid keys send what no honest member would. `python -m
-tests.properties.fuzz_frames N` throws N frames (make fuzz: 20 million).
+A party's or the coordinator's node is folded from the first records of an honest run, so it is in
+the middle of that run; then members with valid keys send what no honest member would. `python -m
+tests.properties.fuzz_frames N` sends N frames (make fuzz: 20 million).
 """
 
 from __future__ import annotations

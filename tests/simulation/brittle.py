@@ -1,4 +1,4 @@
-"""A federation whose processes may die inside a commit: before the journal has it, or after."""
+"""A federation whose processes may die in a commit, before or after the journal is written."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """One member or the coordinator of a simulated federation is a liar with valid keys, from a seed.
 
-The liar runs the honest role and tampers with what it says: it changes fields, withholds, replays,
-reorders, tells receivers different things and forges whatever its own key can sign. Everybody else
-is honest, and so are the network and the router.
+The liar runs the honest role and tampers with its messages: it changes fields, withholds, replays,
+reorders, sends receivers different messages and forges whatever its own key can sign. All other
+members, the network and the router are honest.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from tests.federation import Federation, manifest
 from tests.samples import sample
 
 DEADLINE_S = 60.0
-PATIENCE_S = 30.0
+PATIENCE_S = 45.0  # a party ends the run itself half a minute after its deadline
 _MAX = 2**20
 _COORDINATOR_KINDS = ("welcome", "round_plan", "pause", "resume", "run_closed", "align_start")
 

@@ -4,23 +4,20 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from hdpvfl_mq.methods.prediction.plan import prediction_of
+from hdpvfl_mq.methods import prediction_of
 from parties.assets import TrainedModel
-from parties.rounds.one_round import OneRoundActive
-from schemas.methods import OneRound
+from parties.rounds.private_model import PrivateActive
 from schemas.privacy import Budget
 from tests.federation import Federation, manifest, policy, tables
-
-ONE_ROUND = {"method": OneRound()}
 
 
 def regressions(state):
     rounds = state.trained.rounds
-    return rounds.score_regressions if isinstance(rounds, OneRoundActive) else {}
+    return rounds.score_regressions if isinstance(rounds, PrivateActive) else {}
 
 
 def trained(**changes) -> tuple[Federation, dict[str, TrainedModel]]:
-    federation = Federation(manifest(**{**ONE_ROUND, **changes}), tables(300))
+    federation = Federation(manifest(**changes), tables(300))
     simulation = federation.simulate()
     models = {
         party: TrainedModel(
@@ -40,7 +37,7 @@ def prediction(models, policies=None, rows=80, ledgers=None, **changes) -> Feder
     model = models["bank"]
     settings = {
         "run": "scores",
-        "method": prediction_of(model.manifest, model.rows),
+        "method": prediction_of(model.manifest),
         "loss": model.manifest.loss,
         "budget": Budget(epsilon=20.0, delta=0.01),
     }

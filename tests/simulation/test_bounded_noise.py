@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from hdpvfl_mq.audit.audit import audit
+from hdpvfl_mq.data.tables import Table
 from hdpvfl_mq.methods import plan_run
 from hdpvfl_mq.privacy.accountant import affordable, epsilon_shown
 from hdpvfl_mq.privacy.ledger_store import Ledger
@@ -76,3 +77,25 @@ def test_each_loss_has_its_law_and_less_noise_than_gaussian():
     assert plan.active_noise.noise_std < gaussian.active_noise.noise_std
     assert plan.passive_noise.noise_std < gaussian.passive_noise.noise_std
     assert np.isfinite(plan.received_clip)
+
+
+class Weighted(Federation):
+    """The active party's labels count by a column of its own."""
+
+    def settings(self, party):
+        given = super().settings(party)
+        if party != "bank":
+            return given
+        return type(given)(**{**dict(given), "weight_column": "weight"})
+
+
+def test_private_sample_weights_are_refused():
+    loss = LossSpec(name="logistic", weight_max=2.0)
+    policies = dict.fromkeys(PARTIES, ALLOWED)
+    made = tables()
+    bank = {name: made["bank"][name] for name in made["bank"].names}
+    made["bank"] = Table.of({**bank, "weight": np.ones(len(bank["id"]))})
+    federation = Weighted(manifest(method=METHOD, loss=loss), made, policies=policies)
+    simulation = federation.simulate()
+    assert set(federation.outcomes.values()) == {"refused"}
+    assert "sample weights" in str(simulation.nodes["bank"].state)

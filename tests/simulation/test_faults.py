@@ -17,7 +17,7 @@ from schemas.methods import ActiveSide, PassiveSide
 from tests.federation import Federation, manifest, tables
 from tests.simulation.brittle import UNKIND, BrittleFederation, many_tables, sized_manifest
 
-SEEDS, BLOCKS = 200, 20
+SEEDS, BLOCKS = 200, 40
 SMALL = {"batch_rows": 17}  # nine rounds in three batches, cheap enough to run 200 times
 PLAIN = {"guarantee": "none", "budget": None}
 PAPER = {
@@ -55,10 +55,11 @@ def assert_same(federation: Federation, simulation, expected, seed: int) -> None
 
 
 REPEATED = pytest.mark.slow  # more of the same, for make soak
+DRAWN = [0, *(pytest.param(n, marks=REPEATED) for n in (1, 2))]
 
 
 @pytest.mark.parametrize(
-    "block", [*range(6), *(pytest.param(n, marks=REPEATED) for n in range(6, BLOCKS))]
+    "block", [*range(2), *(pytest.param(n, marks=REPEATED) for n in range(2, BLOCKS))]
 )
 def test_200_disturbed_runs_end_like_the_calm_one(block):
     killed = 0
@@ -73,7 +74,7 @@ def test_200_disturbed_runs_end_like_the_calm_one(block):
     assert killed > SEEDS // BLOCKS  # the faults are there, or the test shows nothing
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", DRAWN)
 @pytest.mark.parametrize("passives", [1, 5])
 def test_one_and_five_passive_parties(passives, seed):
     settings = {"epochs": 2, "batch_rows": 20}
@@ -83,7 +84,7 @@ def test_one_and_five_passive_parties(passives, seed):
     assert_same(federation, federation.disturbed(), calm(passives, **settings), seed)
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", DRAWN)
 @pytest.mark.parametrize("guarantee", [PLAIN, PAPER], ids=["none", "paper"])
 def test_the_other_guarantees(guarantee, seed):
     federation = BrittleFederation(manifest(**guarantee), seed=seed)
@@ -93,14 +94,14 @@ def test_the_other_guarantees(guarantee, seed):
     assert_same(federation, simulation, (expected.weights(calm_run), expected.spent()), seed)
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", DRAWN)
 @pytest.mark.parametrize("batch_rows", [10, 10**9])
 def test_many_batches_and_one(batch_rows, seed):
     federation = BrittleFederation(manifest(batch_rows=batch_rows), seed=seed)
     assert_same(federation, federation.disturbed(), calm(batch_rows=batch_rows), seed)
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", DRAWN)
 def test_kills_in_every_tenth_commit(seed):
     """Most steps are taken twice; none is booked twice."""
     federation = BrittleFederation(seed=seed, risk=0.05)

@@ -1,8 +1,8 @@
 """kill -9 of each role at every boundary of every turn, one run for each of them.
 
 Points are found by counting: an undisturbed run says how often each process books, commits,
-acknowledges and takes a turn; then every one of those moments kills once. The journal, the ledger
-and the node are wrapped, production code knows of no fault.
+acknowledges and takes a turn; then every one of those moments kills once, in `make test` a third
+of them. The journal, the ledger and the node are wrapped, production code knows of no fault.
 """
 
 from __future__ import annotations
@@ -122,16 +122,18 @@ def calm() -> tuple[Counter, dict[str, np.ndarray], dict[str, tuple]]:
     return federation.bomb.passed, weights, federation.spent()
 
 
+@pytest.mark.parametrize("stride", [3, pytest.param(1, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("point", POINTS)
 @pytest.mark.parametrize("party", ROLES)
-def test_a_kill_at_every_boundary_leaves_no_trace(party, point):
+def test_a_kill_at_every_boundary_leaves_no_trace(party, point, stride):
     passed, weights, spent = calm()
     times = passed[party, point]
     if party == COORDINATOR and "ledger" in point:
         assert times == 0  # it has none
         return
     assert times > 0
-    for number in range(1, times + 1):
+    every = stride if times > 2 * stride else 1
+    for number in range(1 + POINTS.index(point) % every, times + 1, every):
         federation, found = run(Bomb(party, point, number))
         where = f"{party}, {point}, time {number}"
         for name, w in found.items():

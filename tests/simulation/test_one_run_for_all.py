@@ -21,7 +21,7 @@ from parties.leaving import CLOSING_S
 from parties.phases import Training
 from schemas.ids import COORDINATOR
 from schemas.messages import Resume, RunClosed
-from schemas.methods import OneRound
+from schemas.methods import PrivateModel
 from schemas.tensor import Tensor
 from tests.evidence import BlindBook, Cheat, hearing, replace_model
 from tests.federation import Federation, manifest, tables
@@ -112,7 +112,7 @@ def with_kept_alignments(federation: Federation) -> Federation:
     return federation
 
 
-@pytest.mark.parametrize("method", [{}, {"method": OneRound()}])
+@pytest.mark.parametrize("method", [{}, {"method": PrivateModel(columns_max=8)}])
 def test_a_split_manifest_with_a_kept_alignment_releases_nothing(method):
     """Bug: nothing was exchanged, all trained on misaligned rows and ended with exit code 0."""
     federation = with_kept_alignments(departing(method, coordinator=splitting(method)))
@@ -259,7 +259,7 @@ def other_residual(round_: int) -> Callable:
     return change
 
 
-@pytest.mark.parametrize("settings", [{"epochs": 40}, {"method": OneRound()}])
+@pytest.mark.parametrize("settings", [{"epochs": 40}, {"method": PrivateModel(columns_max=8)}])
 def test_different_residuals_for_different_parties_are_noticed(settings):
     """Bug: noticed only when journals were laid side by side."""
     lying = {"says": told_apart("residual", "telco", other_residual(0))}

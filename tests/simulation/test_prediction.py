@@ -11,19 +11,18 @@ from hdpvfl_mq.audit.audit import audit, exit_code
 from hdpvfl_mq.errors import PeerError
 from hdpvfl_mq.glm.block import ColumnBlock
 from hdpvfl_mq.machine import Received
-from hdpvfl_mq.methods import plan_run
-from hdpvfl_mq.methods.prediction.plan import prediction_of
+from hdpvfl_mq.methods import plan_run, prediction_of
 from hdpvfl_mq.privacy.ledger_store import Ledger
 from hdpvfl_mq.runtime.simulation import Faults
 from parties.common_rows import rows_of
 from schemas.messages import Residual, Resume
-from schemas.methods import Prediction
+from schemas.methods import PassiveSide, Prediction, PrivateModel
 from schemas.model import LossSpec
 from schemas.privacy import Budget, Release
 from tests.evidence import evidence_of
 from tests.federation import Federation, manifest, policy, tables
 from tests.samples import release
-from tests.simulation.predicting import EXACT, ONE_ROUND, changed, prediction, refused, trained
+from tests.simulation.predicting import EXACT, changed, prediction, refused, trained
 
 
 def theta_by_id(federation, simulation) -> dict[int, float]:
@@ -110,8 +109,10 @@ def test_an_auditor_finds_nothing_and_a_restart_changes_nothing():
 
 
 def test_with_little_noise_the_joint_model_is_found_again():
-    _, models = trained()
-    quiet = prediction(models, budget=Budget(epsilon=500.0, delta=0.01), policies=wide(models))
+    side = PassiveSide(step_size=20.0, weight_norm=0.3, received_clip=1.0)
+    _, models = trained(passive=side, budget=Budget(epsilon=40.0, delta=0.01))
+    budget = Budget(epsilon=900.0, delta=0.01)
+    quiet = prediction(models, budget=budget, policies=wide(models), rows=24)
     found = theta_by_id(quiet, quiet.simulate())
     expected = centrally(quiet, models)
     order = sorted(expected)
@@ -126,7 +127,7 @@ def wide(models):
 
 def test_a_party_refuses_a_prediction_that_is_not_with_its_model():
     _, models = trained()
-    other = manifest(**ONE_ROUND, run="another-run")
+    other = manifest(run="another-run")
     assert "of run another-run" in refused(prediction(changed(models, "shop", manifest=other)))
     assert "policy.dataset" in refused(prediction(changed(models, "telco", dataset="others")))
     other_loss = LossSpec(name="bernoulli")
@@ -144,7 +145,7 @@ def test_a_party_without_a_model_refuses_to_predict_and_one_with_a_model_to_trai
 @pytest.mark.parametrize("field", ["weight_norm", "distance"])
 def test_a_passive_party_refuses_bounds_smaller_than_its_training_proved(field):
     _, models = trained()
-    spec = prediction_of(models["bank"].manifest, models["bank"].rows)
+    spec = prediction_of(models["bank"].manifest)
     small = Prediction(**{**dict(spec), field: getattr(spec, field) * 0.99})
     assert "smaller than the run proved" in refused(prediction(models, method=small))
 
@@ -170,15 +171,15 @@ def test_a_residual_in_a_prediction_is_refused_and_teaches_nothing():
 
 
 def test_the_distance_is_that_of_the_method():
-    one_round = prediction_of(manifest(**ONE_ROUND), 10_000)
-    assert one_round.distance < 2 * one_round.weight_norm
-    descent = prediction_of(manifest(), 10_000)
+    private = prediction_of(manifest(method=PrivateModel()))
+    assert private.distance == 0.0
+    descent = prediction_of(manifest())
     assert descent.distance == 2 * descent.weight_norm == 2 * manifest().method.passive.weight_norm
 
 
 @pytest.mark.parametrize("there", [(), ("telco",)])
 def test_a_party_that_was_away_in_the_training_can_be_scored_with(there):
-    _, models = trained()
+    _, models = trained(method=PrivateModel(columns_max=8))
     known = {party: models["bank"].score_regressions[party] for party in there}
     federation = prediction(changed(models, "bank", score_regressions=known))
     theta = federation.simulate().nodes["bank"].state.trained.rounds.theta

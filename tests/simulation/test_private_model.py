@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
+from hdpvfl_mq.audit.audit import audit
 from hdpvfl_mq.journal.chain import walk
 from hdpvfl_mq.methods import plan_run
 from hdpvfl_mq.privacy.ledger_store import Ledger
 from schemas.methods import PrivateModel
+from schemas.privacy import Budget
 from schemas.records import Book
+from scripts import verify_journal
+from tests.evidence import evidence_of, write_run
 from tests.federation import Federation, manifest, policy, tables
 
 METHOD = PrivateModel(columns_max=8)
@@ -86,9 +92,47 @@ def test_a_policy_that_discloses_nothing_refuses():
     assert set(federation.outcomes.values()) == {"refused"}
 
 
+def test_held_out_rows_count_as_disclosed_where_scores_are_exact():
+    method = PrivateModel(columns_max=8, disclosed_rows=20, held_out_rows=10)
+    allowed = {p: policy(disclosed_rows_max=29) for p in ("bank", "shop", "telco")}
+    federation, _ = run(method, policies=allowed)
+    assert set(federation.outcomes.values()) == {"refused"}
+
+
 def test_more_columns_than_the_manifest_has_room_for_are_refused():
     federation, _ = run(PrivateModel(columns_max=2))
     assert set(federation.outcomes.values()) == {"refused"}
+
+
+CASES = {
+    "plain": {},
+    "rows held out": {"held_out_rows": 10},
+    "rows disclosed": {"disclosed_rows": 20, "held_out_rows": 10},
+    "bounded noise": {"noise": "bounded", "held_out_rows": 10},
+    "statistics kept": {},
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_an_auditor_and_the_independent_verifier_find_nothing_wrong(case, tmp_path):
+    """Bug: runs with rows held out or disclosed failed the audit; sealed runs hid their labels."""
+    allowed = policy(disclosed_rows_max=30, noises=("gaussian", "bounded"), pure_slots=(1.0,))
+    method = PrivateModel(columns_max=8, **CASES[case])
+    federation = Federation(
+        manifest(method=method), tables(), dict.fromkeys(("bank", "shop", "telco"), allowed)
+    )
+    if case == "statistics kept":
+        _, earlier = run()
+        federation.kept_grams = {"shop": earlier.nodes["shop"].state.trained.rounds.gram}
+    federation.simulate()
+    assert set(federation.outcomes.values()) == {"completed"}
+    evidence = evidence_of(federation)
+    assert [v for v in audit(evidence) if v.found] == []
+    stamped = {
+        p: replace(t, meta={"format": "2", "run": evidence.run, "party": p})
+        for p, t in evidence.transcripts.items()
+    }
+    assert verify_journal.verify(write_run(replace(evidence, transcripts=stamped), tmp_path)) == {}
 
 
 @pytest.mark.parametrize("held_out", [0, 30])
@@ -99,3 +143,16 @@ def test_nothing_is_learnt_from_rows_held_out(held_out):
     rounds = simulation.nodes["bank"].state.trained.rounds
     assert rounds.held_out.get("rows", 0) == held_out
     assert np.isfinite(rounds.w).all()
+
+
+def test_a_partner_that_knows_nothing_is_worth_less():
+    people = tables(600)
+    names = [name for name in people["telco"].names if name != "id"]
+    dice = np.random.default_rng(1)
+    mixed = {name: dice.permutation(people["telco"][name].astype(float)) for name in names}
+    people["telco"] = type(people["telco"]).of({"id": people["telco"]["id"], **mixed})
+    budget = Budget(epsilon=40.0, delta=0.01)
+    federation = Federation(manifest(method=METHOD, budget=budget), people)
+    rounds = federation.simulate().nodes["bank"].state.trained.rounds
+    assert rounds.worth["shop"] > 3 * rounds.worth["telco"] >= 0.0
+    assert sum(rounds.worth.values()) <= 1.0

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from hdpvfl_mq.data.tables import Table
-from hdpvfl_mq.errors import DataError
+from hdpvfl_mq.errors import DataError, PeerError
 from hdpvfl_mq.glm.families import FAMILIES
 from hdpvfl_mq.machine import Effect, Received, Send
 from hdpvfl_mq.runtime.process import EXIT_BY_OUTCOME
@@ -161,3 +161,21 @@ def test_a_label_of_another_kind_than_declared_stops_its_party_before_it_speaks(
     with pytest.raises(DataError, match="column 'y', row 4: the label must be 0 or 1") as stopped:
         Federation(tables=parts)
     assert "31337" not in str(stopped.value)
+
+
+def test_a_party_that_has_answered_hears_no_second_offer():
+    """Offers are limited to one a run, whether the first was refused or accepted."""
+    bank = Federation().assets("bank")
+    bank = replace(bank, data=replace(bank.data, settings=DataSettings(label_column="y")))
+    role, standing = Party(bank), LedgerStanding(head=NO_HEAD, mu2_units_free=2**50)
+    for first, answered in (("gamma", RunRefuse), ("logistic", RunAccept)):
+        state, _ = role.step(role.initial(), Started(epoch=1, standing=standing))
+        offer = RunOffer(manifest=offered(LossSpec(name=first)))
+        state, effects = role.step(state, Received(COORDINATOR, offer))
+        assert answered in {type(e.message) for e in effects if isinstance(e, Send)}
+        again = RunOffer(manifest=offered(LossSpec(name="huber")))
+        if answered is RunRefuse:  # it has left: what comes is ignored
+            assert role.step(state, Received(COORDINATOR, again)) == (state, ())
+        else:
+            with pytest.raises(PeerError):
+                role.step(state, Received(COORDINATOR, again))

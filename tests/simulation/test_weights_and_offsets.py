@@ -13,7 +13,7 @@ from hdpvfl_mq.methods import plan_run
 from hdpvfl_mq.methods.recommend import recommend
 from parties.common_rows import response_of
 from schemas.data import DataSettings
-from schemas.methods import ActiveSide, Descent, OneRound, PassiveSide
+from schemas.methods import ActiveSide, Descent, PassiveSide, PrivateModel
 from schemas.model import LossSpec, PenaltySpec
 from schemas.privacy import Budget
 from tests.federation import Federation, manifest, tables
@@ -103,22 +103,20 @@ def test_without_noise_it_is_the_weighted_model_with_exposure_of_statsmodels():
     assert np.linalg.norm(plain.params - fitted.params) > 0.1  # both of them matter here
 
 
-def sensitivity(method: type, **changes: float) -> float:
+def sensitivity(**changes: float) -> float:
     """The active party's, over 400 rows of a logistic run."""
     loss = LossSpec(name="logistic", **changes)
-    if method is OneRound:
-        return plan_run(manifest(loss=loss, method=OneRound()), 400).active_noise.sensitivity
     return plan_run(manifest(loss=loss), 400).active_noise.sensitivity
 
 
-@pytest.mark.parametrize("method", [Descent, OneRound])
-def test_noise_covers_the_declared_weights_and_offsets(method):
-    plain = sensitivity(method)
-    assert sensitivity(method, weight_max=2.0) > 1.8 * plain
-    assert sensitivity(method, offset_max=1.0) > plain
+def test_noise_covers_the_declared_weights_and_offsets():
+    """Of descent; the private model releases labels in units of their range times the weight."""
+    plain = sensitivity()
+    assert sensitivity(weight_max=2.0) > 1.8 * plain
+    assert sensitivity(offset_max=1.0) > plain
 
 
-@pytest.mark.parametrize("method", [Descent, OneRound])
+@pytest.mark.parametrize("method", [Descent, PrivateModel])
 def test_a_sound_run_takes_weights_and_offsets_beyond_what_is_declared_as_the_declared(method):
     loss = LossSpec(name="poisson", residual_clip=3.0, weight_max=2.0, offset_max=0.5)
     run = manifest(
@@ -126,7 +124,7 @@ def test_a_sound_run_takes_weights_and_offsets_beyond_what_is_declared_as_the_de
         active=ActiveSide(step_size=0.05),
         passive=PassiveSide(step_size=0.05, received_clip=1.0),
     )
-    if method is OneRound:
+    if method is PrivateModel:
         base = recommend("test-run", ("bank", ("shop", "telco")), "sound", BUDGET, loss)
         run = type(run)(**{**dict(base), "alignment": run.alignment})
     people = policies()

@@ -13,8 +13,10 @@ from hdpvfl_mq.journal.chain import walk
 from hdpvfl_mq.machine import Send
 from hdpvfl_mq.node.node import Node
 from hdpvfl_mq.privacy.ledger_store import Ledger
+from hdpvfl_mq.wire.key_change import all_keys, key_change
 from hdpvfl_mq.wire.signing import sign, verify
 from parties.witness import statement, witnesses_of
+from schemas.key_change import KeyChanges
 from schemas.messages import LedgerWitness
 from schemas.privacy import LedgerHead
 from schemas.records import Refused
@@ -129,19 +131,22 @@ def test_an_older_copy_is_noticed_by_peers_though_its_owner_has_new_keys():
 
 
 def test_a_head_signed_with_a_replaced_key_still_stops_its_owner():
+    """The changes of its keys tell the owner that it signed the head itself."""
     first = Federation()
     old = copied(Ledger(first.ledgers["shop"], "shop")._db)
     first.simulate()
+    before, now = first.keys["shop"], SigningKey(b"k" * 32)
+    changes = KeyChanges(party="shop", changes=(key_change("shop", before, now, b"c" * 32),))
 
     class Renewed(Federation):
         def assets(self, party):
             own = super().assets(party)
-            former = (first.keys["shop"].verify_key,) if party == "shop" else ()
+            former = all_keys(changes)[:-1] if party == "shop" else ()
             return type(own)(**{**vars(own), "former_keys": former})
 
     second = Renewed(manifest(run="second-run"))
     second.ledgers = {**first.ledgers, "shop": old}
-    second.keys["shop"] = SigningKey(b"k" * 32)
+    second.keys["shop"] = now
     with pytest.raises(IntegrityError, match="older copy"):
         second.simulate()
 

@@ -1,0 +1,35 @@
+"""A few of the attacks of `make attack`, on real processes; all of them are in scripts/attacks."""
+
+from __future__ import annotations
+
+import pytest
+
+from schemas.ids import COORDINATOR
+from scripts.attacks.stage import stage
+
+
+@pytest.mark.parametrize(
+    ("liar", "lie", "words"),
+    [
+        ("passive-2", "not_a_number_instead", "passive-2 sent it what the protocol does not allow"),
+        pytest.param(
+            "passive-2",
+            "blocks_too_early",
+            "passive-2 sent it what the protocol does not allow",
+            marks=pytest.mark.slow,  # as the next one, with other words
+        ),
+        ("passive-2", "gap", "passive-2 or the broker withholds them"),
+        ("passive-2", "ground_seed", "what passive-2 sent in entity resolution was not made as"),
+        (COORDINATOR, "weaker_method", "coordinator sent it what the protocol does not allow"),
+    ],
+)
+def test_a_liar_ends_the_run_for_all_and_is_named(tmp_path, monkeypatch, liar, lie, words):
+    monkeypatch.setenv("HDPVFL_ATTACK_MIB", "80")  # more than may wait, or be refused
+    with stage(tmp_path) as on:
+        on.started.fresh = False  # nobody measures memory here
+        on.start(liar, lie)
+        honest = tuple(name for name in on.started.names if name != liar)
+        codes = on.wait(honest)
+        assert set(codes.values()) == {3 if lie == "ground_seed" else 2}, codes
+        assert any(words in on.started.said(name) for name in honest)
+        assert all(on.weights(name) is None for name in honest if name != COORDINATOR)

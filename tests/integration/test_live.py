@@ -1,0 +1,111 @@
+"""A live federation from Python: an estimator says what is trained, services do it, we watch."""
+
+from __future__ import annotations
+
+import asyncio
+
+import numpy as np
+import pytest
+
+from hdpvfl_mq import VFLClassifier
+from hdpvfl_mq.app.live import Federation
+from hdpvfl_mq.data.readers import load_table
+from hdpvfl_mq.errors import NetworkError, RefusedError, SettingsError
+from tests.integration.standing import standing, until
+
+
+async def test_an_estimator_is_trained_by_the_services(tmp_path):
+    async with standing(tmp_path) as services:
+        path = services.demo.service("active")
+        await until(lambda: services.live["active"].link.is_connected, "the connection")
+        federation = await asyncio.to_thread(Federation.connect, path)
+        assert federation.settings.party == "active"
+        wanted = VFLClassifier(epsilon=0.5, delta=0.01, disclosed_rows=0)
+        run = await asyncio.to_thread(federation.fit, wanted, run="live")
+        seen = [progress async for progress in run.progress()]
+        assert seen[-1].is_over
+        assert seen[-1].share == 1.0
+        assert "completed" in str(seen[-1])
+        assert "<progress" in seen[0]._repr_html_()
+        model = await asyncio.to_thread(run.wait)
+        assert model["weights"] == services.model("active", "live")
+        assert run.manifest.budget.epsilon == 0.5
+        later = await asyncio.to_thread(federation.run, "live")
+        assert later.manifest == run.manifest
+        assert (await asyncio.to_thread(federation.again, "live")).run == "live-2"
+
+
+async def test_a_refusal_reaches_the_program_with_its_reason(tmp_path):
+    async with standing(tmp_path) as services:
+        services.change_policy(run_epsilon_max=0.1)
+        await until(lambda: services.live["active"].link.is_connected, "the connection")
+        federation = await asyncio.to_thread(Federation.connect, services.demo.service("active"))
+        run = await asyncio.to_thread(federation.fit, VFLClassifier(delta=0.01), run="dear")
+        with pytest.raises(RefusedError, match="epsilon"):
+            await asyncio.to_thread(run.wait)
+
+
+async def test_what_cannot_be_proposed_is_said_before_anybody_is_asked(tmp_path):
+    async with standing(tmp_path) as services:
+        path = services.demo.service("active")
+        federation = await asyncio.to_thread(Federation.connect, path)
+        for wrong in (
+            VFLClassifier(columns=[["a"], ["b"]]),
+            VFLClassifier(epsilon=-1.0),
+            VFLClassifier(penalty="l7"),
+            VFLClassifier(guarantee="none", disclosed_rows=10),
+        ):
+            with pytest.raises(SettingsError):
+                await asyncio.to_thread(federation.fit, wrong)
+        assert (await asyncio.to_thread(federation.status))["runs"] == {}
+
+
+async def test_a_service_that_does_not_run_is_named(tmp_path):
+    async with standing(tmp_path, start=False) as services:
+        with pytest.raises(NetworkError, match="hdpvfl party"):
+            Federation.connect(services.demo.service("active"))
+
+
+async def test_a_live_model_predicts_the_rows_it_is_given(tmp_path):
+    async with standing(tmp_path, start=False, dataset="breast", delta=0.01) as services:
+        services.change_policy(scoring="disclosed", queries_max=10, rows_min=2)
+        await services.start()
+        await until(lambda: services.live["active"].link.is_connected, "the connection")
+        federation = await asyncio.to_thread(Federation.connect, services.demo.service("active"))
+        run = await asyncio.to_thread(federation.fit, VFLClassifier(delta=0.01), run="live")
+        model = await asyncio.to_thread(run.model)
+        table = load_table(services.demo.rows("active", "train"))
+        some = table.take(np.arange(40)[::-1])  # another order than the file's
+        frame = {name: some.arrow(name).to_pylist() for name in some.names}
+        frame["id"][3] = "900000001"  # nobody knows this person
+        before = await asyncio.to_thread(federation.status)
+        proba = await asyncio.to_thread(model.predict_proba, frame)
+        assert proba.shape == (40, 2)
+        assert np.flatnonzero(np.isnan(proba[:, 1])).tolist() == [3]
+        known = ~np.isnan(proba[:, 1])
+        np.testing.assert_allclose(proba.sum(axis=1)[known], 1.0)
+        latest = await asyncio.to_thread(federation.model)
+        classes = await asyncio.to_thread(latest.predict, frame)
+        assert classes[3] is None
+        assert [each == 1 for each in classes[known]] == (proba[known, 1] > 0.5).tolist()
+        scored = await asyncio.to_thread(model.scores)  # everybody in the party's own file
+        found = dict(zip(scored["id"].to_pylist(), scored["theta"].to_pylist(), strict=True))
+        theta = np.array([found[frame["id"][n]] for n in np.flatnonzero(known)])
+        np.testing.assert_allclose(proba[known, 1], 1.0 / (1.0 + np.exp(-theta)))
+        after = await asyncio.to_thread(federation.status)
+        assert after["budget"]["epsilon_spent"] == before["budget"]["epsilon_spent"]
+        assert list((tmp_path / "state" / "to-score").iterdir()) == []  # no rows are left behind
+
+
+async def test_a_policy_that_scores_nobody_is_an_error_with_its_reason(tmp_path, capsys):
+    async with standing(tmp_path, dataset="breast", delta=0.01) as services:
+        services.change_policy(rows_min=2, scoring="none")
+        await until(lambda: services.live["active"].link.is_connected, "the connection")
+        federation = await asyncio.to_thread(Federation.connect, services.demo.service("active"))
+        run = await asyncio.to_thread(federation.fit, VFLClassifier(delta=0.01), run="live")
+        shown = await asyncio.to_thread(run.show)  # lines, as this is no notebook
+        assert shown["run"] == "live"
+        assert "completed" in capsys.readouterr().out
+        model = await asyncio.to_thread(run.model)
+        with pytest.raises(RefusedError, match="scoring"):
+            await asyncio.to_thread(model.predict)

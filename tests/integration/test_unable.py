@@ -1,0 +1,29 @@
+"""A party whose data cannot be read tells the others: nobody waits for it until the deadline."""
+
+from __future__ import annotations
+
+from hdpvfl_mq.audit.audit import audit, exit_code
+from hdpvfl_mq.audit.reader import read_evidence
+from schemas.ids import COORDINATOR
+from tests.integration.processes import WAIT_S, processes
+
+
+def test_unreadable_data_end_the_run_for_everybody_with_the_reason_and_who(tmp_path):
+    """Bug: it exited with 2 and the others waited, by default for a day."""
+    with processes(tmp_path, dataset="breast", passives=2) as started:
+        rows = started.demo.rows("passive-2", "train")
+        whole = rows.read_text()
+        rows.write_text(whole.replace("\n", "\nnot a number", 1))
+        started.start()
+        codes = {name: child.wait(WAIT_S) for name, child in started.children.items()}
+        assert codes["passive-2"] == 2
+        for name in ("active", "passive-1", COORDINATOR):
+            assert codes[name] == 3, started.said(name)
+            assert "passive-2 withdrew: its own settings or data stop it" in started.said(name)
+        assert "not a number" not in started.said("active") + started.said(COORDINATOR)
+        rows.write_text(whole)
+        started.start("passive-2")
+        assert started.children["passive-2"].wait(WAIT_S) == 2
+        assert "give the run another name" in started.said("passive-2")
+        run = started.folder / "runs" / "test-run"
+        assert exit_code(audit(read_evidence(run))) == 0

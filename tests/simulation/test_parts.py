@@ -1,0 +1,294 @@
+"""Releases in parts: whole federations whose small releases count as large."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+import pytest
+
+from hdpvfl_mq.app.refold import RecordedStore
+from hdpvfl_mq.audit.audit import audit
+from hdpvfl_mq.audit.bundle import Stamp, pack
+from hdpvfl_mq.audit.reader import read_evidence
+from hdpvfl_mq.errors import IntegrityError
+from hdpvfl_mq.journal.store import Journal
+from hdpvfl_mq.machine import Send
+from hdpvfl_mq.node.node import Node
+from hdpvfl_mq.node.parts import WINDOW_PARTS
+from hdpvfl_mq.runtime.simulation import Faults, Killed, Simulation
+from hdpvfl_mq.wire import parts
+from hdpvfl_mq.wire.codec import decode_body, decode_header
+from hdpvfl_mq.wire.parts import is_in_parts
+from schemas import tensor
+from schemas.messages import Part, ScoreShare
+from schemas.methods import PrivateModel
+from schemas.privacy import Release
+from schemas.tensor import Tensor
+from scripts import verify_journal
+from tests.evidence import evidence_of, write_run
+from tests.federation import Federation, LyingFederation, manifest, tables
+
+ROWS = 150  # a release has hundreds of bytes
+METHOD = PrivateModel(columns_max=8)
+
+
+@pytest.fixture(autouse=True)
+def small_parts(monkeypatch):
+    monkeypatch.setattr(parts, "LARGE_BYTES", 64)
+    monkeypatch.setattr(parts, "PART_BYTES", 16)
+    monkeypatch.setattr(tensor, "BUFFER_ABOVE", 64)
+
+
+def made(kind=Federation, **changes):
+    return kind(manifest(method=METHOD), tables(ROWS), **changes)
+
+
+def weights(simulation) -> dict[str, list[float]]:
+    return {
+        p: node.state.trained.rounds.final_weights.tolist()
+        for p, node in simulation.nodes.items()
+        if p != "coordinator"
+    }
+
+
+def in_one_frame(monkeypatch) -> dict[str, list[float]]:
+    with monkeypatch.context() as large:
+        large.setattr(parts, "LARGE_BYTES", 2**20)
+        return weights(made().simulate())
+
+
+def test_a_run_in_parts_gives_the_model_of_a_run_in_one_frame(monkeypatch):
+    federation = made()
+    in_parts = weights(federation.simulate())
+    shown = [e for t in evidence_of(federation).transcripts.values() for e in t.envelopes]
+    assert {e.header.kind for e in shown if is_in_parts(e.frames)} == {"residual", "score_share"}
+    assert in_one_frame(monkeypatch) == in_parts
+
+
+def test_small_releases_have_no_parts_and_no_table(monkeypatch):
+    monkeypatch.setattr(parts, "LARGE_BYTES", 2**20)
+    federation = made()
+    federation.simulate()
+    for journal in federation.journals.values():
+        names = {n for (n,) in journal._connection.execute("SELECT name FROM sqlite_master")}
+        assert "parts" not in names
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_lost_copied_and_late_parts_are_asked_for_again(seed, monkeypatch):
+    federation = made()
+    faults = Faults(loss=0.2, copies=0.2, delay_s=0.3, crashes=4, crash_window_s=12.0)
+    assert weights(federation.simulate(seed=seed, faults=faults)) == in_one_frame(monkeypatch)
+    assert [v for v in audit(evidence_of(federation)) if v.found] == []
+
+
+class Mortal:
+    """A journal whose process dies once, before or after one of its calls."""
+
+    def __init__(self, journal: Journal, party: str, plan: MortalPlan) -> None:
+        self._journal, self._party, self._plan = journal, party, plan
+        for name in ("records", "part", "missing_parts", "joined", "close"):
+            setattr(self, name, getattr(journal, name))
+
+    def commit(self, records) -> None:
+        self._journal.commit(records)
+
+    def keep_parts(self, stored) -> None:
+        self._plan.calls[self._party] += 1
+        is_now = self._plan.at == (self._party, self._plan.calls[self._party])
+        if is_now and not self._plan.is_after:
+            raise Killed(self._party)
+        self._journal.keep_parts(stored)
+        if is_now:
+            raise Killed(self._party)
+
+
+@dataclass
+class MortalPlan:
+    at: tuple[str, int] = ("", 0)
+    is_after: bool = False
+    calls: Counter = field(default_factory=Counter)
+
+
+@dataclass
+class MortalFederation(Federation):
+    plan: MortalPlan = field(default_factory=MortalPlan)
+
+    def node(self, party: str) -> Node:
+        node = super().node(party)
+        mortal = Mortal(self.journals[party], party, self.plan)
+        return Node(
+            node.role, node.identity, self.contacts(party), journal=mortal, ledger=node._ledger
+        )
+
+
+@pytest.mark.parametrize("is_after", [False, True])
+@pytest.mark.parametrize("party", ["bank", "shop"])
+def test_killed_whenever_a_part_is_stored(party, is_after, monkeypatch):
+    expected, whole = in_one_frame(monkeypatch), made(MortalFederation)
+    whole.simulate()
+    stages = whole.plan.calls[party]
+    assert stages > 3  # own parts, and several turns of a peer's
+    for call in (*range(1, 5), stages // 2, stages):
+        federation = made(MortalFederation, plan=MortalPlan((party, call), is_after))
+        simulation = federation.simulate()
+        assert simulation.crashes == 1
+        assert weights(simulation) == expected
+        assert federation.spent() == whole.spent()
+
+
+def test_audit_verifier_and_replay_read_parts(tmp_path):
+    federation = made()
+    simulation = federation.simulate()
+    evidence = evidence_of(federation)
+    assert [v for v in audit(evidence) if v.found] == []
+    run = write_run(evidence, tmp_path)
+    assert verify_journal.verify(run) == {}
+    assert [v for v in audit(read_evidence(run)) if v.found] == []
+    bundle = tmp_path / "run.zip"
+    names = tuple(sorted(evidence.transcripts))
+    pack(bundle, run, journals=names, ledgers=run, stamp=Stamp("2026-11-17T00:00:00Z", "1", {}))
+    assert verify_journal.report_bundle(bundle)[1] == {}
+    shown = evidence.transcripts["shop"]
+    again = federation.node("shop")
+    store = RecordedStore(shown.rows, shown.joined)
+    folded = Node(again.role, again.identity, federation.contacts("shop"), journal=store)
+    assert folded.open() == len(shown.rows)
+    assert folded.head == simulation.nodes["shop"].head
+
+
+@pytest.mark.parametrize("party", ["bank", "shop"])
+@pytest.mark.parametrize("change", ["UPDATE parts SET part = zeroblob(16)", "DELETE FROM parts"])
+def test_a_changed_or_missing_part_is_found(party, change, tmp_path):
+    federation = made()
+    federation.simulate()
+    run = write_run(evidence_of(federation), tmp_path)
+    database = sqlite3.connect(run / party / "journal.db")
+    database.execute(f"{change} WHERE rowid = 3")
+    database.commit()
+    database.close()
+    found = [v for v in audit(read_evidence(run)) if v.found]
+    assert found[0].number == 1
+    assert party in found[0].found
+    assert "part " in found[0].found
+    assert party in verify_journal.verify(run)[2]
+
+
+def test_a_process_stops_at_a_damaged_part_of_its_own_journal():
+    federation = made()
+    federation.simulate()
+    journal = federation.journals["shop"]
+    journal._connection.execute("UPDATE parts SET part = zeroblob(16) WHERE rowid = 3")
+    with pytest.raises(IntegrityError, match="does not match its digest"):
+        federation.node("shop").open()
+
+
+def changed_part(change):
+    """A node whose parts leave with other contents or numbers."""
+
+    class Liar(Node):
+        def _exchanged(self, turn, taken):
+            served = self.parts.served
+            self.parts.served = lambda: (
+                (peer, changed) for peer, part in served() for changed in change(part)
+            )
+            try:
+                return super()._exchanged(turn, taken)
+            finally:
+                self.parts.served = served
+
+    return Liar
+
+
+def other(part: Part, **changes) -> Part:
+    return Part(**{**dict(part), **changes})
+
+
+ZEROS = Tensor(dtype="|u1", shape=(16,), data=bytes(16))
+LIES = {
+    "other bytes": lambda part: [other(part, tensor=ZEROS)],
+    "another number": lambda part: [other(part, number=part.number + 1)],
+    "a number beyond the list": lambda part: [other(part, number=2**17)],
+}
+
+
+@pytest.mark.parametrize("lie", LIES)
+@pytest.mark.parametrize("liar", ["bank", "shop"])
+def test_a_false_part_ends_the_run_and_names_its_sender(lie, liar):
+    federation = made(LyingFederation, liars={liar: changed_part(LIES[lie])})
+    simulation = federation.simulate()
+    honest = "shop" if liar == "bank" else "bank"
+    assert "completed" not in set(federation.outcomes.values())
+    assert liar in simulation.nodes[honest].state.reason
+    reasons = [reason for _, reason, *_ in federation.journals[honest].refusals()]
+    assert any("not one of those that its envelope lists" in reason for reason in reasons)
+
+
+def test_parts_twice_unasked_and_for_nothing_are_refused_and_change_nothing(monkeypatch):
+    def too_many(part):
+        return [part, part, other(part, sequence=part.sequence + 5)]
+
+    federation = made(LyingFederation, liars={"shop": changed_part(too_many)})
+    assert weights(federation.simulate()) == in_one_frame(monkeypatch)
+    reasons = " ".join(reason for _, reason, *_ in federation.journals["bank"].refusals())
+    assert "which was not asked for" in reasons
+    assert "which waits for none" in reasons
+
+
+def test_a_peer_that_never_sends_its_parts_is_named_and_the_deadline_ends_the_run():
+    federation = LyingFederation(
+        manifest(method=METHOD, deadline_s=200.0),
+        tables(ROWS),
+        liars={"shop": changed_part(lambda part: [])},
+    )
+    simulation = federation.simulate()
+    assert federation.outcomes["bank"] == "deadline"
+    assert simulation.nodes["bank"].parts.waiting_for()["shop"][0] == 0
+    assert "shop" in simulation.nodes["bank"].state.reason
+
+
+def test_a_release_larger_than_the_plan_is_refused_unasked():
+    class Greedy(Node):
+        """Its role releases far more values than there are rows."""
+
+        def _perform(self, effect, parent):
+            if isinstance(effect, Send) and isinstance(effect.message, ScoreShare):
+                long = Tensor(dtype="|i1", shape=(10**5,), data=bytes(10**5))
+                release = Release(**{**dict(effect.message.release), "tensor": long})
+                effect = Send(effect.to, ScoreShare(**{**dict(effect.message), "release": release}))
+            return super()._perform(effect, parent)
+
+    federation = made(LyingFederation, liars={"shop": Greedy})
+    simulation = federation.simulate()
+    assert "shop" in simulation.nodes["bank"].state.reason
+    stored = federation.journals["bank"]._connection.execute("SELECT COUNT(*) FROM parts")
+    assert stored.fetchone()[0] < 200  # its own residual and the other share, none of the 6250
+
+
+class Counting(Simulation):
+    """Counts the parts that are on their way to a party at a time."""
+
+    most = 0
+    flying: ClassVar[Counter] = Counter()
+
+    def _send(self, party, frames):
+        if decode_header(frames).kind == "part":
+            to = decode_header(frames).to[0].party
+            self.flying[to] += 1
+            Counting.most = max(Counting.most, self.flying[to])
+        super()._send(party, frames)
+
+    def _deliver(self, party, life, frames):
+        if decode_header(frames).kind == "part":
+            assert isinstance(decode_body(decode_header(frames), frames), Part)
+            self.flying[party] -= 1
+        super()._deliver(party, life, frames)
+
+
+def test_parts_on_their_way_are_bounded(monkeypatch):
+    monkeypatch.setattr("hdpvfl_mq.app.demo.rehearsal.Simulation", Counting)
+    made().simulate()
+    assert 1 < Counting.most <= WINDOW_PARTS + 1
