@@ -284,8 +284,12 @@ def _borrowed(descriptor: int) -> Iterator[socket.socket]:
 
 
 def _peer(descriptor: int) -> str:
+    """The address at the other end; OSError if the number now belongs to no TCP connection."""
     with _borrowed(descriptor) as tcp:
-        return str(tcp.getpeername()[0])
+        name = tcp.getpeername()
+    if not isinstance(name, tuple):  # a local socket took the number of a closed connection
+        raise OSError("not a TCP connection")
+    return str(name[0])
 
 
 def _counted(connection: Connection) -> tuple[int, int] | None:

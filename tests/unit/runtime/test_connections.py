@@ -9,6 +9,7 @@ import pytest
 from nacl.signing import SigningKey
 
 from hdpvfl_mq.app.demo.prepare import free_port
+from hdpvfl_mq.runtime import connections
 from hdpvfl_mq.runtime import gate as gate_module
 from hdpvfl_mq.runtime.connections import Limits
 from hdpvfl_mq.runtime.gate import PENALTY_S, Gate, Pace
@@ -103,3 +104,10 @@ def test_a_key_that_overran_waits_and_has_no_burst_after_that():
     assert not pace.allows(100.0 + PENALTY_S - 1.0)
     assert pace.allows(101.0 + PENALTY_S)
     assert not pace.allows(101.5 + PENALTY_S)
+
+
+def test_a_descriptor_that_a_local_socket_took_over_is_no_connection():
+    """The watch must outlive a number that was closed and given to a socket of another family."""
+    ours, theirs = socket.socketpair()
+    with ours, theirs, pytest.raises(OSError, match="not a TCP connection"):
+        connections._peer(ours.fileno())
