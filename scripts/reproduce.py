@@ -82,7 +82,7 @@ def run(grid: Grid, parts: Iterable[str], out: Path, *, jobs: int, command: str)
         # Timed parts run alone: two timed federations would disturb each other.
         alone = part in ("q3", "he")
         if part == "recovery":  # this part continues where it was stopped
-            rows = recovery.resumed(grid, out / f"{part}.csv")
+            rows = recovery.resumed(grid, out / f"{part}.csv", jobs=jobs)
         else:
             rows = together(part_tasks(part, grid, out), 1 if alone else jobs)
         tables.write(out / f"{part}.csv", rows)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import time
+from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -95,21 +96,32 @@ def tasks(grid: Grid) -> list[Task]:
     ]
 
 
-def resumed(grid: Grid, path: Path) -> list[dict[str, Any]]:
-    """Run the tasks that the file does not have yet; write each task as soon as it is done."""
-    rows = tables.read(path)
-    wanted = tasks(grid)
-    left = [task for task in wanted if not tables.chosen(rows, **task.place)]
+def resumed(grid: Grid, path: Path, *, jobs: int) -> list[dict[str, Any]]:
+    """Run the tasks that the file does not have yet; write each task as soon as it is done.
+
+    The order of the rows is that of the tasks, however many processes there are.
+    """
+    wanted, done = tasks(grid), {}
+    known = tables.read(path)
+    for task in wanted:
+        if rows := tables.chosen(known, **task.place):
+            done[task] = rows
+    left = [task for task in wanted if task not in done]
     began = time.monotonic()
-    for number, task in enumerate(left, start=1):
-        rows += task.rows()
-        tables.write(path, rows)
-        done = len(wanted) - len(left) + number
-        a_task = (time.monotonic() - began) / number
-        rest = (len(left) - number) * a_task / 60
-        named = " ".join(str(value) for value in task.place.values())
-        print(f"  {done} of {len(wanted)} ({named}), {rest:.0f} minutes left", flush=True)
-    return rows
+    with ProcessPoolExecutor(jobs) as pool:
+        running = {pool.submit(task.rows): task for task in left}
+        for number, future in enumerate(as_completed(running), start=1):
+            done[running[future]] = future.result()
+            tables.write(path, _in_order(wanted, done))
+            a_task = (time.monotonic() - began) / number
+            rest = (len(left) - number) * a_task / 60
+            named = " ".join(str(value) for value in running[future].place.values())
+            print(f"  {len(done)} of {len(wanted)} ({named}), {rest:.0f} minutes left", flush=True)
+    return _in_order(wanted, done)
+
+
+def _in_order(wanted: list[Task], done: dict[Task, list[dict[str, Any]]]) -> list[dict[str, Any]]:
+    return [row for task in wanted for row in done.get(task, ())]
 
 
 def plan_of(data: Dealt, mode: str, budget: Budget, seed: int) -> RunManifest:
