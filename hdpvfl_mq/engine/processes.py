@@ -61,6 +61,17 @@ class _Worker:
             send_handle(self.connection, file.descriptor, self.process.pid)
             self.held.add(rows.number)
 
+    def compute(self, run: int, job: Job, rows: SharedRows | None) -> bool:
+        """Hand over a run of blocks; False if the process has died while idle."""
+        try:
+            if rows is not None:
+                self.take(rows)
+            self.connection.send(Compute(None if rows is None else rows.number, job))
+        except OSError:
+            return False
+        self.run = run
+        return True
+
     def end(self) -> None:
         """Close the connection, which ends the process."""
         self.connection.close()
@@ -172,15 +183,14 @@ class ProcessEngine:
             if worker.run is not None or not ahead:
                 continue
             run = waiting.popleft()
-            try:
-                if rows is not None:
-                    worker.take(rows)
-                number = None if rows is None else rows.number
-                worker.connection.send(Compute(number, jobs[run]))
-                worker.run = run
-            except OSError:  # it died while idle
-                waiting.appendleft(run)
-                self._replace(place)
+            if worker.compute(run, jobs[run], rows):
+                continue
+            self._replace(place)  # at once: if all had died, nobody's answer could be waited for
+            if not self._workers[place].compute(run, jobs[run], rows):
+                raise OperatorError(
+                    "a worker ends as soon as it is started: is there enough memory? set fewer "
+                    'engine.workers, or engine.kind = "local"'
+                )
 
     def _collect(
         self,
