@@ -11,6 +11,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 ROOT = Path(__file__).parent.parent
 if str(ROOT) not in sys.path:
     sys.path.insert(0, str(ROOT))
@@ -22,6 +24,13 @@ HEADER = (
     f"{'loss':<16}{'penalty':<13}{'data':<10}{'reference':<28}"
     f"{'weights':<10}{'predictions':<13}objective"
 )
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """A slow test may take as long as it likes; any other that hangs fails (pyproject.toml)."""
+    for item in items:
+        if item.get_closest_marker("slow"):
+            item.add_marker(pytest.mark.timeout(0))
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:
