@@ -164,8 +164,21 @@ class RunSettled(Closed):
     run: RunId
 
 
+class PeopleCounted(Closed):
+    """How far the account of scored people has come: whoever co-signs a later head covers it."""
+
+    kind: Literal["people"] = "people"
+    head: LedgerHead
+
+
 LedgerEntry = Annotated[
-    SecretFixed | CapFixed | BudgetsApart | RunReserved | ReleaseBooked | RunSettled,
+    SecretFixed
+    | CapFixed
+    | BudgetsApart
+    | RunReserved
+    | ReleaseBooked
+    | RunSettled
+    | PeopleCounted,
     Field(discriminator="kind"),
 ]
 

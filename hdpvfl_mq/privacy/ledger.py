@@ -36,6 +36,7 @@ from schemas.privacy import (
     CapFixed,
     LedgerEntry,
     LedgerHead,
+    PeopleCounted,
     ReleaseBooked,
     RunReserved,
     RunSettled,
@@ -43,7 +44,15 @@ from schemas.privacy import (
     SlotShare,
 )
 
-Entry = SecretFixed | CapFixed | BudgetsApart | RunReserved | ReleaseBooked | RunSettled
+Entry = (
+    SecretFixed
+    | CapFixed
+    | BudgetsApart
+    | RunReserved
+    | ReleaseBooked
+    | RunSettled
+    | PeopleCounted
+)
 EMPTY_LEDGER = LedgerHead(sequence=0, digest=bytes(32))
 OPENING_BYTES = 32
 _ENTRY: TypeAdapter[Entry] = TypeAdapter(LedgerEntry)
@@ -83,11 +92,12 @@ class Books:
     apart: set[frozenset[str]] = field(default_factory=set)
     secret_check: bytes | None = None  # None: a ledger of format 1
     slots: dict[str, tuple[int, ...]] = field(default_factory=dict)  # pure ones, in units
+    people: LedgerHead = EMPTY_LEDGER  # of the account of scored people
 
     def copy(self) -> Books:
         """An independent copy of the books."""
         caps, runs, apart = dict(self.caps), dict(self.runs), set(self.apart)
-        return Books(caps, runs, apart, self.secret_check, dict(self.slots))
+        return Books(caps, runs, apart, self.secret_check, dict(self.slots), self.people)
 
     def spent(self, dataset: str) -> Spent:
         """The spend of all runs on a data set; pure epsilons by slot."""
@@ -173,6 +183,10 @@ def apply(books: Books, entry: Entry) -> None:
         books.secret_check = entry.check
     elif isinstance(entry, BudgetsApart):
         books.apart.add(frozenset((entry.dataset, entry.other)))
+    elif isinstance(entry, PeopleCounted):
+        if entry.head.sequence <= books.people.sequence:
+            raise RefusedError("the account of scored people only grows")
+        books.people = entry.head
     elif isinstance(entry, CapFixed):
         books.check_cap(entry)
         books.caps[entry.dataset], books.slots[entry.dataset] = entry.cap, entry.pure_slots
@@ -199,6 +213,8 @@ def already(books: Books, entry: Entry) -> bool:
         return books.secret_check == entry.check
     if isinstance(entry, BudgetsApart):
         return frozenset((entry.dataset, entry.other)) in books.apart
+    if isinstance(entry, PeopleCounted):
+        return books.people == entry.head
     if isinstance(entry, CapFixed):
         known = books.caps.get(entry.dataset), books.slots.get(entry.dataset)
         return known == (entry.cap, entry.pure_slots)

@@ -37,6 +37,7 @@ from schemas.privacy import (
     CapFixed,
     Cosignature,
     LedgerHead,
+    PeopleCounted,
     ReleaseBooked,
     RunReserved,
     RunSettled,
@@ -101,6 +102,11 @@ class Ledger:
                 raise OperatorError("this ledger has no account of scored people beside it")
             self.people = ScoredPeople.open(self.people_file, self._party, self.secret)
         return self.people
+
+    def count_people(self) -> None:
+        """Enter how far the account of scored people has come, so that the next head covers it."""
+        if self.people is not None:
+            self._append([PeopleCounted(head=self.people.head)])
 
     @property
     def books(self) -> Books:

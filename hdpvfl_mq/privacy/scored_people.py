@@ -286,7 +286,7 @@ def _claim(connection: sqlite3.Connection, party: str, check: bytes) -> None:
     elif row[1] != check:
         raise OperatorError(
             "the account of scored people is kept under another secret: put the ledger.secret "
-            "back that it was made with, or move scored.db away; people are then counted from zero"
+            "back that it was made with"
         )
 
 

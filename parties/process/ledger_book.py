@@ -138,7 +138,11 @@ class LedgerBook:
         ledger.fix_cap(policy.dataset, policy.lifetime, self._slots)
 
     def standing(self) -> LedgerStanding:
-        """The ledger's head, and how much this run may still spend under the lifetime cap."""
+        """The ledger's head, and how much this run may still spend under the lifetime cap.
+
+        Peers co-sign this head, so it covers the account of scored people as it is now.
+        """
+        self._ledger.count_people()
         books, head = self._ledger.books, self._ledger.head()
         units = _cap_units(self._policy, self._slots)
         held = books.held(self._policy.dataset).mu2_units

@@ -218,6 +218,25 @@ def test_an_account_that_was_put_back_is_noticed(models):
         third.run()
 
 
+def test_ledger_and_account_put_back_together_are_noticed(models):
+    """Bug: copies of both, made while a session was open, were older than no co-signed head."""
+    first, old = session(models), {}
+
+    def copy_once(node):
+        if isinstance(node.state, Training) and node.state.rounds.taken == 1 and not old:
+            for name in ("ledgers", "scored"):
+                old[name] = sqlite3.connect(":memory:", isolation_level=None)
+                copied(getattr(first.federation, name)["shop"], old[name])
+
+    first.federation.operators["shop"] = copy_once
+    first.run()
+    second = following(first, models, run="scores-2")
+    second.federation.ledgers = {**first.federation.ledgers, "shop": old["ledgers"]}
+    second.federation.scored = {**first.federation.scored, "shop": old["scored"]}
+    with pytest.raises(IntegrityError, match="co-signed"):
+        second.run()
+
+
 def copied(source, target):
     for statement in source.iterdump():
         if statement not in ("BEGIN TRANSACTION;", "COMMIT;"):
