@@ -45,13 +45,7 @@ from schemas.privacy import (
 )
 
 Entry = (
-    SecretFixed
-    | CapFixed
-    | BudgetsApart
-    | RunReserved
-    | ReleaseBooked
-    | RunSettled
-    | PeopleCounted
+    SecretFixed | CapFixed | BudgetsApart | RunReserved | ReleaseBooked | RunSettled | PeopleCounted
 )
 EMPTY_LEDGER = LedgerHead(sequence=0, digest=bytes(32))
 OPENING_BYTES = 32
@@ -93,11 +87,13 @@ class Books:
     secret_check: bytes | None = None  # None: a ledger of format 1
     slots: dict[str, tuple[int, ...]] = field(default_factory=dict)  # pure ones, in units
     people: LedgerHead = EMPTY_LEDGER  # of the account of scored people
+    mu2_units_scored: int = 0  # by noised scores, in accounts under secrets that are lost
 
     def copy(self) -> Books:
         """An independent copy of the books."""
         caps, runs, apart = dict(self.caps), dict(self.runs), set(self.apart)
-        return Books(caps, runs, apart, self.secret_check, dict(self.slots), self.people)
+        scored = self.people, self.mu2_units_scored
+        return Books(caps, runs, apart, self.secret_check, dict(self.slots), *scored)
 
     def spent(self, dataset: str) -> Spent:
         """The spend of all runs on a data set; pure epsilons by slot."""
@@ -180,7 +176,9 @@ class Books:
 def apply(books: Books, entry: Entry) -> None:
     """Fold one entry into the books, or raise and leave them as they were."""
     if isinstance(entry, SecretFixed):
-        books.secret_check = entry.check
+        # People were hashed under the secret before: their account starts anew.
+        books.secret_check, books.people = entry.check, EMPTY_LEDGER
+        books.mu2_units_scored += entry.mu2_units_scored
     elif isinstance(entry, BudgetsApart):
         books.apart.add(frozenset((entry.dataset, entry.other)))
     elif isinstance(entry, PeopleCounted):
