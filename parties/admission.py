@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
+from hdpvfl_mq.errors import SettingsError
 from hdpvfl_mq.methods import prediction_of
 from hdpvfl_mq.methods.private_model.plan import cost_of
 from hdpvfl_mq.privacy.slots import placed
@@ -214,7 +215,10 @@ def _over_budget(
         )
     # Noised scores of private weights are charged to the people who are scored.
     if manifest.guarantee == "sound" and not isinstance(manifest.method, Scoring):
-        mu, pure = cost_of(manifest, role)
+        try:
+            mu, pure = cost_of(manifest, role)
+        except SettingsError as beyond:  # the manifest's numbers: no reason to stop
+            return f"the privacy argument refuses these settings: {beyond}"
         needed = math.floor(mu**2 * 2.0**MU2_UNIT_BITS * 0.999)
         if needed > standing.mu2_units_free or placed(pure, standing.slots_free) is None:
             return (

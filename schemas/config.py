@@ -154,8 +154,8 @@ class PartyPolicy(Closed):
     # gives no more reasons: the operator answers.
     refusals_max: Annotated[int, Field(ge=0, le=10**6)] = 20
     learned_constants: bool = False  # preprocessing constants fitted on the private data
-    # Most rows of a run whose exact scores from private weights may leave; those rows are
-    # disclosed.
+    # Most rows of one run whose exact scores from private weights may leave; those rows are
+    # disclosed. Another run with another seed discloses other rows.
     disclosed_rows_max: Annotated[int, Field(ge=0, le=10**9)] = 0
     exact_scoring: bool = False  # un-noised scores in a prediction: booked as an infinite cost
     # What a score of private weights may reveal about the scored person (docs/scored-people.md):
@@ -163,7 +163,8 @@ class PartyPolicy(Closed):
     scoring: Literal["none", Scores] = "none"
     # How many queries may ask for one person, over all sessions of this party.
     queries_max: Annotated[int, Field(ge=1, le=10**9)] = 100
-    # How many models may score one person; every training makes a new model.
+    # How many models may score one person; every training makes a new model, and so does every
+    # other step of coarse scores.
     models_max: Annotated[int, Field(ge=1, le=10**6)] = 1
     # The smallest step of disclosed scores, in deviations of a score; a manifest may use larger
     # steps.

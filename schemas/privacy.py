@@ -88,10 +88,14 @@ class LedgerHead(Closed):
 
 
 class SecretFixed(Closed):
-    """From this entry on, entries are commitments under the secret that matches `check`."""
+    """From this entry on, entries are commitments under the secret that matches `check`.
+
+    `mu2_units_scored` is the most that noised scores cost one person under the secret before.
+    """
 
     kind: Literal["secret"] = "secret"
     check: Digest
+    mu2_units_scored: Count = 0
 
 
 class CapFixed(Closed):
@@ -164,8 +168,21 @@ class RunSettled(Closed):
     run: RunId
 
 
+class PeopleCounted(Closed):
+    """How far the account of scored people has come: whoever co-signs a later head covers it."""
+
+    kind: Literal["people"] = "people"
+    head: LedgerHead
+
+
 LedgerEntry = Annotated[
-    SecretFixed | CapFixed | BudgetsApart | RunReserved | ReleaseBooked | RunSettled,
+    SecretFixed
+    | CapFixed
+    | BudgetsApart
+    | RunReserved
+    | ReleaseBooked
+    | RunSettled
+    | PeopleCounted,
     Field(discriminator="kind"),
 ]
 

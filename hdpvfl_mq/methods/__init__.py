@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from hdpvfl_mq.errors import RefusedError
 from hdpvfl_mq.methods.descent.plan import plan_descent, prediction_after_descent
 from hdpvfl_mq.methods.prediction.plan import plan_prediction, prediction_again
 from hdpvfl_mq.methods.private_model.plan import (
@@ -39,8 +40,14 @@ PLANS: Mapping[type, Planned] = {
 
 
 def plan_run(manifest: RunManifest, rows: int) -> RunPlan:
-    """Derive the plan; RefusedError if the privacy argument does not hold for these settings."""
-    return PLANS[type(manifest.method)].plan(manifest, manifest.method, rows)
+    """Derive the plan; RefusedError if the privacy argument does not hold for these settings.
+
+    Numbers of a manifest come from others: one that overflows here must not stop a party.
+    """
+    try:
+        return PLANS[type(manifest.method)].plan(manifest, manifest.method, rows)
+    except (ArithmeticError, ValueError) as beyond:
+        raise RefusedError("numbers of the manifest are too large or too small to plan") from beyond
 
 
 def prediction_of(trained: RunManifest) -> Prediction:

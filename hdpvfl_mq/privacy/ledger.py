@@ -36,6 +36,7 @@ from schemas.privacy import (
     CapFixed,
     LedgerEntry,
     LedgerHead,
+    PeopleCounted,
     ReleaseBooked,
     RunReserved,
     RunSettled,
@@ -43,7 +44,9 @@ from schemas.privacy import (
     SlotShare,
 )
 
-Entry = SecretFixed | CapFixed | BudgetsApart | RunReserved | ReleaseBooked | RunSettled
+Entry = (
+    SecretFixed | CapFixed | BudgetsApart | RunReserved | ReleaseBooked | RunSettled | PeopleCounted
+)
 EMPTY_LEDGER = LedgerHead(sequence=0, digest=bytes(32))
 OPENING_BYTES = 32
 _ENTRY: TypeAdapter[Entry] = TypeAdapter(LedgerEntry)
@@ -83,11 +86,14 @@ class Books:
     apart: set[frozenset[str]] = field(default_factory=set)
     secret_check: bytes | None = None  # None: a ledger of format 1
     slots: dict[str, tuple[int, ...]] = field(default_factory=dict)  # pure ones, in units
+    people: LedgerHead = EMPTY_LEDGER  # of the account of scored people
+    mu2_units_scored: int = 0  # by noised scores, in accounts under secrets that are lost
 
     def copy(self) -> Books:
         """An independent copy of the books."""
         caps, runs, apart = dict(self.caps), dict(self.runs), set(self.apart)
-        return Books(caps, runs, apart, self.secret_check, dict(self.slots))
+        scored = self.people, self.mu2_units_scored
+        return Books(caps, runs, apart, self.secret_check, dict(self.slots), *scored)
 
     def spent(self, dataset: str) -> Spent:
         """The spend of all runs on a data set; pure epsilons by slot."""
@@ -170,9 +176,15 @@ class Books:
 def apply(books: Books, entry: Entry) -> None:
     """Fold one entry into the books, or raise and leave them as they were."""
     if isinstance(entry, SecretFixed):
-        books.secret_check = entry.check
+        # People were hashed under the secret before: their account starts anew.
+        books.secret_check, books.people = entry.check, EMPTY_LEDGER
+        books.mu2_units_scored += entry.mu2_units_scored
     elif isinstance(entry, BudgetsApart):
         books.apart.add(frozenset((entry.dataset, entry.other)))
+    elif isinstance(entry, PeopleCounted):
+        if entry.head.sequence <= books.people.sequence:
+            raise RefusedError("the account of scored people only grows")
+        books.people = entry.head
     elif isinstance(entry, CapFixed):
         books.check_cap(entry)
         books.caps[entry.dataset], books.slots[entry.dataset] = entry.cap, entry.pure_slots
@@ -199,6 +211,8 @@ def already(books: Books, entry: Entry) -> bool:
         return books.secret_check == entry.check
     if isinstance(entry, BudgetsApart):
         return frozenset((entry.dataset, entry.other)) in books.apart
+    if isinstance(entry, PeopleCounted):
+        return books.people == entry.head
     if isinstance(entry, CapFixed):
         known = books.caps.get(entry.dataset), books.slots.get(entry.dataset)
         return known == (entry.cap, entry.pure_slots)

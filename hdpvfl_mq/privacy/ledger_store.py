@@ -37,6 +37,7 @@ from schemas.privacy import (
     CapFixed,
     Cosignature,
     LedgerHead,
+    PeopleCounted,
     ReleaseBooked,
     RunReserved,
     RunSettled,
@@ -102,15 +103,29 @@ class Ledger:
             self.people = ScoredPeople.open(self.people_file, self._party, self.secret)
         return self.people
 
+    def count_people(self) -> None:
+        """Enter how far the account of scored people has come, so that the next head covers it."""
+        if (people := self.known_people()) is not None:
+            self._append([PeopleCounted(head=people.head)])
+
+    def known_people(self) -> ScoredPeople | None:
+        """The account of scored people, or None if nobody has been scored."""
+        if self.people is None and self.people_file is not None and self.people_file.is_file():
+            return self.scored_people()
+        return self.people
+
     @property
     def books(self) -> Books:
         """Caps, reserves and spends; callers must not change them."""
         return self._books
 
-    def unlock(self, secret: LedgerSecret, *, replace: bool = False) -> None:
+    def unlock(
+        self, secret: LedgerSecret, *, replace: bool = False, mu2_units_scored: int = 0
+    ) -> None:
         """Allow writing. The first secret, or the replacement of a lost one, becomes an entry.
 
-        That entry moves a ledger of format 1 to format 2; earlier entries stay unchanged.
+        That entry moves a ledger of format 1 to format 2; earlier entries stay unchanged. With a
+        lost secret `mu2_units_scored` keeps what noised scores have cost.
         """
         known = self._books.secret_check
         if known is not None and known != secret.check() and not replace:
@@ -118,7 +133,7 @@ class Ledger:
                 "the ledger is kept under another secret: put its own ledger.secret back"
             )
         self._secret = secret
-        self._append([SecretFixed(check=secret.check())])
+        self._append([SecretFixed(check=secret.check(), mu2_units_scored=mu2_units_scored)])
 
     @property
     def secret(self) -> LedgerSecret:
@@ -189,6 +204,10 @@ class Ledger:
         """Store the newest head of a peer's own ledger, to show to that peer in later runs."""
         row = (peer, head.sequence, head.digest, signature)
         self._write(lambda: self._db.execute("INSERT INTO remembered" + _NEWEST, row))
+
+    def forget(self, peer: str) -> None:
+        """Remove a stored head: what it was of starts anew."""
+        self._write(lambda: self._db.execute("DELETE FROM remembered WHERE peer = ?", (peer,)))
 
     def _write(self, statement: Callable[[], object]) -> None:
         try:

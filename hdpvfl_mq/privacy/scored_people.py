@@ -43,6 +43,7 @@ _COUNT = (
     "INSERT INTO person VALUES (?, 1, ?) ON CONFLICT (hash) DO UPDATE SET"
     " queries = queries + 1, mu2_units = mu2_units + excluded.mu2_units"
 )
+_MOST = "SELECT coalesce(max(mu2_units), 0) FROM person"
 _LOOKED_UP = 500  # people in one SELECT
 Hashes = NDArray[np.int64]
 
@@ -53,17 +54,22 @@ class Limits:
 
     queries_max: int
     models_max: int
+    mu2_units_max: int  # what noised scores may cost: the rest of the lifetime cap
 
 
 @dataclass(frozen=True)
 class Asked:
-    """One query: the ids of the people, and the weights that score them."""
+    """One query: the ids of the people, and what scores them.
+
+    `model` is the weights and the step that scores are rounded to: the same score in other steps
+    reveals as much more as another model does.
+    """
 
     run: str
     query: int
     ids: list[bytes]
     places: bytes
-    weights: bytes
+    model: bytes
     mu2_units: int = 0
 
 
@@ -107,7 +113,7 @@ class ScoredPeople:
         known = self._entry(asked.run, asked.query)
         digest = hashlib.sha256(asked.places).digest()
         if known is not None:
-            if (known.asked, known.model) != (digest, self._secret.model(asked.weights)):
+            if (known.asked, known.model) != (digest, self._secret.model(asked.model)):
                 raise IntegrityError(f"query {asked.query} of {asked.run} has asked for others")
             return known
         entry = self._judged(asked, limits, digest)
@@ -140,6 +146,10 @@ class ScoredPeople:
             )
         if row[0] != head.digest:
             raise IntegrityError(f"the account of scored people has another entry {head.sequence}")
+
+    def mu2_units_most(self) -> int:
+        """The most that noised scores have cost any one person."""
+        return int(self._db.execute(_MOST).fetchone()[0])
 
     def totals(self) -> dict[str, int]:
         """How many people were scored, and the most queries and models for any one person."""
@@ -180,10 +190,11 @@ class ScoredPeople:
 
     def _judged(self, asked: Asked, limits: Limits, digest: bytes) -> PeopleScored:
         people = np.frombuffer(self._secret.id_hashes(asked.ids), dtype="<i8").astype(np.int64)
-        model = self._secret.model(asked.weights)
-        queries, models = self._counts(people, int.from_bytes(model, "little", signed=True))
+        model = self._secret.model(asked.model)
+        queries, models, cost = self._counts(people, int.from_bytes(model, "little", signed=True))
         often, other = queries >= limits.queries_max, models > limits.models_max
-        refused = often | other
+        dear = (asked.mu2_units > 0) & (cost + asked.mu2_units > limits.mu2_units_max)
+        refused = often | other | dear
         reasons = []
         if often.any():
             reasons.append(
@@ -193,7 +204,12 @@ class ScoredPeople:
         if (other & ~often).any():
             reasons.append(
                 f"policy.models_max = {limits.models_max}: {(other & ~often).sum()} of "
-                f"{len(people)} people have been scored with that many other models"
+                f"{len(people)} people have been scored with that many other models or steps"
+            )
+        if (dear & ~often & ~other).any():
+            reasons.append(
+                f"policy.lifetime: {(dear & ~often & ~other).sum()} of {len(people)} people have "
+                "not enough left for a noised score"
             )
         return PeopleScored(
             run=asked.run,
@@ -206,20 +222,17 @@ class ScoredPeople:
             mu2_units=asked.mu2_units,
         )
 
-    def _counts(self, people: Hashes, model: int) -> tuple[Hashes, Hashes]:
-        """Each person's queries so far, and models after this query."""
-        queries, models = Counter[int](), Counter[int]()
+    def _counts(self, people: Hashes, model: int) -> tuple[Hashes, Hashes, Hashes]:
+        """Each person's queries so far, models after this query, and mu^2 so far."""
+        queries, models, cost = Counter[int](), Counter[int](), Counter[int]()
         for part in chunks(len(people), _LOOKED_UP):
             some = people[part].tolist()
             marks = ",".join("?" * len(some))
-            queries.update(
-                dict(
-                    self._db.execute(
-                        f"SELECT hash, queries FROM person WHERE hash IN ({marks})",  # noqa: S608 - marks
-                        some,
-                    )
-                )
-            )
+            for person, number, mu2_units in self._db.execute(
+                f"SELECT hash, queries, mu2_units FROM person WHERE hash IN ({marks})",  # noqa: S608 - marks
+                some,
+            ):
+                queries[person], cost[person] = number, mu2_units
             models.update(
                 dict(
                     self._db.execute(
@@ -233,6 +246,7 @@ class ScoredPeople:
         return (
             np.array([queries[person] for person in listed], dtype=np.int64),
             np.array([models[person] + 1 for person in listed], dtype=np.int64),
+            np.array([cost[person] for person in listed], dtype=np.int64),
         )
 
     def _insert(self, entry: PeopleScored) -> LedgerHead:
@@ -277,6 +291,17 @@ class ScoredPeople:
         return head
 
 
+def cost_in(path: Path) -> int:
+    """The most that noised scores have cost one person, from a file whose secret is lost."""
+    connection = connected(path)
+    try:
+        return int(connection.execute(_MOST).fetchone()[0])
+    except sqlite3.Error as error:
+        raise translated(error) from error
+    finally:
+        connection.close()
+
+
 def _claim(connection: sqlite3.Connection, party: str, check: bytes) -> None:
     row = connection.execute("SELECT party, secret FROM owner").fetchone()
     if row is None:
@@ -286,7 +311,7 @@ def _claim(connection: sqlite3.Connection, party: str, check: bytes) -> None:
     elif row[1] != check:
         raise OperatorError(
             "the account of scored people is kept under another secret: put the ledger.secret "
-            "back that it was made with, or move scored.db away; people are then counted from zero"
+            "back that it was made with; if that is lost, see 'hdpvfl ledger new-secret'"
         )
 
 

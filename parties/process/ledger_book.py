@@ -25,7 +25,7 @@ from hdpvfl_mq.privacy.ledger_secret import SECRET_BYTES, LedgerSecret
 from hdpvfl_mq.privacy.ledger_sketch import sketch
 from hdpvfl_mq.privacy.ledger_store import Ledger
 from hdpvfl_mq.privacy.pure import mu_beside, pure_units_of
-from hdpvfl_mq.privacy.scored_people import Asked, Limits
+from hdpvfl_mq.privacy.scored_people import Asked, Limits, cost_in
 from hdpvfl_mq.privacy.slots import placed
 from hdpvfl_mq.runtime.keys import read_secret, write_secret
 from parties.assets import Assets
@@ -75,14 +75,23 @@ def open_ledger(path: Path, party: PartyId) -> Ledger:
 
 
 def replace_secret(path: Path, party: PartyId) -> None:
-    """Give a ledger that has lost its secret a new one; an entry records where it starts."""
-    kept = secret_file(path)
+    """Give a ledger that has lost its secret a new one; an entry records where it starts.
+
+    Nobody can be found again in an account of scored people under the lost secret: it is moved
+    aside and people are counted from zero, but what noised scores have cost stays spent.
+    """
+    kept, scored = secret_file(path), path.with_name("scored.db")
     if kept.exists():
         raise OperatorError(f"{kept} is there: a ledger keeps its secret; move a wrong one away")
     ledger = Ledger.open(path, party)
     try:
+        spent = cost_in(scored) if scored.exists() else 0
         write_secret(kept, os.urandom(SECRET_BYTES))
-        ledger.unlock(LedgerSecret(read_secret(kept, SECRET_BYTES)), replace=True)
+        secret = LedgerSecret(read_secret(kept, SECRET_BYTES))
+        ledger.unlock(secret, replace=True, mu2_units_scored=spent)
+        ledger.forget(ACCOUNT)
+        if scored.exists():
+            scored.rename(scored.with_name("scored.before.db"))
     finally:
         ledger.close_file()
 
@@ -112,6 +121,12 @@ def _cap_units(policy: PartyPolicy, slots: tuple[int, ...]) -> int:
     return math.floor(mu_beside(cap.epsilon, cap.delta, slots) ** 2 * 2.0**MU2_UNIT_BITS)
 
 
+def _step(plan: ScoringPlan) -> bytes:
+    """The step of coarse scores; nothing for exact and noised ones."""
+    step = plan.method.coarsen
+    return np.float64(step).tobytes() if step else b""
+
+
 @dataclass(frozen=True)
 class _Scored:
     own: Assets
@@ -138,17 +153,15 @@ class LedgerBook:
         ledger.fix_cap(policy.dataset, policy.lifetime, self._slots)
 
     def standing(self) -> LedgerStanding:
-        """The ledger's head, and how much this run may still spend under the lifetime cap."""
-        books, head = self._ledger.books, self._ledger.head()
-        units = _cap_units(self._policy, self._slots)
-        held = books.held(self._policy.dataset).mu2_units
-        mine = self._mine()
-        if mine is not None:
-            held -= mine.held.mu2_units
+        """The ledger's head, and how much this run may still spend under the lifetime cap.
+
+        Peers co-sign this head, so it covers the account of scored people as it is now.
+        """
+        self._ledger.count_people()
         return LedgerStanding(
-            head=head,
-            mu2_units_free=max(0, units - held),
-            is_reserved=mine is not None,
+            head=self._ledger.head(),
+            mu2_units_free=self._free(),
+            is_reserved=self._mine() is not None,
             slots_free=self._slots_free(),
             remembered=tuple(
                 Remembered(party=party, head=head, signature=signature)
@@ -156,6 +169,20 @@ class LedgerBook:
                 if party in self._peers
             ),
         )
+
+    def _free(self) -> int:
+        """How much of the cap on mu^2 is left to this run: for the row of which most is known."""
+        held, people = self._held(), self._ledger.known_people()
+        mine = self._mine()
+        if mine is not None:
+            held -= mine.held.mu2_units
+        scored = 0 if people is None else people.mu2_units_most()
+        return max(0, _cap_units(self._policy, self._slots) - held - scored)
+
+    def _held(self) -> int:
+        """The mu^2 that every row of the data set may have paid."""
+        books = self._ledger.books
+        return books.held(self._policy.dataset).mu2_units + books.mu2_units_scored
 
     def _slots_free(self) -> tuple[int, ...]:
         held = self._ledger.books.slots_held(self._policy.dataset, but=self._run)
@@ -171,7 +198,12 @@ class LedgerBook:
         self._ledger.record(Cosignature(peer=party, head=head, signature=signature))
 
     def reserve(self, reservation: Reserve) -> None:
-        """Reserve what the run may cost; repeating a reservation changes nothing."""
+        """Reserve what the run may cost; repeating a reservation changes nothing.
+
+        The ledger knows what trainings cost a row; noised scores of it are on top.
+        """
+        if self._mine() is None and reservation.mu2_units > self._free():
+            raise RefusedError(f"the lifetime of {self._policy.dataset} leaves less than this run")
         self._ledger.reserve(
             RunReserved(
                 dataset=self._policy.dataset,
@@ -219,10 +251,12 @@ class LedgerBook:
             query=charge.query,
             ids=people_at(party.own, setup, charge.places.array().astype(np.int64)),
             places=bytes(charge.places.data),
-            weights=model.weights.tobytes(),
+            model=model.weights.tobytes() + _step(setup.plan),
             mu2_units=setup.plan.mu2_units,
         )
-        people.charge(asked, Limits(self._policy.queries_max, self._policy.models_max))
+        policy, cap = self._policy, _cap_units(self._policy, self._slots)
+        left = max(0, cap - self._held())
+        people.charge(asked, Limits(policy.queries_max, policy.models_max, left))
         self._ledger.remember(ACCOUNT, people.head, bytes(64))
 
     def charged(self) -> Charged:
@@ -238,7 +272,7 @@ class LedgerBook:
         """Find the people at a query's places in this node's state; refuse an older account."""
         self._scored_by = _Scored(own, node)
         seen = self._ledger.remembered().get(ACCOUNT)
-        if seen is not None and own.model is not None:
+        if seen is not None:
             self._ledger.scored_people().check_restored(seen[0])
 
     def book(self, releases: Sequence[Release]) -> None:

@@ -37,7 +37,7 @@ def test_a_session_follows_and_nobody_is_scored_too_often():
 
 
 def test_an_account_without_a_limit_is_noticed(monkeypatch):
-    monkeypatch.setattr(ledger_book, "Limits", lambda queries, models: Limits(10**6, models))
+    monkeypatch.setattr(ledger_book, "Limits", lambda queries, *more: Limits(10**6, *more))
     with pytest.raises(Leak, match="more often than the policy allows"):
         played()
 

@@ -18,11 +18,11 @@ from schemas.config import AlignmentSpec, IdRules, RunManifest
 from schemas.data import DataSettings
 from schemas.ids import COORDINATOR
 from schemas.messages import RunAccept, RunOffer, RunRefuse
-from schemas.methods import ActiveSide, Descent, PassiveSide
+from schemas.methods import ActiveSide, Descent, PassiveSide, PrivateModel
 from schemas.model import LossSpec
 from schemas.privacy import Budget, LedgerHead
 from schemas.records import LedgerStanding, Started
-from tests.federation import Federation, manifest, policy, tables
+from tests.federation import Federation, descent, manifest, policy, tables
 
 NO_HEAD = LedgerHead(sequence=0, digest=bytes(32))
 
@@ -100,6 +100,32 @@ def test_a_policy_that_names_the_method_takes_part():
 
 def _budgets(rules: dict) -> dict:
     return {k: Budget(**v) if k == "lifetime" else v for k, v in rules.items()}
+
+
+BEYOND = {
+    "an epsilon beyond bounded noise": (60.0, PrivateModel(noise="bounded")),
+    "an epsilon below bounded noise": (1e-7, PrivateModel(noise="bounded")),
+    "an epsilon of the paper's formula that is next to nothing": (1e-300, descent()),
+}
+
+
+@pytest.mark.parametrize("party", ["bank", "shop"])
+@pytest.mark.parametrize("name", BEYOND)
+def test_numbers_that_nobody_can_plan_are_refused_and_stop_no_party(name, party):
+    """Bug: one offer of a coordinator ended the process of a party whose policy allows the rest."""
+    epsilon, method = BEYOND[name]
+    guarantee = "paper" if isinstance(method, Descent) else "sound"
+    budget = Budget(epsilon=epsilon, delta=0.01)
+    wanted = manifest(method=method, budget=budget, guarantee=guarantee)
+    rules = {"noises": ("gaussian", "bounded"), "pure_slots": (5.0,), "run_epsilon_max": 100.0}
+    own = Federation(policies={party: policy(**rules)}).assets(party)
+    role = Party(own)
+    standing = LedgerStanding(head=NO_HEAD, mu2_units_free=2**60, slots_free=(2**50,))
+    state, _ = role.step(role.initial(), Started(epoch=1, standing=standing))
+    _, (refusal, _) = role.step(state, Received(COORDINATOR, RunOffer(manifest=wanted)))
+    assert isinstance(refusal, Send)
+    assert isinstance(refusal.message, RunRefuse)
+    assert "the privacy argument refuses these settings" in refusal.message.rule
 
 
 LABELS = {

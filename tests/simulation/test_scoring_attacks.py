@@ -15,10 +15,11 @@ from parties.phases import Training
 from parties.rounds.scoring import ScoringActive
 from schemas.federation import AskScores, EndScoring, OperatorCommand
 from schemas.messages import ScoreQuery, ScoreReply
+from schemas.methods import PrivateModel
 from schemas.privacy import Budget, LedgerHead
 from schemas.tensor import Tensor
 from tests.evidence import evidence_of
-from tests.federation import policy
+from tests.federation import Federation, manifest, policy, tables
 from tests.simulation.scoring import PASSIVES, following, session, trained
 
 HEAD = LedgerHead(sequence=1, digest=bytes(32))
@@ -186,6 +187,49 @@ def test_with_another_model_beyond_models_max_everybody_is_refused(models, secon
     assert all(not a.without for a in third.answers)
 
 
+def test_other_steps_count_as_another_model(models):
+    """Bug: sessions in ever other steps closed in on a score that the policy keeps coarse."""
+    coarse = {p: policy(scoring="disclosed", coarsen=0.25) for p in PASSIVES}
+    first = session(models, policies=coarse, coarsen=0.25)
+    first.run()
+    assert all(count(reply) for reply in said_by_shop(first))
+    changes = {"policies": coarse, "partner_away": "without"}
+    second = following(first, models, run="scores-2", coarsen=0.26, **changes)
+    second.run()
+    for reply in said_by_shop(second):
+        assert count(reply) == 0
+        assert "policy.models_max = 1" in reply.reason
+    third = following(first, models, run="scores-3", coarsen=0.25, **changes)
+    third.run()
+    assert all(count(reply) for reply in said_by_shop(third))
+
+
+NOISED = {"scores": "noised", "budget": Budget(epsilon=1.0, delta=0.01)}
+
+
+@pytest.mark.parametrize("before", ["session", "training"])
+def test_noised_scores_and_trainings_share_the_lifetime(models, before):
+    """Bug: sessions without end added to what trainings tell of a row, and no cap held them."""
+    once = policy(scoring="noised", lifetime=Budget(epsilon=1.5, delta=0.01))  # < 2 mu(1)^2
+    changes = {"policies": dict.fromkeys(PASSIVES, once), "partner_away": "without", **NOISED}
+    first = session(models, **changes)
+    if before == "session":
+        first.run()
+        assert all(count(reply) for reply in said_by_shop(first))
+    second = following(first, models, run="scores-2", **changes)
+    training = Federation(
+        manifest(run="later", method=PrivateModel()), tables(80), policies=changes["policies"]
+    )
+    training.ledgers, training.scored = first.federation.ledgers, first.federation.scored
+    training.simulate()
+    outcome = {"session": "refused", "training": "completed"}[before]
+    assert set(training.outcomes.values()) == {outcome}
+    second.run()
+    for reply in said_by_shop(second):
+        assert count(reply) == 0
+        assert "policy.lifetime" in reply.reason
+
+
 def test_a_session_with_another_model_than_the_manifest_says_is_refused(models, second_models):
     ran = session(models)
     ran.federation.models = {**models, "shop": second_models["shop"]}
@@ -216,6 +260,25 @@ def test_an_account_that_was_put_back_is_noticed(models):
     third.federation.scored["shop"] = sqlite3.connect(":memory:", isolation_level=None)
     with pytest.raises(IntegrityError, match="older copy"):
         third.run()
+
+
+def test_ledger_and_account_put_back_together_are_noticed(models):
+    """Bug: copies of both, made while a session was open, were older than no co-signed head."""
+    first, old = session(models), {}
+
+    def copy_once(node):
+        if isinstance(node.state, Training) and node.state.rounds.taken == 1 and not old:
+            for name in ("ledgers", "scored"):
+                old[name] = sqlite3.connect(":memory:", isolation_level=None)
+                copied(getattr(first.federation, name)["shop"], old[name])
+
+    first.federation.operators["shop"] = copy_once
+    first.run()
+    second = following(first, models, run="scores-2")
+    second.federation.ledgers = {**first.federation.ledgers, "shop": old["ledgers"]}
+    second.federation.scored = {**first.federation.scored, "shop": old["scored"]}
+    with pytest.raises(IntegrityError, match="co-signed"):
+        second.run()
 
 
 def copied(source, target):

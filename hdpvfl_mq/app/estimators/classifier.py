@@ -47,8 +47,10 @@ class VFLClassifier(ClassifierMixin, VFLEstimator):  # type: ignore[misc]  # sci
     classes_ : the classes; with more than two, each class has its own run and is charged for it
     coef_, intercept_ : the joint model in the units of the columns, for a row within the unit ball
     coef_std_ : the standard deviation that the noise adds to each coefficient
-    privacy_ : for each party the epsilon of a run, the epsilon of all entries of its ledger, delta
-    history_ : the active party's own loss, by run
+    privacy_ : for each party the epsilon of the fit, the epsilon of all entries of its ledger,
+        delta, and the number of rows whose exact scores it disclosed: epsilon does not hold for
+        them
+    history_ : the active party's own loss, by run. Like its coefficients it is not private
 
     Examples
     --------

@@ -51,6 +51,7 @@ class Spend:
     """One party's spend in one run, and in all runs that its ledger knows."""
 
     spent: Spent
+    disclosed_rows: int
     lifetime_epsilon: float
     delta: float
     noise_std: float
@@ -63,6 +64,7 @@ def composed(spends: Sequence[Spend]) -> dict[str, float]:
         sum(each.mu2_units for each in spent),
         sum(each.tau_units for each in spent),
         sum(each.exact for each in spent),
+        tuple(sorted(units for each in spent for units in each.pure)),
     )
     epsilon = epsilon_shown(total, last.delta)
     return {
@@ -70,6 +72,7 @@ def composed(spends: Sequence[Spend]) -> dict[str, float]:
         "epsilon_lifetime": max(epsilon, last.lifetime_epsilon),
         "delta": last.delta,
         "noise_std": last.noise_std,
+        "disclosed_rows": sum(spend.disclosed_rows for spend in spends),
     }
 
 
@@ -131,6 +134,7 @@ def _spent(book: LedgerBook, party: str, closed: Closed) -> Spend:
     noise = closed.trained.setup.plan.noise_of("active" if party == ACTIVE else "passive")
     return Spend(
         spent=book.spent(),
+        disclosed_rows=noise.disclosed_rows,
         lifetime_epsilon=book.lifetime_epsilon(),
         delta=book.delta,
         noise_std=noise.noise_std,

@@ -14,7 +14,10 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from hdpvfl_mq import LedgerFolder, VFLClassifier, VFLRegressor
+from hdpvfl_mq.app.estimators.fitting import Spend, composed
 from hdpvfl_mq.errors import RefusedError
+from hdpvfl_mq.privacy.accountant import Spent
+from hdpvfl_mq.privacy.pure import pure_units_of
 
 pytestmark = pytest.mark.seconds
 
@@ -52,6 +55,20 @@ def test_disclosed_rows_bring_scores_without_noise(people):
         run.models["active"]["manifest"]["method"]["disclosed_rows"] == 100 for run in model.runs_
     )
     assert np.isfinite(model.privacy_["passive-1"]["epsilon"])
+    assert model.privacy_["passive-1"]["disclosed_rows"] == 100  # epsilon does not hold for them
+    assert model.privacy_["active"]["disclosed_rows"] == 0
+
+
+def test_pure_epsilons_of_several_runs_add_up():
+    """Bug: the cost of a fit left bounded noise out."""
+    one = Spend(
+        spent=Spent(pure=(pure_units_of(0.5),)),
+        disclosed_rows=0,
+        lifetime_epsilon=0.0,
+        delta=1e-5,
+        noise_std=1.0,
+    )
+    assert composed([one, one])["epsilon"] == pytest.approx(1.0, abs=1e-3)
 
 
 def test_every_party_spends_what_was_asked_and_no_more(fitted):

@@ -15,7 +15,7 @@ from hdpvfl_mq.machine import Reserve
 from hdpvfl_mq.privacy.bounded_laws import label_noise
 from hdpvfl_mq.privacy.ledger_store import Ledger
 from hdpvfl_mq.privacy.mechanism import Mechanism
-from hdpvfl_mq.privacy.plan import plan_bounded
+from hdpvfl_mq.privacy.plan import plan_bounded, plan_disclosed
 from hdpvfl_mq.privacy.pure import pure_units_of
 from parties.process.ledger_book import LedgerBook, open_ledger
 from schemas.config import PartyPolicy
@@ -98,6 +98,20 @@ def test_a_bounded_release_is_not_booked_without_a_slot(ledger: Ledger) -> None:
     account.reserve(reservation())
     with pytest.raises(RefusedError, match="no share"):
         account.book([released("first", 0)])
+
+
+def test_the_ledger_shows_how_many_rows_a_run_has_disclosed(
+    ledger: Ledger, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Bug: a run with disclosed rows looked like one in which epsilon holds for everybody."""
+    account = book(ledger, "first")
+    account.reserve(reservation())
+    mechanism = Mechanism("bank", "first", b"s" * 32, {"share": plan_disclosed(137)})
+    account.book([mechanism.release(Unreleased(np.zeros(137)), "share", 0, b"")])
+    assert standings(ledger)[0]["runs"][0]["disclosed_rows"] == 137
+    ledger.close_file()
+    assert show(tmp_path / "ledger.db", as_json=False) == 0
+    assert "137" in capsys.readouterr().out
 
 
 def test_the_ledger_is_shown_with_its_slots(

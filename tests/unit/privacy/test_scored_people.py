@@ -12,7 +12,7 @@ from hdpvfl_mq.privacy.ledger_secret import LedgerSecret
 from hdpvfl_mq.privacy.scored_people import Asked, Limits, ScoredPeople
 
 SECRET = LedgerSecret(bytes(range(32)))
-LIMITS = Limits(queries_max=2, models_max=1)
+LIMITS = Limits(queries_max=2, models_max=1, mu2_units_max=100)
 
 
 def account(connection=None, secret=SECRET) -> ScoredPeople:
@@ -71,6 +71,18 @@ def test_what_noised_scores_cost_adds_up_by_person():
     people.charge(asked(2, "ada", "bob", mu2_units=7), LIMITS)
     assert people.totals()["mu2_units_most"] == 14  # the refused one is not charged
     people.verify()
+
+
+def test_noised_scores_stop_at_what_the_lifetime_leaves():
+    people, much = account(), Limits(queries_max=100, models_max=1, mu2_units_max=20)
+    for query in range(2):
+        assert refused(people.charge(asked(query, "ada", mu2_units=9), much), 1) == [False]
+    third = people.charge(asked(2, "ada", "bob", mu2_units=9), much)
+    assert refused(third, 2) == [True, False]
+    assert third.reason == "policy.lifetime: 1 of 2 people have not enough left for a noised score"
+    assert people.mu2_units_most() == 18
+    disclosed = people.charge(asked(3, "ada"), much)  # a disclosed score is no noised one
+    assert refused(disclosed, 1) == [False]
 
 
 def test_it_survives_a_restart_and_says_nobodys_id(tmp_path):

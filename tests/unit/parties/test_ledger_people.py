@@ -1,0 +1,103 @@
+"""The account of scored people beside a ledger: what trainings may spend, and what is lost."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hdpvfl_mq.app.commands.ledger import new_secret
+from hdpvfl_mq.errors import IntegrityError, RefusedError
+from hdpvfl_mq.machine import Reserve
+from hdpvfl_mq.privacy.ledger_store import Ledger
+from hdpvfl_mq.privacy.scored_people import Asked, Limits
+from parties.process.ledger_book import ACCOUNT, LedgerBook, open_ledger
+from schemas.config import PartyPolicy
+from schemas.privacy import Budget, PeopleCounted
+
+POLICY = PartyPolicy(
+    dataset="people", lifetime=Budget(epsilon=2.0, delta=0.01), run_epsilon_max=1.0
+)
+COST = 2**36
+LIMITS = Limits(queries_max=10, models_max=1, mu2_units_max=2**40)
+NOBODY: Any = None  # attach reads neither data nor node before a query comes
+
+
+def score(ledger: Ledger, query: int = 0) -> None:
+    """One noised score of one person, as a session charges it."""
+    people = ledger.scored_people()
+    people.charge(Asked("scores", query, [b"ada"], b"0", b"w", COST), LIMITS)
+    ledger.remember(ACCOUNT, people.head, bytes(64))
+
+
+@pytest.fixture
+def reopened(tmp_path: Path) -> Callable[[], Ledger]:
+    opened: list[Ledger] = []
+
+    def again() -> Ledger:
+        if opened:
+            opened[-1].close_file()
+        opened.append(open_ledger(tmp_path / "ledger.db", "shop"))
+        return opened[-1]
+
+    return again
+
+
+def book(ledger: Ledger, run: str = "training") -> LedgerBook:
+    return LedgerBook(ledger, POLICY, run, b"r" * 32)
+
+
+def test_what_noised_scores_cost_is_gone_for_trainings_also_after_a_restart(reopened):
+    ledger = reopened()
+    before = book(ledger).standing().mu2_units_free
+    score(ledger)
+    score(ledger, 1)
+    ledger = reopened()
+    assert book(ledger).standing().mu2_units_free == before - 2 * COST
+    wanted = Reserve(mu2_units=before - 2 * COST + 1, tau_units=0, exact=False)
+    with pytest.raises(RefusedError, match="leaves less"):
+        book(ledger).reserve(wanted)
+    assert not book(ledger).standing().is_reserved
+    book(ledger).reserve(Reserve(mu2_units=before - 2 * COST, tau_units=0, exact=False))
+    assert book(ledger).standing().is_reserved
+
+
+def test_a_head_that_peers_see_covers_the_account(reopened):
+    ledger = reopened()
+    head = book(ledger).standing().head
+    assert book(ledger).standing().head == head
+    score(ledger)
+    seen = book(ledger).standing().head
+    assert seen.sequence == head.sequence + 1
+    *_, (_, entry) = ledger.entries()
+    assert entry == PeopleCounted(head=ledger.scored_people().head)
+    assert book(ledger).standing().head == seen
+    ledger.verify()
+
+
+def test_an_account_that_is_gone_stops_trainings_too(reopened, tmp_path):
+    score(reopened())
+    reopened().close_file()
+    (tmp_path / "scored.db").unlink()
+    with pytest.raises(IntegrityError, match="older copy"):
+        book(reopened()).attach(NOBODY, NOBODY)
+
+
+def test_after_a_lost_secret_people_are_counted_from_zero(reopened, tmp_path):
+    """Bug: the account under the lost secret, or its absence, stopped every later session."""
+    ledger = reopened()
+    score(ledger)
+    spent = book(ledger).standing()
+    ledger.close_file()
+    (tmp_path / "ledger.secret").unlink()
+    new_secret(tmp_path / "ledger.db")
+    assert (tmp_path / "scored.before.db").is_file()
+    ledger = reopened()
+    mine = book(ledger)
+    mine.attach(NOBODY, NOBODY)
+    assert mine.standing().mu2_units_free == spent.mu2_units_free  # what is spent stays spent
+    score(ledger)
+    assert mine.standing().mu2_units_free == spent.mu2_units_free - COST
+    ledger.verify()
