@@ -22,7 +22,15 @@ from hdpvfl_mq.machine import (
 )
 from schemas.base import in_words
 from schemas.config import RunManifest
-from schemas.federation import EndRun, RunAnswer, RunNews, RunProposal, RunStop, StopRun
+from schemas.federation import (
+    CannotOpen,
+    EndRun,
+    RunAnswer,
+    RunNews,
+    RunProposal,
+    RunStop,
+    StopRun,
+)
 from schemas.ids import COORDINATOR, PartyId, RunId
 
 OPEN_RUNS_MAX = 64  # proposed or open at the same time
@@ -103,6 +111,15 @@ class AgreedRuns:
             return state, ()
         run = replace(run, phase="over", outcome=ended.outcome, reason=ended.reason)
         return state.with_run(ended.run, run), ()
+
+
+    def cannot_open(self, state: Standing, given: OperatorCommand) -> Step[Standing]:
+        """The broker cannot open an agreed run: tell its parties, which have opened it."""
+        asked = command_of(given, CannotOpen)
+        run = state.runs.get(asked.run)
+        if run is None or run.phase != "open":
+            return state, ()
+        return self._refuse(state, run, asked.reason)
 
 
 _UNFIT = "its data or settings do not allow the run"

@@ -187,6 +187,14 @@ class EndRun(Closed):
     reason: Text
 
 
+class CannotOpen(Closed):
+    """The broker cannot open a run that its parties have agreed on."""
+
+    name: Literal["cannot_open"] = "cannot_open"
+    run: RunId
+    reason: Text
+
+
 class Invite(Closed):
     """Let one new member knock, once, until the invitation expires."""
 
@@ -248,6 +256,7 @@ Command = Annotated[
     | AnswerRun
     | StopRun
     | EndRun
+    | CannotOpen
     | Invite
     | Admit
     | ConfirmMember

@@ -14,7 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from hdpvfl_mq import __version__
-from hdpvfl_mq.errors import HdpvflError, OperatorError
+from hdpvfl_mq.errors import HdpvflError, OperatorError, RefusedError
 from hdpvfl_mq.node.node import Node
 from hdpvfl_mq.runtime.control import Control
 from hdpvfl_mq.runtime.hub import Hub
@@ -70,6 +70,7 @@ class PartyService:
         self.hosted: dict[RunId, HostedRun] = {}
         self._serving: set[RunId] = set()
         self._judged: set[RunId] = set()
+        self._withdrawn: set[RunId] = set()
         self._told: set[str] = set()
         self._tasks = Tasks()
         self.member = MemberNode(settings, self.state)
@@ -196,6 +197,9 @@ class PartyService:
             if run.phase == "open" and name not in self._serving:
                 self._serving.add(name)
                 self._tasks.start(self._serve(name, run))
+            if run.phase == "refused" and name in self.hosted and name not in self._withdrawn:
+                self._withdrawn.add(name)  # the broker could not open it
+                self.withdraw(name)
 
     def _judge(self, name: RunId, run: KnownRun) -> None:
         """Let the policy answer a proposal: no, yes, or ask the operator."""
@@ -205,7 +209,8 @@ class PartyService:
             if self._is_probing(policy, name, run.manifest.active_party):
                 return
             standing = LedgerBook(self.ledger, policy, name, b"").standing()
-            rule = policy_rule(policy, self.settings.party, run.manifest, standing)
+            rule = _name_taken(self.settings, name)
+            rule = rule or policy_rule(policy, self.settings.party, run.manifest, standing)
             rule = rule or self.dispute(run.manifest.parties)
             must_ask = policy.proposals == "ask"
         except OperatorError as wrong:  # the policy cannot be read, or its cap has changed
@@ -242,11 +247,14 @@ class PartyService:
         finally:
             self.hub.close(name)
             self.hosted.pop(name).node.close()
-        spent = hosted.fields()["epsilon_spent"]
-        self.log.say("run_over", run=name, outcome=outcome, reason=hosted.reason, epsilon=spent)
-        self.give(EndRun(run=name, outcome=outcome, reason=in_words(hosted.reason)))
+        spent, known = hosted.fields()["epsilon_spent"], self.belonging.runs[name]
+        reason = known.reason if known.phase == "refused" else hosted.reason
+        self.log.say("run_over", run=name, outcome=outcome, reason=reason, epsilon=spent)
+        self.give(EndRun(run=name, outcome=outcome, reason=in_words(reason)))
 
     async def _build(self, name: RunId, run: KnownRun) -> HostedRun:
+        if (taken := _name_taken(self.settings, name)) is not None:
+            raise RefusedError(taken)
         settings = settings_of_run(self.settings, run, self.belonging.fellows)
         retire_secret(settings)
         keys = load_keys(Path(settings.keys))  # those the run began with
@@ -301,6 +309,13 @@ class PartyService:
     def fellow(self, name: str) -> Fellow | None:
         """Another member; None if this party has not pinned it."""
         return self.belonging.fellows.get(name)
+
+
+def _name_taken(settings: PartyServiceSettings, name: RunId) -> str | None:
+    """Why a run cannot have this name; its frames would go to the federation's own node."""
+    if name != settings.federation:
+        return None
+    return "the run has the name of the federation: give the run another name"
 
 
 def _bytes(text: str) -> bytes:
