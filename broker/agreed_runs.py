@@ -112,7 +112,6 @@ class AgreedRuns:
         run = replace(run, phase="over", outcome=ended.outcome, reason=ended.reason)
         return state.with_run(ended.run, run), ()
 
-
     def cannot_open(self, state: Standing, given: OperatorCommand) -> Step[Standing]:
         """The broker cannot open an agreed run: tell its parties, which have opened it."""
         asked = command_of(given, CannotOpen)

@@ -169,6 +169,7 @@ class HostedFederation(Hosted):
             self.keys_of_members[party] = VerifyKey(seat.verify_key)
         for party in set(self.keys_of_members) - set(members):
             del self.keys_of_members[party]
+            self.router.forget(party)
 
     def connect(self, observe: Callable[[Node], None], tally: Tally) -> Runner:
         """Create the pump that drives this federation's node."""

@@ -284,6 +284,13 @@ class Meet(Closed):
     verify_key: Digest
 
 
+class Forget(Closed):
+    """Drop the streams to and from a peer: its name belongs to somebody else from now on."""
+
+    kind: Literal["forget"] = "forget"
+    party: PartyId
+
+
 class SignWith(Closed):
     """Sign this node's envelopes with this key from now on."""
 

@@ -58,8 +58,16 @@ class Mailbox:
         """Accept a peer's envelopes from now on, with this key; an existing stream continues."""
         self._contacts[party] = contact
         self._inbox.setdefault(party, Inbox())
-        self._outbox.setdefault(party, Outbox())
+        self._outbox.setdefault(party, Outbox(digests={0: NO_PARENT}))
         self._seen.setdefault(party, NO_PARENT)
+
+    def forget(self, party: PartyId) -> None:
+        """Drop a peer and its streams: whoever has its name next begins with number 1."""
+        for known in (self._contacts, self._inbox, self._outbox, self._seen, self._bare_acks):
+            known.pop(party, None)
+        self._refused_bytes.pop(party, None)
+        self._owed.discard(party)
+        self._early_from.discard(party)
 
     def sign_with(self, verify_key: bytes) -> None:
         """Sign later envelopes with another key of this node's identity."""

@@ -5,7 +5,10 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+from hdpvfl_mq.runtime.keys import make_keys
+from hdpvfl_mq.runtime.knock import knock
 from hdpvfl_mq.runtime.settings import dump_settings, fields_of, load_settings
+from hdpvfl_mq.wire.invitation import read_line
 from parties.process.service import PartyService
 from schemas.config import (
     BrokerServiceSettings,
@@ -103,3 +106,36 @@ async def test_a_run_that_is_open_in_another_federation_is_not_disturbed(tmp_pat
         await services.start(*services.demo.parties)
         seen = await services.phase("one", "over")
         assert {each["outcome"] for each in seen.values()} == {"completed"}
+
+
+async def test_a_name_can_be_invited_again_after_its_member_was_removed(tmp_path):
+    """A member that has lost its keys comes back: new keys, a new journal, the same name."""
+    async with standing(tmp_path, start=False) as services:
+        path = services.demo.service(COORDINATOR)
+        broker = fields_of(load_settings(BrokerServiceSettings, path))
+        bare = FederationSettings(name=broker["federations"][0].name)
+        path.write_text(
+            dump_settings(
+                BrokerServiceSettings(
+                    **{**broker, "address": broker["bind"], "federations": (bare,)}
+                )
+            )
+        )
+        await services.start(COORDINATOR)
+        for life in ("first", "second"):
+            line = (await services.ask(COORDINATOR, "invite", party="passive-1"))["line"]
+            keys = make_keys(tmp_path / f"keys-{life}")
+            await knock(read_line(line), keys)
+            path = services.demo.service("passive-1")
+            fields = fields_of(load_settings(PartyServiceSettings, path))
+            fields |= {"keys": str(tmp_path / f"keys-{life}"), "state": str(tmp_path / life)}
+            path.write_text(dump_settings(PartyServiceSettings(**fields)))
+            await services.start("passive-1")
+            node = services.live["passive-1"].node
+            inbox = node.mailbox._inbox[COORDINATOR]
+            await until(lambda each=inbox: each.received > 0, f"the roster, {life}")
+            await services.stop("passive-1")
+            await services.ask(COORDINATOR, "remove", party="passive-1")
+            await until(
+                lambda: not services.live[COORDINATOR].federations[bare.name].standing.members
+            )
