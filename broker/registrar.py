@@ -193,5 +193,6 @@ MOVES: Moves = {
     (Standing, "timer:proposal"): Move(_R.late, ()),
     (Standing, "command:stop"): Move(_R.stop_here, ()),
     (Standing, "command:end"): Move(_R.end, ()),
+    (Standing, "command:close"): Move(_R.close, ()),
     (Standing, "command:cannot_open"): Move(_R.cannot_open, ()),
 }

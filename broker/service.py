@@ -34,6 +34,7 @@ from schemas.base import in_words
 from schemas.config import BrokerServiceSettings, BrokerSettings, Member, RunManifest
 from schemas.federation import (
     CannotOpen,
+    CloseRun,
     EndRun,
     OperatorCommand,
     RemoveMember,
@@ -173,6 +174,7 @@ class BrokerService(Lobby):
         self._runners[name] = hosted.runner(
             patience_s=math.inf, farewell_s=math.inf, tally=self.tally
         )
+        hosted.tell_closed(partial(self._closed, federation, name))
         self._opened_by[name] = federation.name
         self.add(name, hosted)
         is_new = hosted.node.steps == 0
@@ -230,6 +232,9 @@ class BrokerService(Lobby):
         self.log.say("run_over", run=name, outcome=outcome, reason=reason)
         self.give(federation, EndRun(run=name, outcome=outcome, reason=in_words(reason)))
         self._tasks.start_waiting(self._forget(name, hosted))
+
+    def _closed(self, federation: HostedFederation, name: RunId, outcome: str, why: str) -> None:
+        self.give(federation, CloseRun(run=name, outcome=outcome, reason=in_words(why)))
 
     async def _forget(self, name: RunId, hosted: HostedRun) -> None:
         """Close a run's node after its parties have had time for their last acknowledgements."""

@@ -50,6 +50,11 @@ class AgreedRun:
     reason: str = ""
 
     @property
+    def is_busy(self) -> bool:
+        """Whether it is proposed or open; a party that acknowledges no end keeps no run open."""
+        return self.phase == "proposed" or (self.phase == "open" and not self.outcome)
+
+    @property
     def waiting_for(self) -> tuple[PartyId, ...]:
         """Parties that have not answered."""
         if self.phase != "proposed":

@@ -187,6 +187,15 @@ class EndRun(Closed):
     reason: Text
 
 
+class CloseRun(Closed):
+    """The run's coordinator has closed it; some parties have not acknowledged that yet."""
+
+    name: Literal["close"] = "close"
+    run: RunId
+    outcome: Annotated[str, Field(max_length=64)]
+    reason: Text
+
+
 class CannotOpen(Closed):
     """The broker cannot open a run that its parties have agreed on."""
 
@@ -256,6 +265,7 @@ Command = Annotated[
     | AnswerRun
     | StopRun
     | EndRun
+    | CloseRun
     | CannotOpen
     | Invite
     | Admit

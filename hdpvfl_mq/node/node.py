@@ -128,7 +128,9 @@ class Node(Chained):
             try:
                 self._take(frames)
             except CheatingError as false:
-                self.refuse(frames, str(false), by=decode_header(frames).sender)
+                sender = decode_header(frames).sender
+                self.mailbox.note_false(sender)
+                self.refuse(frames, str(false), by=sender)
             except WithheldError as missing:
                 self._withheld(decode_header(frames).sender, str(missing))
             except PeerError as refused:

@@ -30,6 +30,7 @@ from hdpvfl_mq.runtime.window import Window
 from hdpvfl_mq.wire.codec import model_digest
 from parties.admission import policy_rule
 from parties.belonging import Belonging, KnownRun
+from parties.leaving import GRACE_S
 from parties.membership import Membership
 from parties.process.broker_link import BrokerLink
 from parties.process.build import load_assets, retire_secret
@@ -242,15 +243,23 @@ class PartyService:
         is_new = hosted.node.steps == 0
         self.log.say("run_opened" if is_new else "run_resumed", run=name)
         hosted.connect(self.hub.open(name), tally=self.tally)
+        # The role's own deadline begins with the offer, which a lying coordinator may withhold.
+        wait_s = run.manifest.deadline_s + 2 * GRACE_S
+        overdue = asyncio.get_running_loop().call_later(wait_s, self._overdue, name)
         try:
             outcome = await hosted.run()
         finally:
+            overdue.cancel()
             self.hub.close(name)
             self.hosted.pop(name).node.close()
         spent, known = hosted.fields()["epsilon_spent"], self.belonging.runs[name]
         reason = known.reason if known.phase == "refused" else hosted.reason
         self.log.say("run_over", run=name, outcome=outcome, reason=reason, epsilon=spent)
         self.give(EndRun(run=name, outcome=outcome, reason=in_words(reason)))
+
+    def _overdue(self, name: RunId) -> None:
+        if (hosted := self.hosted.get(name)) is not None and hosted.node.outcome is None:
+            self.withdraw(name)
 
     async def _build(self, name: RunId, run: KnownRun) -> HostedRun:
         if (taken := _name_taken(self.settings, name)) is not None:
