@@ -22,7 +22,16 @@ from hdpvfl_mq.machine import (
 )
 from schemas.base import in_words
 from schemas.config import RunManifest
-from schemas.federation import EndRun, RunAnswer, RunNews, RunProposal, RunStop, StopRun
+from schemas.federation import (
+    CannotOpen,
+    CloseRun,
+    EndRun,
+    RunAnswer,
+    RunNews,
+    RunProposal,
+    RunStop,
+    StopRun,
+)
 from schemas.ids import COORDINATOR, PartyId, RunId
 
 OPEN_RUNS_MAX = 64  # proposed or open at the same time
@@ -104,6 +113,23 @@ class AgreedRuns:
         run = replace(run, phase="over", outcome=ended.outcome, reason=ended.reason)
         return state.with_run(ended.run, run), ()
 
+    def close(self, state: Standing, given: OperatorCommand) -> Step[Standing]:
+        """The run's coordinator has closed it: it is no open run any more, whoever is away."""
+        closed = command_of(given, CloseRun)
+        run = state.runs.get(closed.run)
+        if run is None or run.phase != "open":
+            return state, ()
+        run = replace(run, outcome=closed.outcome, reason=closed.reason)
+        return state.with_run(closed.run, run), ()
+
+    def cannot_open(self, state: Standing, given: OperatorCommand) -> Step[Standing]:
+        """The broker cannot open an agreed run: tell its parties, which have opened it."""
+        asked = command_of(given, CannotOpen)
+        run = state.runs.get(asked.run)
+        if run is None or run.phase != "open":
+            return state, ()
+        return self._refuse(state, run, asked.reason)
+
 
 _UNFIT = "its data or settings do not allow the run"
 
@@ -118,7 +144,7 @@ def _unfit(state: Standing, manifest: RunManifest, sender: PartyId) -> str | Non
     wrong = [p for p in manifest.passive_parties if state.members[p].role != "passive"]
     if wrong:
         return f"{', '.join(wrong)} joined as active; a run has one active party"
-    busy = [run for run in state.runs.values() if run.phase in ("proposed", "open")]
+    busy = [run for run in state.runs.values() if run.is_busy]
     if len(busy) >= OPEN_RUNS_MAX:
         return f"{len(busy)} runs are proposed or open; stop one ('hdpvfl stop RUN'), try again"
     return None

@@ -97,6 +97,7 @@ class HostedRun(Hosted):
         self._seats = dict(seats)
         self.admit({})
         self._status = Status(self.folder / "status.json")
+        self._closed: Callable[[str, str], None] | None = None
 
     def admit(self, members: Mapping[PartyId, Seat]) -> None:
         """Admit connections with the keys that the run's parties have now.
@@ -117,9 +118,16 @@ class HostedRun(Hosted):
             tally=tally,
         )
 
+    def tell_closed(self, closed: Callable[[str, str], None]) -> None:
+        """Call `closed(outcome, reason)` once, when the coordinator has closed the run."""
+        self._closed = closed
+
     def observe(self, node: Node) -> None:
         """Take a snapshot and write the status, where they are due."""
         self._snapshots.see(node)
+        if node.outcome is not None and self._closed is not None:
+            told, self._closed = self._closed, None
+            told(node.outcome, str(node.state.reason))
         if self._status.due() or node.outcome is not None:
             self._status.write(self.fields())
 
@@ -169,6 +177,7 @@ class HostedFederation(Hosted):
             self.keys_of_members[party] = VerifyKey(seat.verify_key)
         for party in set(self.keys_of_members) - set(members):
             del self.keys_of_members[party]
+            self.router.forget(party)
 
     def connect(self, observe: Callable[[Node], None], tally: Tally) -> Runner:
         """Create the pump that drives this federation's node."""

@@ -14,6 +14,8 @@ from broker.agreed_runs import AgreedRuns
 from broker.standing import OpenInvitation, Seat, Standing, describe, knock_fault
 from hdpvfl_mq.errors import PeerError
 from hdpvfl_mq.machine import (
+    Effect,
+    Forget,
     Input,
     Meet,
     Move,
@@ -99,19 +101,22 @@ class Registrar(AgreedRuns, NoSnapshot):
             counted = None if burnt else replace(opened, guesses=opened.guesses + 1)
             return state.with_invitation(guest.party, counted), ()
         state = state.with_invitation(guest.party, None)
+        forgotten: tuple[Effect, ...] = ()
+        if state.past.get(guest.party, guest.verify_key) != guest.verify_key:
+            state, forgotten = state.begun_anew(guest.party), (Forget(party=guest.party),)
         seat = Seat(opened.role, guest.verify_key, guest.curve_key)
         state = state.with_member(guest.party, seat)
-        return state, (_meet(guest.party, seat), _roster(state, tuple(sorted(state.members))))
+        roster = _roster(state, tuple(sorted(state.members)))
+        return state, (*forgotten, _meet(guest.party, seat), roster)
 
     def remove(self, state: Standing, given: OperatorCommand) -> Step[Standing]:
         """Remove a member, tell the others, and do not admit its connection again."""
         name = command_of(given, RemoveMember).party
         if name not in state.members:
             raise PeerError(f"{name} is no member")
-        members = {party: seat for party, seat in state.members.items() if party != name}
-        rosters = {party: signed for party, signed in state.rosters.items() if party != name}
-        state = replace(state, members=MappingProxyType(members), rosters=MappingProxyType(rosters))
-        return state, (_roster(state, tuple(sorted(members))),) if members else ()
+        state = state.without_member(name)
+        left = tuple(sorted(state.members))
+        return state, (_roster(state, left),) if left else ()
 
     def pair(self, state: Standing, given: Received[Pair]) -> Step[Standing]:
         """Forward a message between two members, with its sender's name."""
@@ -188,4 +193,6 @@ MOVES: Moves = {
     (Standing, "timer:proposal"): Move(_R.late, ()),
     (Standing, "command:stop"): Move(_R.stop_here, ()),
     (Standing, "command:end"): Move(_R.end, ()),
+    (Standing, "command:close"): Move(_R.close, ()),
+    (Standing, "command:cannot_open"): Move(_R.cannot_open, ()),
 }

@@ -67,6 +67,11 @@ class Router:
         """Route frames of the coordinator in this process."""
         return self._route(decode_header(frames))
 
+    def forget(self, party: PartyId) -> None:
+        """Forget the connection and epoch of a party that was removed."""
+        self._epochs.pop(party, None)
+        self._bound.pop(party, None)
+
     def unreachable(self, connection: bytes) -> None:
         """Forget a connection that no longer exists."""
         for party, bound in list(self._bound.items()):

@@ -31,8 +31,10 @@ from hdpvfl_mq.runtime.settings import dump_settings, load_settings
 from hdpvfl_mq.runtime.tasks import Tasks
 from hdpvfl_mq.runtime.window import Window
 from schemas.base import in_words
-from schemas.config import BrokerServiceSettings, BrokerSettings, Member
+from schemas.config import BrokerServiceSettings, BrokerSettings, Member, RunManifest
 from schemas.federation import (
+    CannotOpen,
+    CloseRun,
     EndRun,
     OperatorCommand,
     RemoveMember,
@@ -64,6 +66,7 @@ class BrokerService(Lobby):
             self.federations[federation.name] = hosted
             self.add(federation.name, hosted)
         self._runners: dict[RunId, Runner] = {}
+        self._opened_by: dict[RunId, RunId] = {}  # the federation of each run in the table
         self._tasks = Tasks()
 
     @property
@@ -140,22 +143,28 @@ class BrokerService(Lobby):
         """Admit members, open the runs they agreed on, close the runs that one of them stopped."""
         federation.admit()
         for name in federation.standing.runs:
-            if isinstance(hosted := self.table.get(name), HostedRun):
-                hosted.admit(federation.standing.members)
+            if (run := self._run_of(federation, name)) is not None:
+                run.admit(federation.standing.members)
         self.admit()
         self.open_or_close_lobby()
-        for name, run in federation.standing.runs.items():
-            if run.phase == "open" and name not in self._runners:
-                self._open(federation, name, run)
-            runner = self._runners.get(name)
-            hosted = self.table.get(name)
-            if run.stopped_by and runner and hosted and hosted.node.outcome is None:
-                runner.give(OperatorRequest(request="close"))
+        for name, agreed in federation.standing.runs.items():
+            hosted = self._run_of(federation, name)
+            if agreed.phase == "open" and hosted is None:
+                self._open(federation, name, agreed)
+            elif agreed.stopped_by and hosted is not None and hosted.node.outcome is None:
+                self._runners[name].give(OperatorRequest(request="close"))
+
+    def _run_of(self, federation: HostedFederation, name: RunId) -> HostedRun | None:
+        """A run that this federation has opened; another one may have a run of the same name."""
+        hosted = self.table.get(name)
+        is_own = self._opened_by.get(name) == federation.name
+        return hosted if is_own and isinstance(hosted, HostedRun) else None
 
     def _open(self, federation: HostedFederation, name: RunId, run: AgreedRun) -> None:
-        if name in self.table:
-            taken = "the broker has a run or federation of this name: choose another"
-            self.give(federation, EndRun(run=name, outcome="refused", reason=taken))
+        if self._is_taken(federation, name, run):
+            taken = "the broker has a run or federation of this name: give the run another name"
+            self.log.say("run_refused", run=name, federation=federation.name, reason=taken)
+            self.give(federation, CannotOpen(run=name, reason=taken))
             return
         seats = self._seats_of_run(federation.standing, name, run)
         hosted = HostedRun(
@@ -165,12 +174,28 @@ class BrokerService(Lobby):
         self._runners[name] = hosted.runner(
             patience_s=math.inf, farewell_s=math.inf, tally=self.tally
         )
+        hosted.tell_closed(partial(self._closed, federation, name))
+        self._opened_by[name] = federation.name
         self.add(name, hosted)
         is_new = hosted.node.steps == 0
         self.log.say(
             "run_opened" if is_new else "run_resumed", run=name, federation=federation.name
         )
         self._tasks.start(self._serve(federation, name, hosted))
+
+    def _is_taken(self, federation: HostedFederation, name: RunId, run: AgreedRun) -> bool:
+        """Whether the name of a run that opens belongs to another run, now or earlier.
+
+        Names and folders of runs are shared by all federations of this broker.
+        """
+        others = (each for each in self.federations.values() if each is not federation)
+        if name in self.table or any(_has_opened(each.standing, name) for each in others):
+            return True
+        folder = Path(self.settings.runs) / name / COORDINATOR
+        if not (folder / "journal.db").exists():
+            return False
+        stored = folder / "manifest.toml"
+        return not stored.exists() or load_settings(RunManifest, stored) != run.manifest
 
     def _seats_of_run(
         self, standing: Standing, name: RunId, run: AgreedRun
@@ -208,10 +233,13 @@ class BrokerService(Lobby):
         self.give(federation, EndRun(run=name, outcome=outcome, reason=in_words(reason)))
         self._tasks.start_waiting(self._forget(name, hosted))
 
+    def _closed(self, federation: HostedFederation, name: RunId, outcome: str, why: str) -> None:
+        self.give(federation, CloseRun(run=name, outcome=outcome, reason=in_words(why)))
+
     async def _forget(self, name: RunId, hosted: HostedRun) -> None:
         """Close a run's node after its parties have had time for their last acknowledgements."""
         await asyncio.sleep(FAREWELL_S)
-        del self.table[name], self._runners[name]
+        del self.table[name], self._runners[name], self._opened_by[name]
         hosted.node.close()
         self.admit()
 
@@ -249,7 +277,9 @@ class BrokerService(Lobby):
             shown[name] = {
                 "members": {p: seat.role for p, seat in sorted(standing.members.items())},
                 "connected": self.connected(federation),
-                "runs": {run: self._run(run, known) for run, known in standing.runs.items()},
+                "runs": {
+                    run: self._run(federation, run, known) for run, known in standing.runs.items()
+                },
             }
         return {
             "service": "broker",
@@ -271,10 +301,13 @@ class BrokerService(Lobby):
             },
         }
 
-    def _run(self, name: RunId, known: AgreedRun) -> Answer:
-        hosted = self.table.get(name)
-        fields = describe(known)
-        return {**fields, **hosted.fields()} if isinstance(hosted, HostedRun) else fields
+    def _run(self, federation: HostedFederation, name: RunId, known: AgreedRun) -> Answer:
+        hosted, fields = self._run_of(federation, name), describe(known)
+        return fields if hosted is None else {**fields, **hosted.fields()}
+
+
+def _has_opened(standing: Standing, name: RunId) -> bool:
+    return name in standing.runs and standing.runs[name].phase in ("open", "over")
 
 
 def _seated(party: PartyId, seat: Seat) -> OperatorCommand:

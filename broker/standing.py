@@ -50,6 +50,11 @@ class AgreedRun:
     reason: str = ""
 
     @property
+    def is_busy(self) -> bool:
+        """Whether it is proposed or open; a party that acknowledges no end keeps no run open."""
+        return self.phase == "proposed" or (self.phase == "open" and not self.outcome)
+
+    @property
     def waiting_for(self) -> tuple[PartyId, ...]:
         """Parties that have not answered."""
         if self.phase != "proposed":
@@ -65,6 +70,8 @@ class Standing:
     members: Mapping[PartyId, Seat] = field(default_factory=lambda: _NONE)
     invitations: Mapping[PartyId, OpenInvitation] = field(default_factory=lambda: _NONE)
     former: Mapping[PartyId, tuple[bytes, ...]] = field(default_factory=lambda: _NONE)  # replaced
+    # Keys that removed members had; a newcomer of the same name begins anew.
+    past: Mapping[PartyId, bytes] = field(default_factory=lambda: _NONE)
     rosters: Mapping[PartyId, SignedRoster] = field(default_factory=lambda: _NONE)  # as signed
     runs: Mapping[RunId, AgreedRun] = field(default_factory=lambda: _NONE)
 
@@ -75,6 +82,23 @@ class Standing:
     def with_member(self, party: PartyId, seat: Seat) -> Standing:
         """The same federation with one member added, or with new keys for a member."""
         return replace(self, members=MappingProxyType({**self.members, party: seat}))
+
+    def without_member(self, party: PartyId) -> Standing:
+        """The same federation with one member removed."""
+        members = {name: seat for name, seat in self.members.items() if name != party}
+        rosters = {name: signed for name, signed in self.rosters.items() if name != party}
+        return replace(
+            self,
+            members=MappingProxyType(members),
+            rosters=MappingProxyType(rosters),
+            past=MappingProxyType({**self.past, party: self.members[party].verify_key}),
+        )
+
+    def begun_anew(self, party: PartyId) -> Standing:
+        """The same federation, which has heard nothing from the newcomer of this name."""
+        epochs = {name: epoch for name, epoch in self.epochs.items() if name != party}
+        past = {name: key for name, key in self.past.items() if name != party}
+        return replace(self, epochs=MappingProxyType(epochs), past=MappingProxyType(past))
 
     def with_invitation(self, party: PartyId, opened: OpenInvitation | None) -> Standing:
         """The same federation with this invitation for a new member, or without one."""

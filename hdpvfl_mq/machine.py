@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Generic, Literal, Protocol, TypeVar
 
 from hdpvfl_mq.errors import PeerError
-from schemas.federation import Meet, OperatorCommand, SignWith
+from schemas.federation import Forget, Meet, OperatorCommand, SignWith
 from schemas.ids import PartyId
 from schemas.messages import Message
 from schemas.records import (
@@ -41,6 +41,7 @@ __all__ = [
     "CheckLedger",
     "Effect",
     "Finish",
+    "Forget",
     "Input",
     "LedgerOrder",
     "LedgerRead",
@@ -123,6 +124,7 @@ Effect = (
     | RememberHead
     | CheckLedger
     | Meet
+    | Forget
     | SignWith
     | Finish
     | Refused

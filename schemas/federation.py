@@ -187,6 +187,23 @@ class EndRun(Closed):
     reason: Text
 
 
+class CloseRun(Closed):
+    """The run's coordinator has closed it; some parties have not acknowledged that yet."""
+
+    name: Literal["close"] = "close"
+    run: RunId
+    outcome: Annotated[str, Field(max_length=64)]
+    reason: Text
+
+
+class CannotOpen(Closed):
+    """The broker cannot open a run that its parties have agreed on."""
+
+    name: Literal["cannot_open"] = "cannot_open"
+    run: RunId
+    reason: Text
+
+
 class Invite(Closed):
     """Let one new member knock, once, until the invitation expires."""
 
@@ -248,6 +265,8 @@ Command = Annotated[
     | AnswerRun
     | StopRun
     | EndRun
+    | CloseRun
+    | CannotOpen
     | Invite
     | Admit
     | ConfirmMember
@@ -273,6 +292,13 @@ class Meet(Closed):
     party: PartyId
     role: PartyRole
     verify_key: Digest
+
+
+class Forget(Closed):
+    """Drop the streams to and from a peer: its name belongs to somebody else from now on."""
+
+    kind: Literal["forget"] = "forget"
+    party: PartyId
 
 
 class SignWith(Closed):

@@ -14,7 +14,7 @@ from pydantic import AfterValidator, Field
 
 from schemas.base import TEXT_MAX, Closed, Count, Digest, Signature, printable
 from schemas.envelope import MAX_ARRAY_BYTES, MAX_FRAMES
-from schemas.federation import Meet, OperatorCommand, SignWith
+from schemas.federation import Forget, Meet, OperatorCommand, SignWith
 from schemas.ids import MAX_PASSIVES, Epoch, PartyId
 from schemas.privacy import MAX_PURE_RELEASES, MAX_SLOTS, LedgerHead, Release
 from schemas.tensor import Tensor
@@ -222,6 +222,7 @@ RecordedEffect = Annotated[
     | RememberHead
     | CheckLedger
     | Meet
+    | Forget
     | SignWith
     | Finish
     | Refused,

@@ -218,8 +218,9 @@ class Run:
                 if any(effect["kind"] == "refused" for effect in record["effects"])
             }
             for e in [e for e in self.envelopes if e.listed and e.party == party]:
-                if not e.sent and e.index in refused:
-                    continue  # it was too large to be asked for
+                if not e.sent and e.index in refused:  # too large, or not as its list says
+                    self.check(6, False, e.where, f"{e.sender} lists parts that were refused")
+                    continue
                 size, whole, total = unpack(e.frames[4])["part_bytes"], hashlib.sha256(), 0
                 for at in range(0, len(e.frames[3]), 32):
                     digest = e.frames[3][at : at + 32]
@@ -301,7 +302,7 @@ class Run:
             arrays = [x for part in (e.body, e.release) for x in part.values() if type(x) is dict]
             sizes = [math.prod(x["shape"]) * WIDTH[x["dtype"]] for x in arrays if "dtype" in x]
             legal &= sizes == [e.listed or len(frame) for frame in e.frames[3:4]]
-            self.check(6, legal, e.where, f"may not send such a {e.kind}")
+            self.check(6, legal, e.where, f"{e.sender} may not send such a {e.kind}")
             if e.kind == "hello":
                 kept = tuple(v for k, v in e.body.items() if k not in ("epoch", "ledger"))
                 self.check(13, first.setdefault(e.sender, kept) == kept, e.where, "another seed")

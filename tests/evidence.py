@@ -201,7 +201,7 @@ def hearing(kind: str, change: Callable[[Message], Message]) -> Callable[[Messag
 
 
 def _write_parts(database: sqlite3.Connection, shown: Transcript) -> None:
-    for frames in (e.frames for e in shown.envelopes if is_in_parts(e.frames)):
+    for frames in (e.frames for e in shown.envelopes if e.message and is_in_parts(e.frames)):
         parts, array = PartList.of_frames(frames), shown.array_of(frames)
         stored = [(parts.digests[n], bytes(parts.cut(array, n))) for n in range(len(parts))]
         stored_parts.keep(database, stored)

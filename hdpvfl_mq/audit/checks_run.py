@@ -35,7 +35,8 @@ def messages_legal(evidence: Evidence) -> None:
     """Check 6: every body fits its schema and limits, and its sender may send it there."""
     for envelope in evidence.said:
         if envelope.message is None:
-            raise CheckFailed(envelope.place, envelope.flaw)
+            sent = f"{envelope.header.kind} of {envelope.header.sender}"
+            raise CheckFailed(envelope.place, f"{sent}: {envelope.flaw}")
         may_send, may_receive = ROUTES[envelope.header.kind]
         ends = (envelope.header.sender, *(d.party for d in envelope.header.to))
         roles = [evidence.keys[p].role for p in ends if p in evidence.keys]

@@ -22,7 +22,7 @@ from schemas.config import RunManifest
 from schemas.envelope import Delivery, Header
 from schemas.ids import PartyId, RoleName
 from schemas.messages import Aligned, Message, Residual, RunOffer, ScoreShare
-from schemas.records import Acknowledged, EnvelopeReceived, EnvelopeSent, StepRecord
+from schemas.records import Acknowledged, EnvelopeReceived, EnvelopeSent, Refused, StepRecord
 
 Joined = Callable[[PartList], memoryview]
 StoredRecord = tuple[int, bytes, bytes]  # index, bytes, digest
@@ -96,8 +96,15 @@ class Transcript:
             except IntegrityError as broken:
                 flaws.append((place, str(broken)))
                 continue
+            is_refused = any(isinstance(effect, Refused) for effect in record.effects)
             for sent, frames in _frames_of(record):
                 try:
+                    if is_refused and not sent and is_in_parts(frames):
+                        # Its receiver asked for no part, or found the list to be false.
+                        refused = "its parts were refused by the receiver"
+                        header = decode_header(frames)
+                        envelopes.append(Envelope(place, sent, frames, header, None, refused))
+                        continue
                     envelopes.append(_envelope(place, sent, frames, self.array_of(frames)))
                 except (PeerError, IntegrityError) as broken:
                     flaws.append((place, str(broken)))

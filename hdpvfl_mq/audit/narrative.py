@@ -18,7 +18,7 @@ from hdpvfl_mq.wire.canonical import unpack
 from hdpvfl_mq.wire.codec import Frames, decode_body, decode_header
 from hdpvfl_mq.wire.parts import PartList, is_in_parts
 from schemas.envelope import MAX_BODY_BYTES
-from schemas.federation import Meet, OperatorCommand, SignWith
+from schemas.federation import Forget, Meet, OperatorCommand, SignWith
 from schemas.messages import Message, Releasing
 from schemas.records import (
     Acknowledged,
@@ -107,8 +107,8 @@ def _effect(effect: RecordedEffect) -> str:  # noqa: PLR0911 - one line for each
             return f"remember the ledger head of {party}"
         case CheckLedger(party=party):
             return f"check the ledger against what {party} remembers"
-        case Meet(party=party):
-            return f"meet {party}"
+        case Meet(party=party) | Forget(party=party):
+            return f"{effect.kind} {party}"
         case SignWith():
             return "sign with the new key"
         case Finish(outcome=outcome):

@@ -13,8 +13,8 @@ import tempfile
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-from hdpvfl_mq.errors import IntegrityError, OperatorError, PeerError
-from hdpvfl_mq.wire.parts import Buffer, PartList
+from hdpvfl_mq.errors import IntegrityError, OperatorError
+from hdpvfl_mq.wire.parts import Buffer, PartList, part_digest
 
 ReadPart = Callable[[bytes], bytes | None]
 TABLE = "CREATE TABLE IF NOT EXISTS parts (digest BLOB PRIMARY KEY, part BLOB NOT NULL) STRICT"
@@ -55,7 +55,11 @@ def missing(connection: sqlite3.Connection, parts: PartList) -> list[int]:
 
 
 def joined(read: ReadPart, parts: PartList, folder: Path | None = None) -> memoryview:
-    """The whole array, mapped from a file without a name; every part is checked again."""
+    """The whole array, mapped from a file without a name; every part is checked again.
+
+    IntegrityError if a stored part is damaged; PeerError if the list states other sizes than its
+    parts have, which only the author of the list can cause.
+    """
     try:
         with tempfile.TemporaryFile(dir=folder) as file:
             for number, digest in enumerate(parts.digests):
@@ -72,11 +76,9 @@ def joined(read: ReadPart, parts: PartList, folder: Path | None = None) -> memor
 def _checked(parts: PartList, number: int, stored: bytes | None) -> bytes:
     if stored is None:
         raise IntegrityError(f"part {number} of {len(parts)} is missing")
-    try:
-        parts.check(number, stored)
-    except PeerError:
-        text = f"part {number} of {len(parts)} does not match its digest"
-        raise IntegrityError(text) from None
+    if part_digest(stored) != parts.digests[number]:
+        raise IntegrityError(f"part {number} of {len(parts)} does not match its digest")
+    parts.check_length(number, stored)
     return stored
 
 

@@ -51,6 +51,7 @@ class Mailbox:
         self._owed: set[PartyId] = set()
         self._copies_noted = 0
         self._refused_bytes: Counter[PartyId] = Counter()
+        self._false: set[PartyId] = set()  # peers that signed what is false
         self._early_from: set[PartyId] = set()  # peers whose envelopes came out of order
         self.greeting: Frames | None = None  # this process's hello, sent first on every connection
 
@@ -58,8 +59,17 @@ class Mailbox:
         """Accept a peer's envelopes from now on, with this key; an existing stream continues."""
         self._contacts[party] = contact
         self._inbox.setdefault(party, Inbox())
-        self._outbox.setdefault(party, Outbox())
+        self._outbox.setdefault(party, Outbox(digests={0: NO_PARENT}))
         self._seen.setdefault(party, NO_PARENT)
+
+    def forget(self, party: PartyId) -> None:
+        """Drop a peer and its streams: whoever has its name next begins with number 1."""
+        for known in (self._contacts, self._inbox, self._outbox, self._seen, self._bare_acks):
+            known.pop(party, None)
+        self._refused_bytes.pop(party, None)
+        self._owed.discard(party)
+        self._early_from.discard(party)
+        self._false.discard(party)
 
     def sign_with(self, verify_key: bytes) -> None:
         """Sign later envelopes with another key of this node's identity."""
@@ -120,6 +130,14 @@ class Mailbox:
     def has_unacknowledged(self) -> bool:
         """Whether some peer has not acknowledged an envelope that was sent to it."""
         return any(outbox.waiting for outbox in self._outbox.values())
+
+    @property
+    def awaits_answers(self) -> bool:
+        """Whether a peer may still acknowledge an envelope; one that signed what is false cannot.
+
+        Its acknowledgements are refused, so at the end of a run nobody waits for them.
+        """
+        return any(box.waiting for party, box in self._outbox.items() if party not in self._false)
 
     @property
     def unacknowledged_count(self) -> int:
@@ -236,6 +254,10 @@ class Mailbox:
             raise CheatingError(
                 f"{self._refused_bytes[sender]} bytes of {sender} were refused by now"
             )
+
+    def note_false(self, party: PartyId) -> None:
+        """Note that a peer signed something false."""
+        self._false.add(party)
 
     def missing(self, party: PartyId) -> int | None:
         """The number of a peer's envelope that later ones wait for; None if none is missing."""

@@ -28,7 +28,7 @@ from hdpvfl_mq.wire.codec import Frames, decode_body, decode_header
 from hdpvfl_mq.wire.parts import PartList, is_in_parts
 from schemas.base import printable
 from schemas.envelope import NO_PARENT, Header
-from schemas.federation import Meet, OperatorCommand, SignWith
+from schemas.federation import Forget, Meet, OperatorCommand, SignWith
 from schemas.ids import PartyId
 from schemas.messages import NEEDED, Part, PartRequest, Releasing
 from schemas.privacy import LedgerHead
@@ -128,7 +128,9 @@ class Node(Chained):
             try:
                 self._take(frames)
             except CheatingError as false:
-                self.refuse(frames, str(false), by=decode_header(frames).sender)
+                sender = decode_header(frames).sender
+                self.mailbox.note_false(sender)
+                self.refuse(frames, str(false), by=sender)
             except WithheldError as missing:
                 self._withheld(decode_header(frames).sender, str(missing))
             except PeerError as refused:
@@ -268,15 +270,23 @@ class Node(Chained):
                 self._uncommitted.ledger_orders.append(effect)
                 # Set until `LedgerRead` is recorded: a crash may come between the two steps.
                 self.is_ledger_due |= isinstance(effect, ReadLedger)
-            case Meet(party=party, role=role, verify_key=key):
-                self.mailbox.meet(party, Contact(role, VerifyKey(key)))
-            case SignWith(verify_key=key):
-                self.mailbox.sign_with(key)
+            case Meet() | Forget() | SignWith():
+                self._acquaint(effect)
             case Finish(outcome=outcome):
                 self.outcome = outcome
             case Refused():
                 pass  # an input that was put aside and is no legal move
         return effect
+
+    def _acquaint(self, effect: Meet | Forget | SignWith) -> None:
+        """Change whose envelopes are accepted, or with which key this node signs."""
+        match effect:
+            case Meet(party=party, role=role, verify_key=key):
+                self.mailbox.meet(party, Contact(role, VerifyKey(key)))
+            case Forget(party=party):
+                self.mailbox.forget(party)
+            case SignWith(verify_key=key):
+                self.mailbox.sign_with(key)
 
     def _commit(self) -> Turn:
         """Commit the turn; if a step asked for the ledger, also take the step that answers."""

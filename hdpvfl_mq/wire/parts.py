@@ -97,6 +97,15 @@ class PartList:
         """PeerError unless this is the part that the list names."""
         if number >= len(self) or part_digest(part) != self.digests[number]:
             raise PeerError(f"part {number} is not one of those that its envelope lists")
+        self.check_length(number, part)
+
+    def check_length(self, number: int, part: Buffer) -> None:
+        """PeerError unless a part has the size that the list states for it."""
+        if len(part) != self.length(number):
+            raise PeerError(
+                f"part {number} has {len(part)} bytes, where its envelope lists "
+                f"{self.length(number)}"
+            )
 
 
 def is_in_parts(frames: tuple[bytes, ...]) -> bool:

@@ -139,6 +139,8 @@ class Commands:
             if known.manifest == manifest:
                 return {"run": manifest.run}  # already proposed
             raise OperatorError(f"run {manifest.run} exists: choose another name")
+        if manifest.run == service.settings.federation:
+            raise OperatorError(f"{manifest.run} is the federation: give the run another name")
         if manifest.active_party != service.settings.party or service.settings.role != "active":
             raise OperatorError("only the active party, which has the label, proposes runs")
         strangers = [p for p in manifest.passive_parties if service.fellow(p) is None]

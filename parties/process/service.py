@@ -14,7 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from hdpvfl_mq import __version__
-from hdpvfl_mq.errors import HdpvflError, OperatorError
+from hdpvfl_mq.errors import HdpvflError, OperatorError, RefusedError
 from hdpvfl_mq.node.node import Node
 from hdpvfl_mq.runtime.control import Control
 from hdpvfl_mq.runtime.hub import Hub
@@ -30,6 +30,7 @@ from hdpvfl_mq.runtime.window import Window
 from hdpvfl_mq.wire.codec import model_digest
 from parties.admission import policy_rule
 from parties.belonging import Belonging, KnownRun
+from parties.leaving import GRACE_S
 from parties.membership import Membership
 from parties.process.broker_link import BrokerLink
 from parties.process.build import load_assets, retire_secret
@@ -70,6 +71,7 @@ class PartyService:
         self.hosted: dict[RunId, HostedRun] = {}
         self._serving: set[RunId] = set()
         self._judged: set[RunId] = set()
+        self._withdrawn: set[RunId] = set()
         self._told: set[str] = set()
         self._tasks = Tasks()
         self.member = MemberNode(settings, self.state)
@@ -196,6 +198,9 @@ class PartyService:
             if run.phase == "open" and name not in self._serving:
                 self._serving.add(name)
                 self._tasks.start(self._serve(name, run))
+            if run.phase == "refused" and name in self.hosted and name not in self._withdrawn:
+                self._withdrawn.add(name)  # the broker could not open it
+                self.withdraw(name)
 
     def _judge(self, name: RunId, run: KnownRun) -> None:
         """Let the policy answer a proposal: no, yes, or ask the operator."""
@@ -205,7 +210,8 @@ class PartyService:
             if self._is_probing(policy, name, run.manifest.active_party):
                 return
             standing = LedgerBook(self.ledger, policy, name, b"").standing()
-            rule = policy_rule(policy, self.settings.party, run.manifest, standing)
+            rule = _name_taken(self.settings, name)
+            rule = rule or policy_rule(policy, self.settings.party, run.manifest, standing)
             rule = rule or self.dispute(run.manifest.parties)
             must_ask = policy.proposals == "ask"
         except OperatorError as wrong:  # the policy cannot be read, or its cap has changed
@@ -237,16 +243,27 @@ class PartyService:
         is_new = hosted.node.steps == 0
         self.log.say("run_opened" if is_new else "run_resumed", run=name)
         hosted.connect(self.hub.open(name), tally=self.tally)
+        # The role's own deadline begins with the offer, which a lying coordinator may withhold.
+        wait_s = run.manifest.deadline_s + 2 * GRACE_S
+        overdue = asyncio.get_running_loop().call_later(wait_s, self._overdue, name)
         try:
             outcome = await hosted.run()
         finally:
+            overdue.cancel()
             self.hub.close(name)
             self.hosted.pop(name).node.close()
-        spent = hosted.fields()["epsilon_spent"]
-        self.log.say("run_over", run=name, outcome=outcome, reason=hosted.reason, epsilon=spent)
-        self.give(EndRun(run=name, outcome=outcome, reason=in_words(hosted.reason)))
+        spent, known = hosted.fields()["epsilon_spent"], self.belonging.runs[name]
+        reason = known.reason if known.phase == "refused" else hosted.reason
+        self.log.say("run_over", run=name, outcome=outcome, reason=reason, epsilon=spent)
+        self.give(EndRun(run=name, outcome=outcome, reason=in_words(reason)))
+
+    def _overdue(self, name: RunId) -> None:
+        if (hosted := self.hosted.get(name)) is not None and hosted.node.outcome is None:
+            self.withdraw(name)
 
     async def _build(self, name: RunId, run: KnownRun) -> HostedRun:
+        if (taken := _name_taken(self.settings, name)) is not None:
+            raise RefusedError(taken)
         settings = settings_of_run(self.settings, run, self.belonging.fellows)
         retire_secret(settings)
         keys = load_keys(Path(settings.keys))  # those the run began with
@@ -301,6 +318,13 @@ class PartyService:
     def fellow(self, name: str) -> Fellow | None:
         """Another member; None if this party has not pinned it."""
         return self.belonging.fellows.get(name)
+
+
+def _name_taken(settings: PartyServiceSettings, name: RunId) -> str | None:
+    """Why a run cannot have this name; its frames would go to the federation's own node."""
+    if name != settings.federation:
+        return None
+    return "the run has the name of the federation: give the run another name"
 
 
 def _bytes(text: str) -> bytes:

@@ -85,3 +85,13 @@ async def test_a_party_started_again_after_the_end_does_not_wait_for_a_broker_th
     ended.mailbox.owe_all()
     runner = Runner(ended, HeldLink(), patience_s=60, observe=lambda _: None, farewell_s=0.05)
     assert await asyncio.wait_for(runner.run(), 5) == "completed"
+
+
+async def test_nobody_waits_for_the_acknowledgements_of_a_peer_that_signed_what_is_false(ended):
+    """Bug: a broker stayed a minute for acknowledgements that it would have refused."""
+    ended.mailbox._outbox["bank"].keep(ended.mailbox._outbox["bank"].number(), (b"",), 0)
+    link = HeldLink()
+    ended.mailbox.note_false("bank")
+    running = Runner(ended, link, patience_s=60, observe=lambda _: None, farewell_s=60).run()
+    link.wake.set()
+    assert await asyncio.wait_for(running, 2) == "completed"
