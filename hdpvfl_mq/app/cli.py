@@ -24,6 +24,7 @@ from hdpvfl_mq.app.examples import EXAMPLES
 from hdpvfl_mq.errors import HdpvflError, OperatorError, SettingsError, of_the_system
 from schemas.base import printable
 
+STOPPED = 130  # exit code after Ctrl-C
 WIDE = 100  # columns of a terminal that has room for where a data set comes from
 EXIT_CODES = (
     "exit codes: 0 done, 1 a check failed, 2 wrong use or settings, 3 refused by policy or budget, "
@@ -38,19 +39,22 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         return command(options)
     except HdpvflError as stop:
-        if options.json:
-            print(json.dumps({"error": str(stop), "exit": stop.exit_code}))
-        print(f"hdpvfl: {printable(str(stop))}", file=sys.stderr)
-        return stop.exit_code
+        return _failed(str(stop), stop.exit_code, as_json=options.json)
     except BrokenPipeError:  # the reader closed the pipe, as in 'hdpvfl audit | head'
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except OSError as broken:
-        print(f"hdpvfl: {printable(of_the_system(broken))}", file=sys.stderr)
-        return OperatorError.exit_code
+        return _failed(of_the_system(broken), OperatorError.exit_code, as_json=options.json)
     except KeyboardInterrupt:
-        print("hdpvfl: stopped", file=sys.stderr)
-        return 130
+        return _failed("stopped", STOPPED, as_json=options.json)
+
+
+def _failed(text: str, code: int, *, as_json: bool) -> int:
+    """Say why a command failed, for people and, with --json, for machines."""
+    if as_json:
+        print(json.dumps({"error": text, "exit": code}))
+    print(f"hdpvfl: {printable(text)}", file=sys.stderr)
+    return code
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -267,13 +271,13 @@ def _own_files(options: argparse.Namespace) -> Any:
 def _broker(options: argparse.Namespace) -> int:
     from broker.__main__ import main as broker_main  # noqa: PLC0415 - start-up
 
-    return broker_main(options.settings)
+    return broker_main(options.settings, as_json=options.json)
 
 
 def _party(options: argparse.Namespace) -> int:
     from parties.__main__ import main as party_main  # noqa: PLC0415 - start-up
 
-    return party_main(options.settings)
+    return party_main(options.settings, as_json=options.json)
 
 
 def _plan(options: argparse.Namespace) -> int:
@@ -307,7 +311,7 @@ def _ledger(options: argparse.Namespace) -> int:
     if options.what == "export":
         return ledger.export(options.file, options.run)
     if options.what == "new-secret":
-        return ledger.new_secret(options.file)
+        return ledger.new_secret(options.file, as_json=options.json)
     commands = {"show": ledger.show, "verify": ledger.verify, "scored": ledger.scored}
     return commands[options.what](options.file, as_json=options.json)
 

@@ -20,7 +20,7 @@ from hdpvfl_mq.app.scoring_manifest import ScoresWanted, latest_model
 from hdpvfl_mq.errors import SettingsError
 from hdpvfl_mq.methods.recommend import recommend, sound_descent
 from hdpvfl_mq.runtime import control
-from hdpvfl_mq.runtime.settings import check_choice, check_settings, load_settings
+from hdpvfl_mq.runtime.settings import check_choice, check_settings, load_settings, names
 from schemas.config import AlignmentSpec, PartyPolicy, PartyServiceSettings, RunManifest
 from schemas.methods import Guarantee, PrivateModel
 from schemas.model import LossSpec, PenaltySpec
@@ -38,6 +38,10 @@ class Federation:
     def connect(cls, settings: str | Path = "party.toml") -> Federation:
         """The federation of a party's settings file; its service must be running."""
         path = Path(settings)
+        if names(path, "federations"):
+            raise SettingsError(
+                f"{path} is a broker's file: use the settings of the active party, party.toml"
+            )
         federation = cls(load_settings(PartyServiceSettings, path), path)
         federation.status()
         return federation

@@ -19,7 +19,8 @@ Adder = Callable[[Any, str, str, Callable[[argparse.Namespace], int]], argparse.
 def add_evidence_commands(commands: Any, add: Adder) -> None:
     """Add the four commands to the parser."""
     audit = _with_run(
-        add(commands, "audit", "check a run's journals, without data or secrets", _audit)
+        add(commands, "audit", "check a run's journals, without data or secrets", _audit),
+        other=", or a bundle that 'hdpvfl evidence' made",
     )
     audit.add_argument("--party", action="append", default=[], help="audit only these journals")
     audit.add_argument("--members", type=Path, help="TOML file with the members' public keys")
@@ -46,13 +47,12 @@ def add_evidence_commands(commands: Any, add: Adder) -> None:
     evidence.add_argument("--ledgers", type=Path, help="folder with <party>/ledger.db")
 
 
-def _with_run(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
+def _with_run(parser: argparse.ArgumentParser, *, other: str = "") -> argparse.ArgumentParser:
     parser.add_argument(
         "run",
         nargs="?",
         default=defaults.RUN,
-        help="folder of the run, its name in --runs, or a bundle of 'evidence' "
-        "(default: %(default)s)",
+        help=f"folder of the run, or its name in --runs{other} (default: %(default)s)",
     )
     parser.add_argument("--runs", type=Path, default=Path("runs"), help="default: runs")
     return parser

@@ -19,15 +19,17 @@ _NAMES = {
 
 def learnt(settings: DataSettings, columns: Iterable[str]) -> tuple[str, ...]:
     """One text for each kind of constant that the settings leave to the rows, with its columns."""
-    own, found = {rule.name: rule for rule in settings.rules}, []
+    own = {rule.name: rule for rule in settings.rules}
+    kinds: dict[tuple[str, ...], list[str]] = {}  # by the columns they share
     for field, name in _NAMES.items():
-        fitted = [
+        fitted = tuple(
             column
             for column in columns
             if getattr(own.get(column, settings.default), field) == "learn"
-        ]
+        )
         if fitted:
-            found.append(f"{name} of {', '.join(fitted)}")
+            kinds.setdefault(fitted, []).append(name)
+    found = [f"{' and '.join(names)} of {', '.join(each)}" for each, names in kinds.items()]
     if "learn" in (settings.label_centre, settings.label_scale):
         found.append("centre or scale of the label")
     return tuple(found)

@@ -91,8 +91,8 @@ def _cost(facts: Facts) -> str:
     cost = f"epsilon = {facts.epsilon:.4g} at delta = {facts.delta:g}"
     if facts.exact:
         return (
-            f"People whose scores left without noise agreed to that, and count as disclosed. For "
-            f"everybody else the run cost {cost}."
+            f"The parties agreed on the rows whose scores leave without noise; these people count "
+            f"as disclosed. For everybody else the run cost {cost}."
         )
     return f"Together they cost {cost}."
 
@@ -127,7 +127,7 @@ def _noise(outflow: Outflow) -> str:
 def _origin(facts: Facts) -> list[tuple[str, str]]:
     origin, own = facts.origin, facts.own
     rows = [("made", origin.made_at), ("by", f"hdpvfl-mq {origin.version}")]
-    rows += [(f"numeric libraries of {facts.party}", origin.profile)]
+    rows += [(f"software of {facts.party}", origin.profile)]
     rows += [("manifest, SHA-256", origin.manifest_digest)]
     rows += [("data set", own.dataset), ("columns of this party", ", ".join(own.columns))]
     rows += [("learnt from the rows", "; ".join(own.learnt))]

@@ -108,7 +108,7 @@ def test_the_page_says_what_it_was_made_from(facts):
     for words in (
         "<td>learnt from the rows</td>",
         "centre of income, age",
-        "numeric libraries of bank",
+        "software of bank",
         "shown are the journals of",
         facts.origin.manifest_digest,
         dict(facts.origin.keys)["shop"],
@@ -204,6 +204,7 @@ def test_the_page_names_the_constants_that_the_rows_decided():
         "centre of income",
         "scale of income, age",
     )
+    assert learnt(settings, ["income"]) == ("centre and scale of income",)
     assert learnt(DataSettings(file="x.csv", id_columns=("id",)), ["income"]) == ()
 
 
