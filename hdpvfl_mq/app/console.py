@@ -71,7 +71,8 @@ class Watcher:
         if is_long and not self._console.is_terminal and (quarter := 4 * done // total):
             self._say(f"resolving  {25 * quarter} % of {total} blocks")
         if rows:
-            note = ", kept from an earlier run (--resolve-again finds them again)" if kept else ""
+            again = "" if self._is_scoring else " (--resolve-again finds them again)"
+            note = f", kept from an earlier run{again}" if kept else ""
             self._say(f"resolved   {rows:,} common rows{note}")
 
     def _show_rounds(self, statuses: Statuses, active: dict[str, Any]) -> None:

@@ -10,6 +10,7 @@ import json
 import math
 import shutil
 import tempfile
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -25,7 +26,7 @@ from hdpvfl_mq.privacy.ledger_tables import owner_of
 from hdpvfl_mq.privacy.scored_people import ScoredPeople
 from hdpvfl_mq.runtime.keys import read_secret
 from parties.process.ledger_book import ACCOUNT, replace_secret, secret_file
-from schemas.privacy import PURE_UNIT_BITS, CapFixed
+from schemas.privacy import PURE_UNIT_BITS, CapFixed, ReleaseBooked
 
 
 @contextmanager
@@ -43,7 +44,7 @@ def opened_copy(path: Path) -> Iterator[Ledger]:
 
 def standings(ledger: Ledger) -> list[dict[str, Any]]:
     """One row per data set: cap, spent, reserved, runs."""
-    rows = []
+    rows, disclosed = [], _disclosed(ledger)
     for dataset, cap in sorted(ledger.books.caps.items()):
         runs = {run: a for (name, run), a in ledger.books.runs.items() if name == dataset}
         rows.append(
@@ -63,6 +64,7 @@ def standings(ledger: Ledger) -> list[dict[str, Any]]:
                         "tau_units": account.spent.tau_units,
                         "pure_epsilons": [_pure(units) for units in account.spent.pure],
                         "exact_disclosures": account.spent.exact,
+                        "disclosed_rows": disclosed[dataset, run],
                         "closed": account.closed,
                     }
                     for run, account in runs.items()
@@ -70,6 +72,15 @@ def standings(ledger: Ledger) -> list[dict[str, Any]]:
             }
         )
     return rows
+
+
+def _disclosed(ledger: Ledger) -> Counter[tuple[str, str]]:
+    """Exact scores of agreed rows by data set and run; epsilon does not cover these rows."""
+    found: Counter[tuple[str, str]] = Counter()
+    for _, entry in ledger.entries():
+        if isinstance(entry, ReleaseBooked):
+            found[entry.dataset, entry.run] += entry.event.disclosed_rows
+    return found
 
 
 def _slots(ledger: Ledger, dataset: str) -> list[dict[str, float]]:
@@ -115,16 +126,20 @@ def show(path: Path, *, as_json: bool) -> int:
             )
         table = Table(box=None, pad_edge=False, header_style="bold")
         table.add_column("run", overflow="fold")
-        for title in ("epsilon", "of it pure", "exact"):
+        for title in ("epsilon", "pure", "exact", "disclosed"):
             table.add_column(title, justify="right")
         table.add_column("state")
         for run in row["runs"]:
             state = "closed" if run["closed"] else "open"
-            exact = str(run["exact_disclosures"])
+            exact = (str(run["exact_disclosures"]), str(run["disclosed_rows"]))
             pure = " + ".join(f"{epsilon:.4g}" for epsilon in run["pure_epsilons"]) or "0"
-            table.add_row(run["run"], _text(run["epsilon_spent"]), pure, exact, state)
+            table.add_row(run["run"], _text(run["epsilon_spent"]), pure, *exact, state)
         console.print(table)
-    say("epsilons of runs do not add up; the squares of mu do, and pure epsilons within a slot")
+    say(
+        "pure: part of epsilon in pure slots; exact: releases without noise, epsilon infinite; "
+        "disclosed: rows whose exact scores left by agreement. Epsilons of runs do not add up; the "
+        "squares of mu do, and pure epsilons within a slot"
+    )
     return 0
 
 
