@@ -249,8 +249,8 @@ def _add_ledger(commands: Any) -> None:
     ledger.add_argument(
         "what",
         choices=("show", "verify", "scored", "export", "new-secret"),
-        help="show what is spent and left, verify the chain of entries, count scored people, export "
-        "every entry as JSON lines, or make a new secret after the old one was lost",
+        help="show what is spent and left, verify the chain of entries, count scored people, "
+        "export every entry as JSON lines, or make a new secret after the old one was lost",
     )
     ledger.add_argument("file", type=Path, help="the ledger, such as state/active/ledger.db")
     ledger.add_argument("--run", help="with export: open only the entries of this run")
