@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import resource
 import sys
+from functools import partial
 from pathlib import Path
 
 from broker.service import BrokerService
@@ -16,15 +17,17 @@ from schemas.config import BrokerServiceSettings, BrokerSettings
 MEMORY_MAX_BYTES = 8 * 2**30
 
 
-def main(path: Path) -> int:
+def main(path: Path, *, as_json: bool = False) -> int:
     """Run the broker until its run ends, or until it is stopped if it hosts federations."""
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY_MAX_BYTES, resource.RLIM_INFINITY))
     if names(path, "federations"):
-        return run_process(BrokerServiceSettings, path, _stand)
+        return run_process(BrokerServiceSettings, path, partial(_stand, as_json=as_json))
     return run_process(BrokerSettings, path, _run)
 
 
-async def _stand(settings: BrokerServiceSettings) -> str:
+async def _stand(settings: BrokerServiceSettings, *, as_json: bool) -> str:
+    if as_json:
+        settings = settings.model_copy(update={"log": "json"})
     service = BrokerService(settings)
     stop_on_signals(service)
     return await service.run()

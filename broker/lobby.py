@@ -154,5 +154,5 @@ class Lobby(Switchboard):
             return next(iter(self.federations.values()))
         if named not in self.federations:
             names = ", ".join(self.federations)
-            raise OperatorError(f"--federation: say which of {names}")
+            raise OperatorError(f"--federation: name one of {names}")
         return self.federations[str(named)]

@@ -93,5 +93,5 @@ def of_the_system(stop: OSError) -> str:
     named = f" {stop.filename}" if stop.filename else ""
     return (
         f"reading or writing{named} failed ({stop.strerror or type(stop).__name__}); free disk "
-        "space or mend the folder, then start again: nothing was sent after the last commit"
+        "space or repair the folder, then start again: nothing was sent after the last commit"
     )

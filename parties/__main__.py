@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
+from functools import partial
 from pathlib import Path
 
 from hdpvfl_mq.data.without_pandas import leave_pandas_out
@@ -26,12 +27,12 @@ from parties.process.unable import refuse_again, tell
 from schemas.config import PartyServiceSettings, PartySettings
 
 
-def main(path: Path) -> int:
+def main(path: Path, *, as_json: bool = False) -> int:
     """Run one party's process; the exit code says how it ended."""
     _threads = pin_threads()
     leave_pandas_out()
     if names(path, "federation"):
-        return run_process(PartyServiceSettings, path, _stand)
+        return run_process(PartyServiceSettings, path, partial(_stand, as_json=as_json))
     return run_process(PartySettings, path, _run, _failed)
 
 
@@ -39,7 +40,9 @@ def _failed(settings: PartySettings, reason: str) -> None:
     Status(PartyFiles(settings).run / "status.json").write({"phase": "stopped", "reason": reason})
 
 
-async def _stand(settings: PartyServiceSettings) -> str:
+async def _stand(settings: PartyServiceSettings, *, as_json: bool) -> str:
+    if as_json:
+        settings = settings.model_copy(update={"log": "json"})
     service = PartyService(settings)
     stop_on_signals(service)
     return await service.run()

@@ -222,7 +222,7 @@ def _over_budget(
         needed = math.floor(mu**2 * 2.0**MU2_UNIT_BITS * 0.999)
         if needed > standing.mu2_units_free or placed(pure, standing.slots_free) is None:
             return (
-                f"policy.lifetime: the ledger of {policy.dataset} has not enough left for "
+                f"policy.lifetime: the ledger of {policy.dataset} does not have enough left for "
                 f"epsilon {budget.epsilon:g}; see 'hdpvfl ledger show'"
             )
     return None

@@ -544,6 +544,8 @@ def report(
 def report_bundle(
     bundle: Path, members: Path | None = None
 ) -> tuple[list[str], dict[int, str]]:  # a bundle's digests and signatures, then its run
+    if not zipfile.is_zipfile(bundle):
+        return [], {1: f"{bundle} is not a whole bundle: it is cut off or another file"}
     with tempfile.TemporaryDirectory() as base, zipfile.ZipFile(bundle) as packed:
         try:
             plain = packed.read("evidence.json")
@@ -572,6 +574,8 @@ def verify(*paths: Path) -> dict[int, str]:
 
 
 if __name__ == "__main__":
+    if len(sys.argv) < 2 or sys.argv[1].startswith("-"):
+        sys.exit(__doc__)
     show = report_bundle if Path(sys.argv[1]).is_file() else report
     seen, found = show(*map(Path, sys.argv[1:]))
     print(json.dumps({"formats": seen, "found": found}, indent=1))

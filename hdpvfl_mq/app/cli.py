@@ -24,6 +24,7 @@ from hdpvfl_mq.app.examples import EXAMPLES
 from hdpvfl_mq.errors import HdpvflError, OperatorError, SettingsError, of_the_system
 from schemas.base import printable
 
+STOPPED = 130  # exit code after Ctrl-C
 WIDE = 100  # columns of a terminal that has room for where a data set comes from
 EXIT_CODES = (
     "exit codes: 0 done, 1 a check failed, 2 wrong use or settings, 3 refused by policy or budget, "
@@ -38,19 +39,22 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         return command(options)
     except HdpvflError as stop:
-        if options.json:
-            print(json.dumps({"error": str(stop), "exit": stop.exit_code}))
-        print(f"hdpvfl: {printable(str(stop))}", file=sys.stderr)
-        return stop.exit_code
+        return _failed(str(stop), stop.exit_code, as_json=options.json)
     except BrokenPipeError:  # the reader closed the pipe, as in 'hdpvfl audit | head'
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except OSError as broken:
-        print(f"hdpvfl: {printable(of_the_system(broken))}", file=sys.stderr)
-        return OperatorError.exit_code
+        return _failed(of_the_system(broken), OperatorError.exit_code, as_json=options.json)
     except KeyboardInterrupt:
-        print("hdpvfl: stopped", file=sys.stderr)
-        return 130
+        return _failed("stopped", STOPPED, as_json=options.json)
+
+
+def _failed(text: str, code: int, *, as_json: bool) -> int:
+    """Say why a command failed, for people and, with --json, for machines."""
+    if as_json:
+        print(json.dumps({"error": text, "exit": code}))
+    print(f"hdpvfl: {printable(text)}", file=sys.stderr)
+    return code
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -63,10 +67,8 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=__version__)
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     _add_up(commands)
-    _add_file_command(
-        commands, "broker", "run the broker and its coordinator", _broker, "broker.toml"
-    )
-    _add_file_command(commands, "party", "run one party", _party, "party.toml")
+    _add_file_command(commands, "broker", "run the broker's service", _broker, "broker.toml")
+    _add_file_command(commands, "party", "run one party's service", _party, "party.toml")
     add_key_commands(commands, _add)
     add_federation_commands(commands, _add)
     _add_plan(commands)
@@ -75,9 +77,9 @@ def _parser() -> argparse.ArgumentParser:
     add_evidence_commands(commands, _add)
     _add(commands, "datasets", "list the data sets of the demo", _datasets)
     completion = _add(
-        commands, "completion", "print what completes commands in a shell", _completion
+        commands, "completion", "print the completion script for a shell", _completion
     )
-    completion.add_argument("shell", choices=("bash", "zsh"))
+    completion.add_argument("shell", choices=("bash", "zsh"), help="the shell to load it in")
     return parser
 
 
@@ -124,22 +126,34 @@ def _add_file_command(
 
 
 def _add_up(commands: Any) -> None:
-    up = _add(commands, "up", "run a whole federation on this machine, one process a party", _up)
+    up = _add(commands, "up", "run a whole federation on this machine, one process per party", _up)
     add = up.add_argument
     add("--dataset", default=defaults.DATASET, help="see 'hdpvfl datasets' (default: %(default)s)")
     add("--active", type=Path, metavar="FILE", help="own data: the file with the label")
-    add("--passive", type=Path, action="append", metavar="FILE", help="own data: one a partner")
-    add("--id", metavar="COLUMN", help="own data: the column that names a person in every file")
+    add(
+        "--passive",
+        type=Path,
+        action="append",
+        metavar="FILE",
+        help="own data: a partner's file; repeat it for more",
+    )
+    add(
+        "--id",
+        metavar="COLUMN",
+        help="own data: the column that identifies a person, in every file",
+    )
     add("--label", metavar="COLUMN", help="own data: the column of --active to predict")
     add("--positive", metavar="VALUE", help="own data: the label that counts as 1")
-    add("--separator", default=",", help="own data: between cells of a CSV file (default: ,)")
-    add("--decimal", default=".", choices=(".", ","), help="own data: its decimal sign")
-    add("--encoding", default="utf-8", help="own data: its encoding (default: utf-8)")
+    add("--separator", default=",", help="own data: separator of cells in CSV files (default: ,)")
+    add(
+        "--decimal", default=".", choices=(".", ","), help="own data: the decimal sign (default: .)"
+    )
+    add("--encoding", default="utf-8", help="own data: encoding of CSV files (default: utf-8)")
     add(
         "--passives",
         type=int,
         default=defaults.PASSIVES,
-        help="passive parties the columns are dealt to",
+        help="number of passive parties (default: %(default)s)",
     )
     add(
         "--epsilon",
@@ -151,24 +165,38 @@ def _add_up(commands: Any) -> None:
         "--delta",
         type=float,
         default=defaults.DELTA,
-        help="its delta (default: %(default)s; the paper's is 0.01)",
+        help="delta of that budget (default: %(default)s; the paper uses 0.01)",
     )
     add(
         "--guarantee",
         default=defaults.GUARANTEE,
-        help="sound: proved; paper: as published, not a proof; none: no privacy",
+        help="sound: proved; paper: as published, not proved; none: no privacy (default: "
+        "%(default)s)",
     )
-    add("--epochs", type=int, help="passes over the rows; takes descent as the method")
-    add("--batch", type=int, help="rows of a batch; takes descent as the method")
-    add("--loss", help="default: the data set's own")
+    add("--epochs", type=int, help="passes over the rows; trains by descent")
+    add("--batch", type=int, help="rows in a batch; trains by descent")
+    add("--loss", help="loss function (default: the data set's own)")
     add(
         "--penalty",
-        help="none, l2, l1, ... (a wrong name lists all); takes descent as the method",
+        help="none, l2, l1 or elastic_net; trains by descent",
     )
-    add("--noise", choices=("gaussian", "bounded"), help="of labels and scores; see 'hdpvfl plan'")
-    add("--disclosed-rows", type=int, help="exact scores of so many agreed rows, not noised ones")
-    add("--held-out-rows", type=int, help="common rows to measure the joint model on")
-    add("--seed", type=int, default=defaults.SEED, help="public seed of split and row order")
+    add(
+        "--noise",
+        choices=("gaussian", "bounded"),
+        help="noise of labels and scores; see 'hdpvfl plan' (default: gaussian)",
+    )
+    add(
+        "--disclosed-rows",
+        type=int,
+        help="release exact scores of this many agreed rows instead of noised ones",
+    )
+    add("--held-out-rows", type=int, help="common rows kept aside to measure the joint model")
+    add(
+        "--seed",
+        type=int,
+        default=defaults.SEED,
+        help="public seed of the split and the row order (default: %(default)s)",
+    )
     add("--out", type=Path, default=Path(), help="folder for runs/ and state/ (default: here)")
     add("--port", type=int, help="the broker's port (default: a free one)")
     add("--run", help="name of the run (default: data set and time)")
@@ -182,25 +210,34 @@ def _add_up(commands: Any) -> None:
         nargs="?",
         const="last",
         metavar="RUN",
-        help="go on with an interrupted run, by default the last one",
+        help="continue an interrupted run (default: the last one)",
     )
 
 
 def _add_plan(commands: Any) -> None:
-    plan = _add(commands, "plan", "what a budget buys, from public quantities only", _plan)
+    plan = _add(commands, "plan", "show what a budget buys, from public quantities only", _plan)
     plan.add_argument("--rows", type=int, required=True, help="common rows you expect")
-    plan.add_argument("--passives", type=int, default=1)
-    plan.add_argument("--epsilon", type=float, default=defaults.EPSILON)
+    plan.add_argument(
+        "--passives", type=int, default=1, help="number of passive parties (default: 1)"
+    )
+    plan.add_argument(
+        "--epsilon",
+        type=float,
+        default=defaults.EPSILON,
+        help="budget of one run (default: %(default)g)",
+    )
     plan.add_argument(
         "--delta",
         type=float,
         default=defaults.DELTA,
-        help="at most 1 / rows (default: %(default)s)",
+        help="delta of that budget, at most 1 / rows (default: %(default)s)",
     )
-    plan.add_argument("--loss", default=defaults.LOSS)
+    plan.add_argument("--loss", default=defaults.LOSS, help="loss function (default: %(default)s)")
     plan.add_argument("--write", type=Path, metavar="FILE", help="write the manifest of such a run")
     plan.add_argument("--active", default="active", help="with --write: the active party")
-    plan.add_argument("--with", dest="partners", help="with --write: passive parties, by commas")
+    plan.add_argument(
+        "--with", dest="partners", help="with --write: passive parties, separated by commas"
+    )
     plan.add_argument("--run", default="run-1", help="with --write: the name of the run")
     plan.add_argument(
         "--lifetime", type=float, help="epsilon of a party's cap (default: ten times --epsilon)"
@@ -208,17 +245,22 @@ def _add_plan(commands: Any) -> None:
 
 
 def _add_ledger(commands: Any) -> None:
-    ledger = _add(commands, "ledger", "what a party has spent: show, verify or export it", _ledger)
-    ledger.add_argument("what", choices=("show", "verify", "scored", "export", "new-secret"))
-    ledger.add_argument("file", type=Path, help="for instance state/active/ledger.db")
-    ledger.add_argument("--run", help="export: open the entries of this run only")
+    ledger = _add(commands, "ledger", "show, verify or export what a party has spent", _ledger)
+    ledger.add_argument(
+        "what",
+        choices=("show", "verify", "scored", "export", "new-secret"),
+        help="show what is spent and left, verify the chain of entries, count scored people, "
+        "export every entry as JSON lines, or make a new secret after the old one was lost",
+    )
+    ledger.add_argument("file", type=Path, help="the ledger, such as state/active/ledger.db")
+    ledger.add_argument("--run", help="with export: open only the entries of this run")
 
 
 def _add_ids(commands: Any) -> None:
-    ids = _add(commands, "ids", "what the id rules make of this party's own ids", _ids)
-    ids.add_argument("what", choices=("check",))
-    ids.add_argument("settings", type=Path, help="settings file, for instance party.toml")
-    ids.add_argument("--rows", type=int, default=20, help="rows to show (default 20)")
+    ids = _add(commands, "ids", "show what the id rules make of this party's ids", _ids)
+    ids.add_argument("what", choices=("check",), help="apply the rules to the data file")
+    ids.add_argument("settings", type=Path, help="settings file, such as party.toml")
+    ids.add_argument("--rows", type=int, default=20, help="rows to show (default: 20)")
 
 
 def _up(options: argparse.Namespace) -> int:
@@ -267,13 +309,13 @@ def _own_files(options: argparse.Namespace) -> Any:
 def _broker(options: argparse.Namespace) -> int:
     from broker.__main__ import main as broker_main  # noqa: PLC0415 - start-up
 
-    return broker_main(options.settings)
+    return broker_main(options.settings, as_json=options.json)
 
 
 def _party(options: argparse.Namespace) -> int:
     from parties.__main__ import main as party_main  # noqa: PLC0415 - start-up
 
-    return party_main(options.settings)
+    return party_main(options.settings, as_json=options.json)
 
 
 def _plan(options: argparse.Namespace) -> int:
@@ -307,7 +349,7 @@ def _ledger(options: argparse.Namespace) -> int:
     if options.what == "export":
         return ledger.export(options.file, options.run)
     if options.what == "new-secret":
-        return ledger.new_secret(options.file)
+        return ledger.new_secret(options.file, as_json=options.json)
     commands = {"show": ledger.show, "verify": ledger.verify, "scored": ledger.scored}
     return commands[options.what](options.file, as_json=options.json)
 

@@ -7,6 +7,7 @@ A terminal gets a live progress bar, any other output one line per change.
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Mapping
 from typing import Any
 
@@ -23,8 +24,8 @@ LONG_RESOLUTION = 16  # show progress from this many blocks on
 class Watcher:
     """Turns status files into lines of output and a progress bar."""
 
-    def __init__(self, console: Console, active: str) -> None:
-        self._console, self._active = console, active
+    def __init__(self, console: Console, active: str, *, is_scoring: bool = False) -> None:
+        self._console, self._active, self._is_scoring = console, active, is_scoring
         self._told: set[str] = set()
         self._bar = Progress(
             TextColumn("{task.description}"),
@@ -35,7 +36,9 @@ class Watcher:
             transient=True,
         )
         self._blocks = self._bar.add_task("resolving", total=None, visible=False, note="blocks")
-        self._task = self._bar.add_task("training", total=None, visible=False, note="")
+        self._task = self._bar.add_task(
+            "scoring" if is_scoring else "training", total=None, visible=False, note=""
+        )
 
     def __enter__(self) -> Watcher:
         self._bar.start()
@@ -68,7 +71,8 @@ class Watcher:
         if is_long and not self._console.is_terminal and (quarter := 4 * done // total):
             self._say(f"resolving  {25 * quarter} % of {total} blocks")
         if rows:
-            note = ", kept from an earlier run (--resolve-again finds them again)" if kept else ""
+            again = "" if self._is_scoring else " (--resolve-again finds them again)"
+            note = f", kept from an earlier run{again}" if kept else ""
             self._say(f"resolved   {rows:,} common rows{note}")
 
     def _show_rounds(self, statuses: Statuses, active: dict[str, Any]) -> None:
@@ -81,6 +85,8 @@ class Watcher:
             note += f"{', ' if note else ''}own loss {active['loss']:.4f}"
         self._bar.update(self._task, total=rounds, completed=done, visible=True, note=note)
         if all(fields.get("phase") == "closed" for fields in statuses.values()):
+            if self._is_scoring:  # the table at the end says what that cost, and whom
+                return
             self._say(f"trained    {plural(rounds, 'round')}{', ' if note else ''}{note}")
             self._say(f"spent      {spent_text(statuses)}")
 
@@ -217,11 +223,21 @@ def size(count: int) -> str:
     return f"{count / 1000**thousands:.1f} {('kB', 'MB', 'GB')[thousands - 1]}"
 
 
+COSTS_OF_SCORES = {
+    "nobody": "the scores are exact, so each scored person's score is disclosed to the active "
+    "party; the rows that trained the model pay nothing (docs/scored-people.md)",
+    "scored people": "each score costs the scored person epsilon {epsilon:g} at delta {delta:g}; "
+    "the rows that trained the model pay nothing (docs/scored-people.md)",
+    "rows": "epsilon is charged to the rows that trained the model and to those that are scored",
+}
+
+
 def scores(console: Console, result: dict[str, Any]) -> None:
     """Print a prediction's cost for each party, its quality if labels are known, and its file."""
     table = RichTable(box=None, pad_edge=False, header_style="bold")
-    for title in ("party", "noise std", "epsilon of these scores", "epsilon in all"):
-        table.add_column(title)
+    table.add_column("party")
+    for title in ("noise", "epsilon", "lifetime"):
+        table.add_column(title, justify="right")
     for party in result["parties"]:
         cells = (party["noise_std"], party["epsilon_spent"], party["epsilon_lifetime"])
         table.add_row(party["name"], *map(number, cells))
@@ -229,8 +245,10 @@ def scores(console: Console, result: dict[str, Any]) -> None:
     test = result.get("test", {})
     figures = ", ".join(f"{k} {v:.3f}" for k, v in test.items() if isinstance(v, float))
     judged = f"; against their labels: {figures}" if figures else ""
-    console.print(f"{result['rows_scored']} rows scored{judged}")
+    console.print(COSTS_OF_SCORES[result["charged_to"]].format(**result), highlight=False)
+    console.print(f"{result['rows_scored']:,} people scored{judged}", highlight=False)
     alone = result.get("active_alone", {})
     if figures := ", ".join(f"{k} {v:.3f}" for k, v in alone.items() if k in test):
-        console.print(f"the active party alone: {figures}")
-    console.print(f"predictions  {result['predictions']}", soft_wrap=True, highlight=False)
+        console.print(f"the active party alone: {figures}", highlight=False)
+    path = os.path.relpath(result["predictions"])
+    console.print(f"predictions  {path}", soft_wrap=True, highlight=False)

@@ -52,7 +52,10 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "hdpvfl audit evidence.zip --members members.toml",
         "hdpvfl audit spring-20270101-120000 --party shop --json",
     ),
-    "replay": ("hdpvfl replay --party shop", "hdpvfl replay spring --party shop --diverge"),
+    "replay": (
+        "hdpvfl replay --party shop",
+        "hdpvfl replay spring-20270101-120000 --party shop --diverge",
+    ),
     "report": ("hdpvfl report", "hdpvfl report spring-20270101-120000 --party shop"),
     "evidence": ("hdpvfl evidence", "hdpvfl evidence spring-20270101-120000 -o for-audit.zip"),
     "datasets": ("hdpvfl datasets",),

@@ -18,9 +18,9 @@ from hdpvfl_mq.app.live_model import LiveModel
 from hdpvfl_mq.app.live_run import LiveRun
 from hdpvfl_mq.app.scoring_manifest import ScoresWanted, latest_model
 from hdpvfl_mq.errors import SettingsError
-from hdpvfl_mq.methods.recommend import recommend
+from hdpvfl_mq.methods.recommend import recommend, sound_descent
 from hdpvfl_mq.runtime import control
-from hdpvfl_mq.runtime.settings import check_settings, load_settings
+from hdpvfl_mq.runtime.settings import check_choice, check_settings, load_settings, names
 from schemas.config import AlignmentSpec, PartyPolicy, PartyServiceSettings, RunManifest
 from schemas.methods import Guarantee, PrivateModel
 from schemas.model import LossSpec, PenaltySpec
@@ -38,6 +38,10 @@ class Federation:
     def connect(cls, settings: str | Path = "party.toml") -> Federation:
         """The federation of a party's settings file; its service must be running."""
         path = Path(settings)
+        if names(path, "federations"):
+            raise SettingsError(
+                f"{path} is a broker's file: use the settings of the active party, party.toml"
+            )
         federation = cls(load_settings(PartyServiceSettings, path), path)
         federation.status()
         return federation
@@ -88,12 +92,17 @@ class Federation:
         chosen = {"epsilon": wanted.epsilon, "delta": wanted.delta}
         budget = check_settings(Budget, chosen, "options")
         loss = check_settings(LossSpec, {"name": wanted.loss}, "options: loss")
-        base = recommend(name, (settings.party, passives), wanted.guarantee, budget, loss)
+        parties = (settings.party, passives)
+        guarantee = check_choice(Guarantee, wanted.guarantee, "guarantee")
+        base = recommend(name, parties, guarantee, budget, loss)
+        if isinstance(base.method, PrivateModel) and wanted.penalty not in (None, "l2"):
+            base = sound_descent(name, parties, budget, loss)  # the private model's prior is l2
         policy = load_settings(PartyPolicy, Path(settings.policy))
         alignment = AlignmentSpec(ids=settings.ids, rows_min=max(policy.rows_min, wanted.rows_min))
         changes: dict[str, Any] = {"alignment": alignment.model_dump(), "seed": wanted.seed}
         if wanted.penalty is not None:
-            chosen_penalty = {"name": wanted.penalty, "strength": base.penalty.strength}
+            strength = 0.0 if wanted.penalty == "none" else base.penalty.strength
+            chosen_penalty = {"name": wanted.penalty, "strength": strength}
             changes["penalty"] = check_settings(PenaltySpec, chosen_penalty, "penalty").model_dump()
         if wanted.disclosed_rows:
             if not isinstance(base.method, PrivateModel):

@@ -174,12 +174,30 @@ def _opened(packed: zipfile.ZipFile, base: Path, members: Path | None) -> Bundle
         _extract(packed, folder, described)
     keys = read_keys(folder, members or folder / MEMBERS)
     signatures = _parsed(BundleSignatures, _small(packed, SIGNATURES), SIGNATURES).signatures
+    if members is not None:
+        _compare(members, keys, read_keys(folder, folder / MEMBERS))
     for each in signatures:
         key = keys.get(each.party)
         signature = bytes.fromhex(each.signature)
         if key is None or not is_signed(VerifyKey(key.verify_key), signed_bytes(plain), signature):
             raise IntegrityError(f"the bundle's signature of {each.party} does not verify")
     return Bundle(folder, index, tuple(each.party for each in signatures))
+
+
+def _compare(members: Path, known: Mapping[PartyId, Key], stated: Mapping[PartyId, Key]) -> None:
+    """Refuse a members file that is about other parties or other keys than the bundle's."""
+    missing = sorted(set(stated) - set(known))
+    if missing:
+        raise SettingsError(
+            f"{members} has no key of {', '.join(missing)}: it is not the file of this run's "
+            "members"
+        )
+    differ = sorted(party for party, key in stated.items() if known[party] != key)
+    if differ:
+        raise IntegrityError(
+            f"{members} has another key of {', '.join(differ)} than the bundle: it is the file of "
+            "other members, or somebody else made the bundle"
+        )
 
 
 def _small(packed: zipfile.ZipFile, name: str) -> bytes:

@@ -31,7 +31,15 @@ def run_folder(run: str, runs: Path) -> Path:
     for folder in (Path(run), runs / run):
         if any(folder.glob("*/journal.db")):
             return folder.resolve()
-    raise SettingsError(f"there is no run {run!r} with journals here or in {runs}")
+    if Path(run).is_file():
+        raise SettingsError(
+            f"{run} is neither a run's folder nor a whole bundle; bundles are made by 'hdpvfl "
+            "evidence' and read by 'hdpvfl audit' only"
+        )
+    raise SettingsError(
+        f"there is no run {run!r} with journals here or in {runs}: name a run or its folder, or "
+        "name the folder of runs with --runs"
+    )
 
 
 @contextmanager
@@ -100,7 +108,7 @@ def read_keys(folder: Path, members: Path | None = None) -> dict[PartyId, Key]:
     if not found:
         raise SettingsError(
             f"no public keys in {members or folder / 'settings'}: give --members FILE with one "
-            "[[members]] table a party: party, role, verify_key"
+            "[[members]] table for each party: party, role, verify_key"
         )
     return found
 
@@ -108,8 +116,13 @@ def read_keys(folder: Path, members: Path | None = None) -> dict[PartyId, Key]:
 def _keys_in(path: Path) -> Iterator[tuple[PartyId, Key]]:
     try:
         values = tomllib.loads(path.read_text())
-    except (OSError, tomllib.TOMLDecodeError, UnicodeDecodeError) as broken:
-        raise SettingsError(f"{path}: {broken}") from None
+    except OSError as missing:
+        raise SettingsError(f"{path}: {missing.strerror}: give a file of members' keys") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError):
+        raise SettingsError(
+            f"{path} is not a file of members' keys: give the members.toml of this run, with one "
+            "[[members]] table for each party: party, role, verify_key"
+        ) from None
     for member in [*values.get("members", []), *values.get("peers", [])]:
         try:
             peer = Peer.model_validate({k: member.get(k) for k in Peer.model_fields})

@@ -138,7 +138,7 @@ class _Guard:
     def __exit__(self, kind: object, broken: BaseException | None, trace: object) -> None:
         if isinstance(broken, sqlite3.OperationalError):
             raise OperatorError(
-                f"writing or reading {self._path} failed ({broken}); free disk space or mend the "
+                f"writing or reading {self._path} failed ({broken}); free disk space or repair the "
                 "disk, then start again: nothing was sent after the last commit"
             ) from broken
         if isinstance(broken, sqlite3.DatabaseError):

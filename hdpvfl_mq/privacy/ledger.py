@@ -20,6 +20,7 @@ a guess. Entries of format 1 have no opening and are chained in the clear.
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 
@@ -27,9 +28,11 @@ from pydantic import TypeAdapter
 
 from hdpvfl_mq.errors import IntegrityError, RefusedError
 from hdpvfl_mq.privacy.accountant import Spent, affordable, epsilon_shown
+from hdpvfl_mq.privacy.pure import mu_beside
 from hdpvfl_mq.privacy.slots import taken, unused
 from schemas.base import INT64_MAX
 from schemas.privacy import (
+    MU2_UNIT_BITS,
     PURE_UNIT_BITS,
     Budget,
     BudgetsApart,
@@ -114,6 +117,15 @@ class Books:
     def epsilon_spent(self, dataset: str) -> float:
         """Epsilon of the spend so far at the data set's delta: progress, not the guarantee."""
         return epsilon_shown(self.spent(dataset), self.caps[dataset].delta)
+
+    def epsilon_left(self, dataset: str) -> float:
+        """Epsilon of the largest run with Gaussian noise that still fits under the cap."""
+        cap = self.caps[dataset]
+        units = math.floor(
+            mu_beside(cap.epsilon, cap.delta, self.slots[dataset]) ** 2 * 2.0**MU2_UNIT_BITS
+        )
+        free = max(0, units - self.held(dataset).mu2_units)
+        return epsilon_shown(Spent(mu2_units=free), cap.delta)
 
     def check_cap(self, entry: CapFixed) -> None:
         """Refuse another cap after the first run, and slots that alone exceed the budget."""

@@ -24,7 +24,7 @@ def probe(endpoint: str) -> str:
     except ConnectionRefusedError:
         return (
             f"{host} refuses port {port}: nobody listens there; start the broker's service, or "
-            "mend the port in 'broker'"
+            "correct the port in 'broker'"
         )
     except TimeoutError:
         return (
@@ -62,7 +62,7 @@ def refusal(trouble: str, federation: str) -> str:
             "or this party is no member of it; compare 'federation' in party.toml"
         )
     return (
-        "whoever listens there has not the broker's key that party.toml states: it is another "
+        "the server there does not have the broker's key that party.toml states: it is another "
         "broker, or one with new keys; join again with a new invitation"
     )
 

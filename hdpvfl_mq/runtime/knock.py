@@ -26,8 +26,8 @@ SENTENCES = {
     "": "nobody answers: the name may not be found or a firewall may drop what is sent",
     "unreachable": "nobody listens there: check that the broker's service runs, and the port",
     "own key refused": "the broker lets no guest in: the invitation was used, or has expired",
-    "handshake failed": "whoever listens there has not the key of the invitation",
-    "no common protocol": "whoever listens there speaks another protocol",
+    "handshake failed": "the server there does not have the key of the invitation",
+    "no common protocol": "the server there speaks another protocol",
 }
 
 

@@ -16,6 +16,14 @@ from pydantic import BaseModel, ValidationError
 from hdpvfl_mq.errors import SettingsError
 
 Model = TypeVar("Model", bound=BaseModel)
+_KINDS = {
+    "PartySettings": "a party's settings, such as party.toml",
+    "PartyServiceSettings": "a party's settings, such as party.toml",
+    "BrokerSettings": "a broker's settings, such as broker.toml",
+    "BrokerServiceSettings": "a broker's settings, such as broker.toml",
+    "PartyPolicy": "a policy, such as policy.toml",
+    "RunManifest": "a manifest, such as manifest.toml",
+}
 
 
 def load_settings(schema: type[Model], path: Path) -> Model:
@@ -24,7 +32,7 @@ def load_settings(schema: type[Model], path: Path) -> Model:
         values = tomllib.loads(path.read_text())
     except OSError as missing:
         raise SettingsError(
-            f"{path}: {missing.strerror}; give the path of a {schema.__name__} file"
+            f"{path}: {missing.strerror}; give the path of {_KINDS.get(schema.__name__, 'a file')}"
         ) from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as broken:
         raise SettingsError(f"{path} is not TOML: {broken}") from None

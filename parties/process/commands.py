@@ -203,7 +203,7 @@ class Commands:
         if said != pairing.words:
             raise IntegrityError(
                 f"these are not the words of {name}: if the other side reads them like this, "
-                f"somebody sits in between; say 'hdpvfl remove {name}' at both sides"
+                f"somebody sits in between; type 'hdpvfl remove {name}' at both sides"
             )
         self._service.give(ConfirmMember(party=name))
         return {"party": name}

@@ -43,7 +43,7 @@ def _cluster(settings: EngineSettings, allocate: Allocate) -> Engine:
     files = (settings.ca, settings.certificate, settings.key)
     for file in files:
         if file is not None and not Path(file).is_file():
-            raise SettingsError(f"engine: there is no file {file}; mend ca, certificate or key")
+            raise SettingsError(f"engine: there is no file {file}; correct ca, certificate or key")
     return ClusterEngine(
         settings.address,
         profile=numeric_profile,

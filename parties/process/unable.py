@@ -36,7 +36,7 @@ async def refuse_again(settings: PartySettings, keys: Keys) -> None:
     await tell(settings, keys)  # the withdrawal may not have reached them
     raise OperatorError(
         f"{settings.party} has withdrawn from run {settings.run} because of its data or settings, "
-        "and the run is over for all: mend them and give the run another name"
+        "and the run is over for all: correct them and give the run another name"
     )
 
 

@@ -106,7 +106,7 @@ WRONG = {
     "missing settings file": (
         "passive-1",
         lambda d: d.demo.settings("passive-1").unlink(),
-        ("passive-1.toml", "give the path of a PartySettings file"),
+        ("passive-1.toml", "give the path of a party's settings"),
     ),
     "missing data file": (
         "passive-1",

@@ -58,7 +58,7 @@ def test_whatever_the_system_refuses_ends_with_exit_2_and_one_line(
     assert process.run_process(BrokerSettings, Path("settings.toml"), run, failed) == 2
     said = capsys.readouterr().err
     assert said.count("\n") == 1
-    assert "status.json failed (no); free disk space or mend the folder" in said
+    assert "status.json failed (no); free disk space or repair the folder" in said
 
 
 @pytest.mark.parametrize("name", ["coordinator", "active"])
@@ -70,7 +70,11 @@ def test_a_disk_that_is_full_ends_a_process_with_a_sentence(tmp_path, name):
         assert started.children[name].wait(120.0) == 2
         said = started.said(name)
     assert "Traceback" not in said
-    remedies = ("free disk space or mend the disk", "check the folder", "ledger cannot be written")
+    remedies = (
+        "free disk space or repair the disk",
+        "check the folder",
+        "ledger cannot be written",
+    )
     assert any(words in said for words in remedies), said
 
 

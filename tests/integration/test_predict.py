@@ -85,7 +85,7 @@ def test_a_prediction_is_neither_predicted_with_nor_resumed(trained):
     scores = Path(predict(trained)["run"]).name
     done = hdpvfl("predict", scores, "--out", trained, cwd=trained)
     assert done.returncode == 2
-    assert "is a prediction" in done.stderr
+    assert "name the run that trained the model" in done.stderr
     done = hdpvfl("up", "--resume", scores, "--out", trained, cwd=trained)
     assert done.returncode == 2
     assert "no training" in done.stderr

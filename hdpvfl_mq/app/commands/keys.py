@@ -24,16 +24,14 @@ def add_key_commands(commands: Any, add: Adder) -> None:
     """Add these commands to the parser."""
     made = add(commands, "keys", "make the keys of a party or a broker", keys)
     made.add_argument("folder", type=Path, help="a folder that has no keys yet")
-    made.add_argument(
-        "--replace", type=Path, metavar="OLD", help="the folder of the keys until now"
-    )
+    made.add_argument("--replace", type=Path, metavar="OLD", help="folder of the old keys")
     made.add_argument("--party", help="with --replace: the name of this party")
     renew = add(commands, "rotate", "replace this party's keys in its federation", rotate)
     renew.add_argument("--settings", type=Path, help="the service's file (default: party.toml)")
-    change = add(commands, "key-change", "check a peer's new keys against its old one", key_change)
-    change.add_argument("file", type=Path, help="changes.json, as the peer gave it")
-    change.add_argument("--party", required=True, help="the peer")
-    change.add_argument("--known", required=True, metavar="HEX", help="its verify_key until now")
+    change = add(commands, "key-change", "check a peer's new keys against its old key", key_change)
+    change.add_argument("file", type=Path, help="changes.json, as the peer sent it")
+    change.add_argument("--party", required=True, help="name of the peer")
+    change.add_argument("--known", required=True, metavar="HEX", help="the peer's old verify_key")
 
 
 def keys(options: argparse.Namespace) -> int:

@@ -54,6 +54,7 @@ def standings(ledger: Ledger) -> list[dict[str, Any]]:
                 "epsilon_cap": cap.epsilon,
                 "epsilon_spent": _finite(ledger.books.epsilon_spent(dataset)),
                 "epsilon_held": _finite(epsilon_shown(ledger.books.held(dataset), cap.delta)),
+                "epsilon_left": ledger.books.epsilon_left(dataset),
                 "pure_slots": _slots(ledger, dataset),
                 "runs": [
                     {
@@ -74,7 +75,7 @@ def standings(ledger: Ledger) -> list[dict[str, Any]]:
 
 
 def _disclosed(ledger: Ledger) -> Counter[tuple[str, str]]:
-    """The rows whose exact scores left, by data set and run: epsilon does not hold for them."""
+    """Exact scores of agreed rows by data set and run; epsilon does not cover these rows."""
     found: Counter[tuple[str, str]] = Counter()
     for _, entry in ledger.entries():
         if isinstance(entry, ReleaseBooked):
@@ -111,39 +112,33 @@ def show(path: Path, *, as_json: bool) -> int:
 
     console = Console()
     for row in rows:
-        console.print(
-            f"{row['dataset']}: the guarantee is the cap, epsilon {row['epsilon_cap']:g} at delta "
-            f"{row['delta']:g}; spent so far {_text(row['epsilon_spent'])}, spent or reserved "
-            f"{_text(row['epsilon_held'])}",
-            highlight=False,
+        say(
+            f"{row['dataset']}: epsilon {_text(row['epsilon_spent'])} is spent, of a cap of "
+            f"{row['epsilon_cap']:g} at delta {row['delta']:g}; with open runs "
+            f"{_text(row['epsilon_held'])}; a further run of at most epsilon "
+            f"{_text(row['epsilon_left'])} still fits"
         )
         if row["pure_slots"]:
             slots = [f"{s['epsilon_held']:.4g} of {s['epsilon']:.4g}" for s in row["pure_slots"]]
-            console.print(
+            say(
                 f"pure slots within that cap, spent or reserved: {', '.join(slots)}; what is left "
-                f"of one never becomes Gaussian budget",
-                highlight=False,
+                "of one never becomes Gaussian budget"
             )
         table = Table(box=None, pad_edge=False, header_style="bold")
-        for title in (
-            "run",
-            "epsilon",
-            "of it pure",
-            "exact disclosures",
-            "disclosed rows",
-            "state",
-        ):
-            table.add_column(title)
+        table.add_column("run", overflow="fold")
+        for title in ("epsilon", "pure", "exact", "disclosed"):
+            table.add_column(title, justify="right")
+        table.add_column("state")
         for run in row["runs"]:
             state = "closed" if run["closed"] else "open"
-            exact = str(run["exact_disclosures"])
+            exact = (str(run["exact_disclosures"]), str(run["disclosed_rows"]))
             pure = " + ".join(f"{epsilon:.4g}" for epsilon in run["pure_epsilons"]) or "0"
-            rows_out = str(run["disclosed_rows"])
-            table.add_row(run["run"], _text(run["epsilon_spent"]), pure, exact, rows_out, state)
+            table.add_row(run["run"], _text(run["epsilon_spent"]), pure, *exact, state)
         console.print(table)
-    console.print(
-        "epsilons of runs do not add up; the squares of mu do, and pure epsilons within a slot",
-        style="dim",
+    say(
+        "pure: part of epsilon in pure slots; exact: releases without noise, epsilon infinite; "
+        "disclosed: rows whose exact scores left by agreement. Epsilons of runs do not add up; the "
+        "squares of mu do, and pure epsilons within a slot"
     )
     return 0
 
@@ -159,7 +154,10 @@ def verify(path: Path, *, as_json: bool) -> int:
         head = ledger.head()
     result = {"entries": head.sequence, "head": head.digest.hex(), "sound": True}
     text = f"{head.sequence} entries, chain and rules hold; head {head.digest.hex()}"
-    print(json.dumps(result) if as_json else text)
+    if as_json:
+        print(json.dumps(result))
+    else:
+        say(text)
     return 0
 
 
@@ -182,13 +180,23 @@ def scored(path: Path, *, as_json: bool) -> int:
         delta = min((cap.delta for cap in ledger.books.caps.values()), default=1e-5)
     spent = Spent(totals.pop("mu2_units_most"))
     result = {**totals, "epsilon_most": epsilon_shown(spent, delta), "delta": delta}
+    queries = _count(result["queries"], "query", "queries")
+    times = _count(result["queries_most"], "time", "times")
+    models = _count(result["models_most"], "model", "models")
     text = (
-        f"{result['people']} people in {result['queries']} queries; one person at most "
-        f"{result['queries_most']} times, with {result['models_most']} models; noised scores cost "
-        f"at most epsilon {result['epsilon_most']:.4g} at delta {delta:g}"
+        f"{result['people']:,} people were scored in {queries}; nobody more than {times} or with "
+        f"more than {models}; noised scores cost one person at most epsilon "
+        f"{result['epsilon_most']:.4g} at delta {delta:g}"
     )
-    print(json.dumps(result) if as_json else text)
+    if as_json:
+        print(json.dumps(result))
+    else:
+        say(text)
     return 0
+
+
+def _count(count: int, one: str, many: str) -> str:
+    return f"{count:,} {one if count == 1 else many}"
 
 
 @contextmanager
@@ -233,10 +241,13 @@ def opened_lines(ledger: Ledger, run: str | None) -> Iterator[dict[str, Any]]:
         yield line
 
 
-def new_secret(path: Path) -> int:
+def new_secret(path: Path, *, as_json: bool) -> int:
     """Make a new secret for a ledger whose secret is lost."""
     if not path.is_file():
         raise SettingsError(f"there is no ledger at {path}; give the path of a ledger.db file")
     replace_secret(path, owner_of(path))
-    say(f"a new secret is in {secret_file(path)}; back it up with the ledger")
+    if as_json:
+        print(json.dumps({"secret": str(secret_file(path))}))
+    else:
+        say(f"a new secret is in {secret_file(path)}; back it up with the ledger")
     return 0

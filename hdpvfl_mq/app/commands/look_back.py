@@ -19,42 +19,70 @@ Adder = Callable[[Any, str, str, Callable[[argparse.Namespace], int]], argparse.
 def add_evidence_commands(commands: Any, add: Adder) -> None:
     """Add the four commands to the parser."""
     audit = _with_run(
-        add(commands, "audit", "check a run's journals, without data or secrets", _audit)
+        add(commands, "audit", "check a run's journals, without data or secrets", _audit),
+        other=", or a bundle that 'hdpvfl evidence' made",
     )
-    audit.add_argument("--party", action="append", default=[], help="audit only these journals")
-    audit.add_argument("--members", type=Path, help="TOML file with the members' public keys")
+    audit.add_argument(
+        "--party",
+        action="append",
+        default=[],
+        help="audit only this party's journal; repeat it for more",
+    )
+    audit.add_argument(
+        "--members", type=Path, help="file with the members' public keys, such as members.toml"
+    )
     audit.add_argument("--ledgers", type=Path, help="folder with <party>/ledger.db")
     replay = _with_run(
-        add(commands, "replay", "fold a party's journal again, inside the party", _replay)
+        add(
+            commands,
+            "replay",
+            "recompute a party's journal from its data, on its own machine",
+            _replay,
+        )
     )
     replay.add_argument("--party", required=True, help="whose journal")
     replay.add_argument("--settings", type=Path, help="its settings file (default: the run's)")
     replay.add_argument("--until", type=int, metavar="ROUND", help="stop after that many rounds")
     replay.add_argument("--show", action="store_true", help="print every record")
-    replay.add_argument("--diverge", action="store_true", help="tell the first difference")
+    replay.add_argument("--diverge", action="store_true", help="show the first difference")
     report = _with_run(
-        add(commands, "report", "write a page about what left a party, for people", _report)
+        add(commands, "report", "write a page for people about what left a party", _report)
     )
-    report.add_argument("--party", action="append", default=[], help="default: every party here")
-    report.add_argument("--members", type=Path, help="TOML file with the members' public keys")
+    report.add_argument(
+        "--party",
+        action="append",
+        default=[],
+        help="only this party; repeat it for more (default: all parties here)",
+    )
+    report.add_argument(
+        "--members", type=Path, help="file with the members' public keys, such as members.toml"
+    )
     report.add_argument("--ledgers", type=Path, help="folder with <party>/ledger.db")
     evidence = _with_run(
-        add(commands, "evidence", "put a run's evidence into one signed file", _evidence)
+        add(commands, "evidence", "put the evidence of a run into one signed file", _evidence)
     )
-    evidence.add_argument("-o", "--out", type=Path, help="default: RUN-evidence.zip")
-    evidence.add_argument("--party", action="append", default=[], help="default: every party here")
+    evidence.add_argument(
+        "-o", "--out", type=Path, help="file to write (default: RUN-evidence.zip)"
+    )
+    evidence.add_argument(
+        "--party",
+        action="append",
+        default=[],
+        help="only this party; repeat it for more (default: all parties here)",
+    )
     evidence.add_argument("--ledgers", type=Path, help="folder with <party>/ledger.db")
 
 
-def _with_run(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
+def _with_run(parser: argparse.ArgumentParser, *, other: str = "") -> argparse.ArgumentParser:
     parser.add_argument(
         "run",
         nargs="?",
         default=defaults.RUN,
-        help="folder of the run, its name in --runs, or a bundle of 'evidence' "
-        "(default: %(default)s)",
+        help=f"folder of the run, or its name in --runs{other} (default: %(default)s)",
     )
-    parser.add_argument("--runs", type=Path, default=Path("runs"), help="default: runs")
+    parser.add_argument(
+        "--runs", type=Path, default=Path("runs"), help="folder of runs (default: runs)"
+    )
     return parser
 
 

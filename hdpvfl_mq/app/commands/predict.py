@@ -87,12 +87,12 @@ def _trained(options: PredictOptions) -> Demo:
     folder = (options.out / "runs" / options.run).resolve()
     if not (folder / "settings" / "manifest.toml").exists():
         raise SettingsError(
-            f"there is no run {options.run!r} of 'hdpvfl up' in {options.out / 'runs'}; "
-            "with your own files see docs/prediction.md"
+            f"there is no run {options.run!r} of 'hdpvfl up' in {options.out / 'runs'}: train one "
+            "with 'hdpvfl up', or name the service's file with --settings"
         )
     manifest = load_settings(RunManifest, folder / "settings" / "manifest.toml")
     if isinstance(manifest.method, Prediction | Scoring):
-        raise SettingsError(f"{options.run} is a prediction; name the run that was trained")
+        raise SettingsError(f"{options.run} scored people; name the run that trained the model")
     dataset = dataset_of(folder, further=data_folder(), cache=options.out / "state" / "data")
     demo = Demo(folder, manifest, dataset, manifest.seed)
     missing = [p for p in demo.parties if not (folder / p / "model.json").exists()]
@@ -160,6 +160,13 @@ def _mode(manifest: RunManifest) -> str:
     return "disclosed" if isinstance(manifest.method, Scoring) else "exact"
 
 
+def _charged_to(manifest: RunManifest) -> str:
+    """Who pays for a score; the keys of console.COSTS_OF_SCORES."""
+    if not isinstance(manifest.method, Scoring):
+        return "rows"
+    return "scored people" if manifest.budget else "nobody"
+
+
 def _result(
     demo: Demo, trained: Demo, statuses: dict[str, dict[str, Any]], wall_s: float
 ) -> dict[str, Any]:
@@ -171,6 +178,7 @@ def _result(
         "mode": _mode(demo.manifest),
         "epsilon": budget.epsilon if budget else None,
         "delta": budget.delta if budget else None,
+        "charged_to": _charged_to(demo.manifest),
         "rows_scored": statuses[demo.manifest.active_party]["rows_common"],
         "wall_s": round(wall_s, 3),
         "predictions": str(path),

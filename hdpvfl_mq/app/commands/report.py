@@ -11,14 +11,18 @@ from pathlib import Path
 
 from hdpvfl_mq.app.commands.audit import AuditOptions, gather
 from hdpvfl_mq.app.lines import say
-from hdpvfl_mq.app.refold import open_replay
+from hdpvfl_mq.app.refold import open_replay, settings_file
 from hdpvfl_mq.app.report.facts import Own, gather_facts
+from hdpvfl_mq.app.report.learnt import learnt
 from hdpvfl_mq.app.report.page import render
 from hdpvfl_mq.audit.audit import audit
 from hdpvfl_mq.errors import OperatorError, SettingsError
 from hdpvfl_mq.runtime.files import write_private
+from hdpvfl_mq.runtime.settings import load_settings
 from parties.phases import ActiveRounds, training_of
+from schemas.config import PartySettings, RunManifest
 from schemas.ids import COORDINATOR, PartyId
+from schemas.methods import Scoring
 
 
 def report(options: AuditOptions, parties: tuple[PartyId, ...]) -> int:
@@ -33,7 +37,7 @@ def report(options: AuditOptions, parties: tuple[PartyId, ...]) -> int:
     for party in wanted:
         losses = own_losses(options, party) if evidence.keys[party].role == "active" else ()
         path = options.folder / party / "report.html"
-        own = own_side(options.folder / party / "model.json")
+        own = own_side(_trained_in(options.folder, evidence.manifest), party)
         facts = gather_facts(evidence, party, verdicts, losses, own=own, made_at=now)
         write_private(path, render(facts))
         written[party] = str(path)
@@ -45,12 +49,23 @@ def report(options: AuditOptions, parties: tuple[PartyId, ...]) -> int:
     return 0
 
 
-def own_side(model: Path) -> Own:
-    """Data set and columns, from the party's model file; empty where there is none."""
-    if not model.is_file():
+def _trained_in(folder: Path, manifest: RunManifest | None) -> Path:
+    """The folder of the run that trained the model; a scoring session uses an earlier one."""
+    method = manifest.method if manifest else None
+    return folder.parent / method.model_run if isinstance(method, Scoring) else folder
+
+
+def own_side(folder: Path, party: PartyId) -> Own:
+    """Data set, columns and learnt constants, from the party's own files; empty without them."""
+    if not (folder / party / "model.json").is_file():
         return Own()
-    kept = json.loads(model.read_text())
-    return Own(kept["dataset"], tuple(kept["columns"]), bool(kept["data"]["learned"]))
+    kept = json.loads((folder / party / "model.json").read_text())
+    settings = settings_file(folder, party)
+    which: tuple[str, ...] = ()
+    if settings.exists():
+        names = [rule["name"] for rule in kept["data"]["rules"]]
+        which = learnt(load_settings(PartySettings, settings).data, names)
+    return Own(kept["dataset"], tuple(kept["columns"]), bool(kept["data"]["learned"]), which)
 
 
 def own_losses(options: AuditOptions, party: PartyId) -> tuple[float, ...]:

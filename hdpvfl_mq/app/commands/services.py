@@ -38,7 +38,7 @@ def settings_file(named: Path | None) -> Path:
     for name in ("party.toml", "broker.toml"):
         if Path(name).exists():
             return Path(name)
-    raise SettingsError("there is no party.toml or broker.toml here: say --settings FILE")
+    raise SettingsError("there is no party.toml or broker.toml here: add --settings FILE")
 
 
 def ask(options: argparse.Namespace, command: str, **fields: Any) -> dict[str, Any]:

@@ -43,7 +43,7 @@ from hdpvfl_mq.runtime.settings import (
 )
 from schemas.config import AlignmentSpec, IdRules, RunManifest
 from schemas.ids import MAX_PASSIVES
-from schemas.methods import Descent, Guarantee
+from schemas.methods import Descent, Guarantee, Prediction, Scoring
 from schemas.model import LossName, LossSpec, PenaltyName, PenaltySpec
 from schemas.privacy import Budget
 
@@ -226,10 +226,14 @@ def _train(demo: Demo, state: Path, console: Console) -> dict[str, Any]:
 
 def run_processes(demo: Demo, console: Console) -> dict[str, dict[str, Any]]:
     """Run all processes of a demo to their end and show progress; returns their statuses."""
-    active = demo.manifest.active_party
-    with Cluster(demo) as cluster, shown.Watcher(console, active) as watcher:
+    with Cluster(demo) as cluster, _watcher(demo, console) as watcher:
         cluster.run(watcher.show)
     return cluster.statuses()
+
+
+def _watcher(demo: Demo, console: Console) -> shown.Watcher:
+    is_scoring = isinstance(demo.manifest.method, Prediction | Scoring)
+    return shown.Watcher(console, demo.manifest.active_party, is_scoring=is_scoring)
 
 
 def _files(demo: Demo, state: Path) -> dict[str, str]:

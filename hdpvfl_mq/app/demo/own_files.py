@@ -10,19 +10,15 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
-from numpy.typing import NDArray
-from pyarrow import types
 
+from hdpvfl_mq.app.demo.own_faults import as_numbers, faults, in_one_line, is_numeric, matching
 from hdpvfl_mq.data.bundled import SplitDataset
 from hdpvfl_mq.data.cards import Card
 from hdpvfl_mq.data.csv_stream import PLAIN, Dialect
 from hdpvfl_mq.data.readers import TableFile
-from hdpvfl_mq.data.tables import Table, concatenate, refuse
+from hdpvfl_mq.data.tables import Table, concatenate
 from hdpvfl_mq.errors import DataError, SettingsError
 from schemas.config import IdRules
 from schemas.ids import PARTY_PATTERN
@@ -33,11 +29,7 @@ OWN = "own-files"
 LIFETIME_EPSILON = 10.0
 ID, LABEL = "id", "y"
 _WHOLE = r"^(0|[1-9][0-9]{0,17})$"
-_NUMBER = r"^\s*([+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?|nan|NaN|NA)?\s*$"
-_EMPTY = r"^\s*(nan|NaN|NA)?\s*$"
 _BIT = r"^\s*[01](\.0*)?\s*$"
-_COMMA = r"^\s*[+-]?[0-9]+,[0-9]+\s*$"
-_MOSTLY = 0.5
 
 
 @dataclass(frozen=True)
@@ -73,12 +65,18 @@ def party_name(path: Path) -> str:
 
 
 def load_own(files: OwnFiles) -> SplitDataset:
-    """Read every file; DataError or SettingsError names the file, the column and the remedy."""
-    roles = {files.id_column: ID, files.label: LABEL}
-    active = _read(files.active, roles, files.dialect)
-    passives = tuple(_read(path, {files.id_column: ID}, files.dialect) for path in files.passives)
-    labelled = _labelled(active, files)
-    return own_dataset(labelled, passives)
+    """Read every file; DataError names every fault of all files with its remedy."""
+    tables, wrong = [], []
+    for path in (files.active, *files.passives):
+        roles = {files.id_column: ID} | ({files.label: LABEL} if path == files.active else {})
+        try:
+            tables.append(_read(path, roles, files.dialect))
+        except DataError as found:
+            wrong.append(str(found))
+    if wrong:
+        raise DataError("; ".join(wrong))
+    active, *passives = tables
+    return own_dataset(_labelled(active, files), passives)
 
 
 def own_dataset(active: Table, passives: Sequence[Table]) -> SplitDataset:
@@ -87,7 +85,7 @@ def own_dataset(active: Table, passives: Sequence[Table]) -> SplitDataset:
         name
         for table in (active, *passives)
         for name in table.names
-        if name not in (ID, LABEL) and not _is_numeric(table, name)
+        if name not in (ID, LABEL) and not is_numeric(table, name)
     }
     columns = (len(active.names) - 2, sum(len(table.names) - 1 for table in passives))
     card = Card(
@@ -105,27 +103,8 @@ def own_dataset(active: Table, passives: Sequence[Table]) -> SplitDataset:
 def id_rules(dataset: SplitDataset) -> IdRules:
     """Integer ids if all ids of all files are whole numbers, else text."""
     tables = (dataset.active, dataset.passive, *dataset.given)
-    whole = all(_match(table, ID, _WHOLE).all() for table in tables)
+    whole = all(matching(table, ID, _WHOLE).all() for table in tables)
     return IdRules(kind="integer" if whole else "text")
-
-
-def _is_numeric(table: Table, name: str) -> bool:
-    """Whether a column is numeric; DataError if most of its cells are numbers but not all."""
-    if not types.is_large_string(table.arrow(name).type):
-        return True
-    good = _match(table, name, _NUMBER)
-    if _match(table, name, _COMMA).mean() >= _MOSTLY:
-        raise DataError(f"column {name!r} has numbers with a decimal comma: say --decimal ,")
-    if good.mean() < _MOSTLY:
-        return False
-    refuse(1, name, ~good, "the cell is no number, while most of the column are")
-    return True
-
-
-def _match(table: Table, name: str, form: str) -> NDArray[np.bool_]:
-    """Which cells match a pattern; an empty cell matches every pattern but that of an id."""
-    cells = pc.fill_null(pc.cast(table.arrow(name), pa.large_string()), "")
-    return np.asarray(pc.match_substring_regex(cells, form))
 
 
 def _read(path: Path, renamed: dict[str, str], dialect: Dialect) -> Table:
@@ -137,6 +116,8 @@ def _read(path: Path, renamed: dict[str, str], dialect: Dialect) -> Table:
     except DataError as wrong:
         text = str(wrong).removeprefix(f"{path.name}: ")
         raise DataError(f"{path}: {_as_options(text + _hint(path, dialect))}") from None
+    except SettingsError as wrong:
+        raise SettingsError(_as_options(str(wrong))) from None
     for column, name in renamed.items():
         if column not in table.names:
             names = ", ".join(table.names)
@@ -148,9 +129,18 @@ def _read(path: Path, renamed: dict[str, str], dialect: Dialect) -> Table:
         raise DataError(f"{path} has no feature column")
     columns = [table.arrow(name) for name in table.names]
     if dialect.decimal == ",":
-        columns = [_with_points(column) for column in columns]
-    _refuse_empty(path, Table(table.names, columns), renamed)
+        columns = [as_numbers(column) for column in columns]
+    found = faults(
+        Table(table.names, columns), id_column=_of(renamed, ID), label=_of(renamed, LABEL)
+    )
+    if found:
+        raise DataError(f"{path}: {in_one_line(found)}")
     return Table([renamed.get(name, name) for name in table.names], columns)
+
+
+def _of(renamed: dict[str, str], role: str) -> str:
+    """The user's column with this role; empty if the file has none."""
+    return next((column for column, name in renamed.items() if name == role), "")
 
 
 def _hint(path: Path, dialect: Dialect) -> str:
@@ -163,35 +153,17 @@ def _hint(path: Path, dialect: Dialect) -> str:
 
 def _as_options(text: str) -> str:
     """A remedy in the words of the command line, not of a settings file."""
-    words = {"set data.separator": "say --separator", "set data.encoding": "say --encoding"}
+    text = re.sub(
+        r"looks like ('.+'): set data.separator", r"looks like \1: add --separator \1", text
+    )
+    text = text.replace(r"--separator '\t'", r"--separator $'\t'")  # as a shell writes a tab
+    words = {
+        "set data.encoding, such as 'latin-1'": "add --encoding, such as --encoding latin-1",
+        "data.encoding": "--encoding",
+    }
     for setting, option in words.items():
         text = text.replace(setting, option)
     return text
-
-
-def _refuse_empty(path: Path, table: Table, roles: dict[str, str]) -> None:
-    """DataError for every column of numbers with empty cells: nothing says what they mean."""
-    found = []
-    for name in table.names:
-        if name in roles or not _is_numeric(table, name):
-            continue
-        cells = pc.fill_null(pc.cast(table.arrow(name), pa.large_string()), "")
-        try:
-            refuse(1, name, np.asarray(pc.match_substring_regex(cells, _EMPTY)), "empty")
-        except DataError as empty:
-            found.append(str(empty))
-    if found:
-        remedy = "fill the cells, or leave the column out (a service's settings can say `missing`)"
-        raise DataError(f"{path}: {'; '.join(found)}: {remedy}")
-
-
-def _with_points(column: Any) -> Any:
-    """Replace decimal commas in a column of numbers by points; return other columns unchanged."""
-    if not types.is_large_string(column.type):
-        return column
-    points = pc.replace_substring(column, ",", ".", max_replacements=1)
-    good = pc.match_substring_regex(pc.fill_null(points, ""), _NUMBER)
-    return points if pc.all(good).as_py() else column
 
 
 def _labelled(table: Table, files: OwnFiles) -> Table:
@@ -202,16 +174,16 @@ def _labelled(table: Table, files: OwnFiles) -> Table:
         if not marked.any():
             raise SettingsError(f"--positive: no label of {files.active} has this value")
         values = marked.astype(np.int64)
-    elif not _is_numeric(table, LABEL):
+    elif not is_numeric(table, LABEL):
         raise SettingsError(
-            f"{files.active}: column {files.label!r} holds text; say which value counts as 1: "
+            f"{files.active}: column {files.label!r} holds text; name the value that counts as 1: "
             "--positive VALUE"
         )
-    elif not _match(table, LABEL, _BIT).all():
+    elif not matching(table, LABEL, _BIT).all():
         raise SettingsError(
-            f"{files.active}: column {files.label!r} holds other labels than 0 and 1; say "
-            "which value counts as 1: --positive VALUE; counts and amounts need public bounds, see "
-            "docs/data.md"
+            f"{files.active}: column {files.label!r} has labels other than 0 and 1; name "
+            "the value that counts as 1: --positive VALUE; counts and amounts need public bounds, "
+            "see docs/data.md"
         )
     else:
         values = label.astype(np.float64).astype(np.int64)

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import hashlib
 import os
-from typing import Any
+import warnings
+from typing import Any, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,7 +18,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from hdpvfl_mq.app.demo.evaluate import score
 from hdpvfl_mq.app.estimators.coefficients import coefficients
-from hdpvfl_mq.app.estimators.columns import Matrix, Standardised, as_frames, dealt
+from hdpvfl_mq.app.estimators.columns import Matrix, Standardised, dealt, joined
 from hdpvfl_mq.app.estimators.fitting import (
     ALIGNMENT,
     FittedRun,
@@ -27,8 +28,10 @@ from hdpvfl_mq.app.estimators.fitting import (
     train,
 )
 from hdpvfl_mq.app.estimators.ledgers import LedgerFolder
+from hdpvfl_mq.errors import SettingsError
 from hdpvfl_mq.glm.families import FAMILIES, Family
-from hdpvfl_mq.methods.recommend import recommend
+from hdpvfl_mq.methods.recommend import delta_warning, recommend, sound_descent
+from hdpvfl_mq.runtime.settings import check_settings
 from schemas.config import RunManifest
 from schemas.methods import Guarantee, PrivateModel
 from schemas.model import LabelKind, LossName, LossSpec, PenaltyName, PenaltySpec
@@ -56,26 +59,19 @@ class VFLEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no 
 
     # -- data ---------------------------------------------------------------------------------
 
-    def _joined(self, X: Any) -> tuple[Any, list[list[int]] | None]:
-        """One matrix, and the columns of each party if `X` is a list of frames."""
-        frames = as_frames(X)
-        if frames is None:
-            return X, None
-        arrays = [np.asarray(frame, dtype=np.float64) for frame in frames]
-        if len({len(array) for array in arrays}) != 1:
-            raise ValueError("every party's frame needs the same rows, in the same order")
-        ends = np.cumsum([array.shape[1] for array in arrays]).tolist()
-        parties = [
-            list(range(end - array.shape[1], end)) for end, array in zip(ends, arrays, strict=True)
-        ]
-        return np.hstack(arrays), parties
-
     def _fit_data(self, X: Any, y: Any, **checks: Any) -> tuple[Matrix, Any]:
         """Check the data and assign the columns to parties."""
-        joined, parties = self._joined(X)
-        matrix, labels = validate_data(self, joined, y, dtype=np.float64, **checks)
+        self._check_parameters()
+        whole, parties = joined(X)
+        matrix, labels = validate_data(self, whole, y, dtype=np.float64, **checks)
         if self.guarantee == "sound" and len(matrix) < ROWS_MIN:
             raise ValueError(f"n_samples = {len(matrix)}: give {ROWS_MIN} rows or more")
+        if self.guarantee != "none" and (text := delta_warning(float(self.delta), len(matrix))):
+            warnings.warn(text, UserWarning, stacklevel=3)
+        if parties is not None and self.columns is not None:
+            raise ValueError(
+                "columns: leave it out where X is a list of frames, one for each party"
+            )
         if parties is None:
             names = getattr(self, "feature_names_in_", None)
             parties = dealt(self.columns, matrix.shape[1], names)
@@ -83,11 +79,25 @@ class VFLEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no 
         self.parties_ = party_names(len(parties))
         return matrix, labels
 
+    def _check_parameters(self) -> None:
+        """ValueError names a wrong parameter; a misspelt guarantee must never fit."""
+        for name, choices in (("guarantee", Guarantee), ("penalty", PenaltyName)):
+            if getattr(self, name) not in get_args(choices):
+                listed = ", ".join(get_args(choices))
+                raise ValueError(f"{name}={getattr(self, name)!r}: choose one of {listed}")
+        budget = {"epsilon": _plain(self.epsilon), "delta": _plain(self.delta)}
+        disclosed = {"disclosed_rows": _plain(self.disclosed_rows)}
+        try:
+            check_settings(Budget, budget, type(self).__name__)
+            check_settings(PrivateModel, disclosed, type(self).__name__)
+        except SettingsError as wrong:
+            raise ValueError(str(wrong)) from None
+
     def _family(self, *kinds: LabelKind) -> type[Family]:
         """The family of the loss; it must accept labels of one of these kinds."""
         fitting = [name for name, each in FAMILIES.items() if each.label_kind in kinds]
         if self.loss not in fitting:
-            raise ValueError(f"loss={self.loss!r} does not fit; take one of {', '.join(fitting)}")
+            raise ValueError(f"loss={self.loss!r}: choose one of {', '.join(fitting)}")
         return FAMILIES[self.loss]
 
     # -- runs ---------------------------------------------------------------------------------
@@ -101,23 +111,45 @@ class VFLEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no 
 
     def _train(self, X: Matrix, label: Label, loss: LossSpec, secret: bytes) -> FittedRun:
         """Train one run of the federation."""
+        if self.random_state is not None:
+            secret = self._of_this_fit(X, label, loss, secret)
         run = "fit-" + hashlib.sha256(b"run name" + secret).hexdigest()[:16]
         manifest = self._manifest(run, loss, secret)
         return train(manifest, X, self.parts_, label, secret=secret, ledger=self.ledger)
 
+    def _of_this_fit(self, X: Matrix, label: Label, loss: LossSpec, secret: bytes) -> bytes:
+        """A repeatable secret for these data and parameters only.
+
+        Folds of a grid search share `random_state`. The same noise on two of them would cancel in
+        their difference, and one ledger would see two payloads under one release id.
+        """
+        chosen = (self.penalty, self.guarantee, self.epsilon, self.delta, self.disclosed_rows)
+        keyed = hashlib.blake2b(f"{chosen} {loss!r}".encode(), key=secret, digest_size=SECRET_BYTES)
+        for part in self.parts_:
+            keyed.update(np.ascontiguousarray(X[:, list(part.columns)]).data)
+        keyed.update(np.ascontiguousarray(label.values).data)
+        return keyed.digest()
+
     def _manifest(self, run: str, loss: LossSpec, secret: bytes) -> RunManifest:
         active, *passives = self.parties_
+        parties = (active, tuple(passives))
         budget = Budget(epsilon=float(self.epsilon), delta=float(self.delta))
-        base = recommend(run, (active, tuple(passives)), self.guarantee, budget, loss)
+        base = recommend(run, parties, self.guarantee, budget, loss)
+        if isinstance(base.method, PrivateModel) and self.penalty != "l2":
+            base = sound_descent(run, parties, budget, loss)  # the private model's prior is l2
         method = base.method
         if self.disclosed_rows:
             if not isinstance(method, PrivateModel):
-                raise ValueError("disclosed_rows needs guarantee='sound' and another loss")
-            method = PrivateModel(**{**dict(method), "disclosed_rows": self.disclosed_rows})
+                raise ValueError(
+                    "disclosed_rows needs the private model: guarantee='sound', penalty='l2' "
+                    "and a loss other than gamma_canonical"
+                )
+            method = PrivateModel(**{**dict(method), "disclosed_rows": int(self.disclosed_rows)})
+        strength = 0.0 if self.penalty == "none" else base.penalty.strength
         changes = {
             "alignment": ALIGNMENT,
             "method": method,
-            "penalty": PenaltySpec(name=self.penalty, strength=base.penalty.strength),
+            "penalty": PenaltySpec(name=self.penalty, strength=strength),
             "seed": int.from_bytes(hashlib.sha256(b"seed" + secret).digest()[:7], "big"),
         }
         return RunManifest(**{**dict(base), **changes})
@@ -127,8 +159,8 @@ class VFLEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no 
     def _theta(self, X: Any) -> NDArray[np.float64]:
         """The joint score of every row, one column for each run."""
         check_is_fitted(self)
-        joined, _ = self._joined(X)
-        matrix = validate_data(self, joined, dtype=np.float64, reset=False)
+        whole, _ = joined(X)
+        matrix = validate_data(self, whole, dtype=np.float64, reset=False)
         features = {
             party: part.apply(matrix)
             for party, part in zip(self.parties_, self.parts_, strict=True)
@@ -151,3 +183,8 @@ class VFLEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no 
             }
             for party in self.parties_
         }
+
+
+def _plain(value: Any) -> Any:
+    """A number of numpy as Python's, as a grid search gives them."""
+    return value.item() if isinstance(value, np.generic) else value

@@ -31,7 +31,8 @@ class VFLClassifier(ClassifierMixin, VFLEstimator):  # type: ignore[misc]  # sci
     Parameters
     ----------
     loss : "logistic", "squared_hinge" or "bernoulli"
-    penalty : "l2", "l1", "elastic_net" or "none"
+    penalty : "l2", "l1", "elastic_net" or "none"; with guarantee "sound", all but "l2" train by
+        noised descent instead of the private model
     guarantee : "sound" (differential privacy, proved), "paper" (as published) or "none"
     epsilon, delta : the most that one fit may reveal about one row
     columns : the columns of each party, by name or position, the active party's first; None gives
@@ -47,9 +48,8 @@ class VFLClassifier(ClassifierMixin, VFLEstimator):  # type: ignore[misc]  # sci
     classes_ : the classes; with more than two, each class has its own run and is charged for it
     coef_, intercept_ : the joint model in the units of the columns, for a row within the unit ball
     coef_std_ : the standard deviation that the noise adds to each coefficient
-    privacy_ : for each party the epsilon of the fit, the epsilon of all entries of its ledger,
-        delta, and the number of rows whose exact scores it disclosed: epsilon does not hold for
-        them
+    privacy_ : for each party `epsilon` of this fit, `epsilon_lifetime` of all fits in its ledger,
+        `delta`, `noise_std`, and `disclosed_rows`, which epsilon does not cover
     history_ : the active party's own loss, by run. Like its coefficients it is not private
 
     Examples

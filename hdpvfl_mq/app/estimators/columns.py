@@ -22,6 +22,21 @@ def as_frames(X: Any) -> tuple[Any, ...] | None:
     return tuple(X) if is_list and all(np.ndim(frame) == 2 for frame in X) else None
 
 
+def joined(X: Any) -> tuple[Any, list[list[int]] | None]:
+    """One matrix, and the columns of each party if `X` is a list of frames."""
+    frames = as_frames(X)
+    if frames is None:
+        return X, None
+    arrays = [np.asarray(frame, dtype=np.float64) for frame in frames]
+    if len({len(array) for array in arrays}) != 1:
+        raise ValueError("every party's frame needs the same rows, in the same order")
+    ends = np.cumsum([array.shape[1] for array in arrays]).tolist()
+    parties = [
+        list(range(end - array.shape[1], end)) for end, array in zip(ends, arrays, strict=True)
+    ]
+    return np.hstack(arrays), parties
+
+
 def dealt(columns: Sequence[Sequence[Any]] | None, count: int, names: Names) -> list[list[int]]:
     """The positions of every party's columns, the active party's first.
 
@@ -30,15 +45,19 @@ def dealt(columns: Sequence[Sequence[Any]] | None, count: int, names: Names) -> 
     if columns is None:
         half = (count + 1) // 2
         columns = [list(range(half)), list(range(half, count))]
+    if isinstance(columns, str) or any(isinstance(party, str) for party in columns):
+        raise ValueError("columns: give a list for each party, such as [['age'], ['basket']]")
     if len(columns) < 2:
-        raise ValueError("columns: name those of the active party and of one or more others")
+        raise ValueError(
+            "columns: list those of the active party, then those of one or more passive parties"
+        )
     parties = [[_position(column, count, names) for column in party] for party in columns]
     places = [place for party in parties for place in party]
     if len(set(places)) != len(places):
         raise ValueError("columns: one column is listed twice")
     if not all(parties):
         raise ValueError(
-            f"columns: every party needs one at least; n_features = {count} "
+            f"columns: every party needs at least one; n_features = {count} "
             f"for {len(parties)} parties"
         )
     return parties

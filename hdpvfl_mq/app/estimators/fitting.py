@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -55,6 +56,7 @@ class Spend:
     lifetime_epsilon: float
     delta: float
     noise_std: float
+    disclosed_rows: int  # agreed rows whose scores left without noise; epsilon excepts them
 
 
 def composed(spends: Sequence[Spend]) -> dict[str, float]:
@@ -112,6 +114,13 @@ def train(
         ledger_files={p: ledger.file(p) for p in manifest.parties} if ledger else {},
     )
     federation.kept = _kept(manifest, data, secret)
+    with ledger.held() if ledger else nullcontext():
+        return _trained(federation)
+
+
+def _trained(federation: Rehearsal) -> FittedRun:
+    """Simulate the federation and collect its models; closes the ledgers in any case."""
+    manifest = federation.manifest
     try:
         simulation = federation.simulate()
         closed = {p: simulation.nodes[p].state for p in manifest.parties}
@@ -138,6 +147,7 @@ def _spent(book: LedgerBook, party: str, closed: Closed) -> Spend:
         lifetime_epsilon=book.lifetime_epsilon(),
         delta=book.delta,
         noise_std=noise.noise_std,
+        disclosed_rows=noise.disclosed_rows,
     )
 
 

@@ -5,6 +5,9 @@ It owns their paths and caps; hdpvfl_mq/privacy has the rules of a ledger.
 
 from __future__ import annotations
 
+import fcntl
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -26,3 +29,12 @@ class LedgerFolder:
     def file(self, party: str) -> Path:
         """The file of a party's ledger."""
         return Path(self.path) / party / "ledger.db"
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """Let one fit at a time use the ledgers: fits of `n_jobs=2` wait for each other."""
+        folder = Path(self.path)
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        with (folder / "fit.lock").open("a") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            yield

@@ -88,7 +88,8 @@ class VFLRegressor(RegressorMixin, VFLEstimator):  # type: ignore[misc]  # sciki
             values = np.clip((y - centre) / scale, -REAL_SPREAD, REAL_SPREAD)
             return Label(values, kind, centre, scale), LossSpec(name=self.loss)
         if low < 0.0 or (kind == "positive" and low <= 0.0):
-            raise ValueError(f"loss={self.loss!r} takes no labels below its range: {kind} ones")
+            needed = "positive" if kind == "positive" else "0 or more"
+            raise ValueError(f"loss={self.loss!r} needs labels that are {needed}")
         if kind == "count":
             return Label(y, kind), LossSpec(name=self.loss, label_high=max(high, 1.0))
         scale = float(np.sqrt(low * high))  # the middle of the range becomes 1

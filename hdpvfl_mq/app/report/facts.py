@@ -11,8 +11,9 @@ from dataclasses import dataclass
 
 from hdpvfl_mq import __version__
 from hdpvfl_mq.app.report.meaning import Meaning, meaning
+from hdpvfl_mq.app.report.outflows import Outflow, outflows, training_release
 from hdpvfl_mq.audit.audit import Verdict
-from hdpvfl_mq.audit.evidence import Envelope, Evidence, Transcript
+from hdpvfl_mq.audit.evidence import Evidence, Transcript
 from hdpvfl_mq.audit.scope import scope
 from hdpvfl_mq.errors import HdpvflError
 from hdpvfl_mq.privacy.accountant import Spent, epsilon_shown
@@ -20,41 +21,12 @@ from hdpvfl_mq.privacy.ledger import Books, apply, decode
 from hdpvfl_mq.wire.codec import model_digest
 from schemas.config import RunManifest
 from schemas.ids import PartyId
-from schemas.messages import Residual, ScoreShare
-from schemas.privacy import MU2_UNIT_BITS, Budget, Release, SpendEvent
+from schemas.messages import Hello
+from schemas.methods import Scoring
+from schemas.privacy import MU2_UNIT_BITS, Budget, SpendEvent
 from schemas.records import Book
 
 CURVE_POINTS_MAX = 200
-
-IN_WORDS = {
-    "hello": "greeting: versions, commitment to the noise seed, state of the privacy ledger",
-    "run_accept": "consent to the run: number of rows and of columns",
-    "run_refuse": "refusal of the run, and by which rule",
-    "align_block": "blinded identifiers, to find common people without showing who they are",
-    "aligned": "number of common people, fingerprints of order and plan",
-    "score_share": "partial scores",
-    "residual": "corrections",
-    "agreement": "fingerprints of manifest, members and row order, for comparison",
-    "agreed": "confirmation that all of these are the same",
-    "ending": "what this party has done, before the run is closed",
-    "ended": "confirmation of the end",
-    "round_report": "how many rounds are done",
-    "withdraw": "withdrawal from the run",
-    "ledger_head": "state of the privacy ledger, for the others to remember",
-    "ledger_witness": "memory of the others' privacy ledgers",
-}
-
-
-@dataclass(frozen=True)
-class Outflow:
-    """All messages of one kind that a party sent."""
-
-    what: str
-    receivers: str
-    messages: int
-    values: int  # numbers computed from private rows
-    bytes: int
-    noise_std: float | None
 
 
 @dataclass(frozen=True)
@@ -64,6 +36,7 @@ class Own:
     dataset: str = ""
     columns: tuple[str, ...] = ()
     learned: bool = False  # preprocessing constants fitted to the private rows
+    learnt: tuple[str, ...] = ()  # which ones, such as "centre of income"; empty if unknown
 
 
 NOTHING_KNOWN = Own()
@@ -78,6 +51,7 @@ class Origin:
     scope: tuple[str, ...]  # which journals were available, and what they prove
     manifest_digest: str
     keys: tuple[tuple[PartyId, str], ...]  # public keys, by party
+    profile: str = ""  # machine and numeric libraries that the party's process stated
 
 
 @dataclass(frozen=True)
@@ -88,6 +62,7 @@ class Lifetime:
     cap: Budget
     spent: float
     runs: int
+    left: float  # epsilon of the largest run that still fits
 
 
 @dataclass(frozen=True)
@@ -117,6 +92,17 @@ class Facts:
     def values(self) -> int:
         """Count of sent numbers that were computed from private rows."""
         return sum(outflow.values for outflow in self.outflows)
+
+    @property
+    def exact(self) -> int:
+        """How many of these numbers left without noise."""
+        return sum(outflow.exact for outflow in self.outflows)
+
+    @property
+    def scoring(self) -> Scoring | None:
+        """The method, if the run is a scoring session."""
+        method = self.manifest.method if self.manifest else None
+        return method if isinstance(method, Scoring) else None
 
     @property
     def is_unbounded(self) -> bool:
@@ -152,7 +138,7 @@ def gather_facts(
         role=evidence.keys[party].role,
         manifest=manifest,
         rows=plan.rows if plan else 0,
-        outflows=_outflows(sent),
+        outflows=outflows(sent, is_sealed=plan is not None and plan.is_sealed),
         spent=running,
         mu=mu,
         epsilon=epsilon,
@@ -164,7 +150,7 @@ def gather_facts(
         losses=losses,
         verdicts=verdicts,
         own=own,
-        origin=_origin(evidence, made_at),
+        origin=_origin(evidence, party, made_at),
     )
 
 
@@ -176,53 +162,23 @@ def _charged(transcript: Transcript) -> list[SpendEvent]:
             if isinstance(effect, Book):
                 found.setdefault(effect.release.release_id, effect.release.event)
     for envelope in transcript.sent():
-        if (release := _release(envelope)) is not None:
+        if (release := training_release(envelope)) is not None:
             found.setdefault(release.release_id, release.event)
     return sorted(found.values(), key=lambda event: event.round)
 
 
-def _origin(evidence: Evidence, made_at: str) -> Origin:
+def _origin(evidence: Evidence, party: PartyId, made_at: str) -> Origin:
     manifest = evidence.manifest
+    messages = [envelope.message for envelope in evidence.transcripts[party].sent()]
+    stated = [message.numeric_profile for message in messages if isinstance(message, Hello)]
     return Origin(
         made_at=made_at,
         version=__version__,
         scope=tuple(scope(evidence)),
         manifest_digest=model_digest(manifest).hex() if manifest else "",
         keys=tuple((party, key.verify_key.hex()) for party, key in sorted(evidence.keys.items())),
+        profile=stated[-1] if stated else "",
     )
-
-
-def _release(envelope: Envelope) -> Release | None:
-    message = envelope.message
-    return message.release if isinstance(message, ScoreShare | Residual) else None
-
-
-def _outflows(sent: list[Envelope]) -> tuple[Outflow, ...]:
-    groups: dict[str, list[Envelope]] = {}
-    for envelope in sent:
-        groups.setdefault(envelope.header.kind, []).append(envelope)
-    return tuple(_outflow(kind, envelopes) for kind, envelopes in groups.items())
-
-
-def _outflow(kind: str, envelopes: list[Envelope]) -> Outflow:
-    releases = [release for e in envelopes if (release := _release(e)) is not None]
-    what = IN_WORDS.get(kind, kind.replace("_", " "))
-    return Outflow(
-        what=f"{how_noised(releases)} {what}" if releases else what,
-        receivers=", ".join(sorted({d.party for e in envelopes for d in e.header.to})),
-        messages=len(envelopes),
-        values=sum(release.tensor.shape[0] for release in releases),
-        bytes=sum(len(frame) for e in envelopes for frame in e.frames),
-        noise_std=releases[0].noise_std if releases else None,
-    )
-
-
-def how_noised(releases: list[Release]) -> str:
-    """Word for whether values were sent with noise; exact values are never called noised."""
-    kinds = {release.event.mechanism for release in releases}
-    if not kinds & {"exact", "disclosed"}:
-        return "noised"
-    return "exact" if kinds <= {"exact", "disclosed"} else "noised and exact"
 
 
 def _curve(points: list[tuple[int, Spent]], delta: float) -> tuple[tuple[int, float], ...]:
@@ -248,6 +204,7 @@ def _lifetimes(evidence: Evidence, party: PartyId) -> tuple[Lifetime, ...]:
             books.caps[dataset],
             books.epsilon_spent(dataset),
             sum(name == dataset for name, _ in books.runs),
+            books.epsilon_left(dataset),
         )
         for dataset in datasets
     )

@@ -111,7 +111,9 @@ def test_a_policy_is_held_against_the_manifest_rule_by_rule(folder, capsys):
     assert {line for _, line in found} == {2, 3, 5, 6}
     assert "run_epsilon_max is 0.5" in found["policy.toml", 2]
     replace("policy.toml", ("epsilon = 4.0", "epsilon = 0.2"), ("= 0.5", "= 5.0"))
-    assert "has not enough left" in faults(capsys, "policy.toml", "run.toml")["policy.toml", 7]
+    assert (
+        "does not have enough left" in faults(capsys, "policy.toml", "run.toml")["policy.toml", 7]
+    )
 
 
 def test_a_party_is_held_against_the_manifest(folder, capsys):

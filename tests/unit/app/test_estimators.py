@@ -100,9 +100,9 @@ def test_columns_by_name_and_a_list_of_frames_give_the_same_parties(people):
 @pytest.mark.parametrize(
     ("columns", "words"),
     [
-        ([[0, 1]], "one or more others"),
+        ([[0, 1]], "one or more passive"),
         ([[0], [0, 1]], "listed twice"),
-        ([[0], []], "every party needs one"),
+        ([[0], []], "every party needs at least one"),
         ([[0], ["z"]], "no column named 'z'"),
         ([[0], [9]], "outside the 6 columns"),
     ],
@@ -113,8 +113,52 @@ def test_wrong_columns_are_named(people, columns, words):
 
 
 def test_a_loss_for_other_labels_is_refused(people):
-    with pytest.raises(ValueError, match="take one of"):
+    with pytest.raises(ValueError, match="choose one of logistic"):
         VFLClassifier(loss="poisson").fit(*people)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "words"),
+    [
+        ({"guarantee": "sounds"}, "guarantee='sounds': choose one of sound, paper, none"),
+        ({"penalty": "l3"}, "penalty='l3': choose one of none, l2"),
+        ({"epsilon": 0}, "epsilon: Input should be greater than 0"),
+        ({"epsilon": "1"}, "epsilon: Input should be a valid number"),
+        ({"delta": 2.0}, "delta: Input should be less than 1"),
+        ({"disclosed_rows": -1}, "disclosed_rows: Input should be greater"),
+        ({"columns": ["a", "b"]}, "give a list for each party"),
+    ],
+)
+def test_a_wrong_parameter_is_one_line_and_never_fits(people, wrong, words):
+    with pytest.raises(ValueError, match=words) as caught:
+        VFLClassifier(**wrong).fit(*people)
+    assert "\n" not in str(caught.value)
+
+
+def test_columns_and_a_list_of_frames_contradict_each_other(people):
+    X, y = people
+    with pytest.raises(ValueError, match="leave it out"):
+        VFLClassifier(columns=[[0, 1, 2], [3, 4, 5]]).fit([X[:, :3], X[:, 3:]], y)
+
+
+def test_a_delta_that_permits_showing_a_row_is_warned_of(people):
+    with pytest.warns(UserWarning, match="more than 1 / rows"):
+        VFLClassifier(delta=0.01, random_state=0).fit(*people)
+
+
+def test_another_penalty_than_l2_trains_another_model(people, fitted):
+    lasso = VFLClassifier(penalty="l1", epsilon=8.0, delta=1e-3, random_state=0).fit(*people)
+    assert fitted.runs_[0].models["active"]["manifest"]["method"]["kind"] == "private_model"
+    assert lasso.runs_[0].models["active"]["manifest"]["method"]["kind"] == "descent"
+
+
+def test_one_random_state_draws_other_noise_for_other_data(people):
+    """The same noise on two folds would cancel in their difference."""
+    X, y = people
+    halves = [VFLClassifier(random_state=0).fit(X[i::2], y[i::2]).runs_[0] for i in range(2)]
+    runs = {run.models["active"]["manifest"]["run"] for run in halves}
+    seeds = {run.models["active"]["manifest"]["seed"] for run in halves}
+    assert len(runs) == len(seeds) == 2
 
 
 def test_several_classes_are_several_charged_runs():
@@ -145,6 +189,22 @@ def test_every_fit_of_a_grid_search_is_charged(people, tmp_path):
     spent = search.best_estimator_.privacy_["active"]["epsilon_lifetime"]
     alone = VFLClassifier(delta=1e-3, epsilon=1.0).fit(*people).privacy_["active"]["epsilon"]
     assert spent > 1.5 * alone  # two and two folds, and the refit
+
+
+def test_a_grid_search_with_a_random_state_charges_every_fit_once(people, tmp_path):
+    ledger = LedgerFolder(tmp_path, "customers", epsilon=10.0, delta=1e-3)
+    model = VFLClassifier(delta=1e-3, ledger=ledger, random_state=0)
+    search = GridSearchCV(model, {"epsilon": [0.5, 1.0]}, cv=2, error_score="raise").fit(*people)
+    spent = search.best_estimator_.privacy_["active"]["epsilon_lifetime"]
+    again = clone(search.best_estimator_).fit(*people)  # the same data, noise and bytes
+    assert again.privacy_["active"]["epsilon_lifetime"] == spent > 1.5
+
+
+def test_fits_in_two_processes_take_turns_at_a_ledger(people, tmp_path):
+    ledger = LedgerFolder(tmp_path, "customers", epsilon=10.0, delta=1e-3)
+    model = VFLClassifier(delta=1e-3, ledger=ledger)
+    scores = cross_val_score(model, *people, cv=4, n_jobs=2, error_score="raise")
+    assert len(scores) == 4
 
 
 def test_a_fit_beyond_the_cap_is_refused_and_says_why(people, tmp_path):

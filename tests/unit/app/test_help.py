@@ -53,3 +53,16 @@ def test_bash_completes_words_and_options(words, tmp_path):
 def test_the_command_prints_the_script(capsys):
     assert main(["completion", "zsh"]) == 0
     assert "bashcompinit" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("name", sorted(COMMANDS))
+def test_every_option_is_explained(name):
+    unexplained = [action.dest for action in COMMANDS[name]._actions if not action.help]
+    assert unexplained == []
+
+
+@pytest.mark.parametrize("name", sorted(COMMANDS))
+def test_every_default_that_is_a_number_or_a_name_is_shown(name):
+    for action in COMMANDS[name]._actions:
+        if isinstance(action.default, int | float) and not isinstance(action.default, bool):
+            assert "default" in action.help or action.default == 0, action.dest

@@ -7,7 +7,7 @@ import io
 import pytest
 from rich.console import Console
 
-from hdpvfl_mq.app.console import Watcher
+from hdpvfl_mq.app.console import COSTS_OF_SCORES, Watcher, scores
 from hdpvfl_mq.app.lines import say, wrapped
 
 TEXT = "  - that the noise was drawn from the committed seed and added before a release left: only"
@@ -46,3 +46,33 @@ def test_a_training_of_one_round_ends_with_lines_of_at_most_80_columns():
     spent = next(line for line in lines if line.startswith("spent"))
     assert spent.endswith("and 4 more")
     assert "rounds/s" not in out.getvalue()
+
+
+def test_a_scoring_is_not_called_a_training():
+    out = io.StringIO()
+    watcher = Watcher(Console(file=out, width=80), "active", is_scoring=True)
+    fields = {"phase": "closed", "rounds": 1, "round": 1, "align_kept": True, "rows_common": 3912}
+    watcher.show(dict.fromkeys(("active", "passive-1"), {**fields, "epsilon_spent": 0.0}))
+    assert "3,912 common rows, kept from an earlier run" in out.getvalue()
+    assert "train" not in out.getvalue()
+    assert "--resolve-again" not in out.getvalue()
+    assert "spent" not in out.getvalue()
+
+
+@pytest.mark.parametrize("charged_to", COSTS_OF_SCORES)
+def test_who_pays_for_scores_is_said(charged_to):
+    party = {"name": "shop", "noise_std": 3.5, "epsilon_spent": 0.0, "epsilon_lifetime": 1.0}
+    result = {
+        "parties": [party],
+        "rows_scored": 3912,
+        "predictions": "runs/x-scores-1/active/predictions.csv",
+        "epsilon": 5.0,
+        "delta": 1e-5,
+        "charged_to": charged_to,
+    }
+    out = io.StringIO()
+    scores(Console(file=out, width=80), result)
+    said = " ".join(out.getvalue().split())
+    assert ("the scored person epsilon 5 at delta 1e-05" in said) == (charged_to == "scored people")
+    assert ("score is disclosed" in said) == (charged_to == "nobody")
+    assert all(len(line.rstrip()) <= 80 for line in out.getvalue().splitlines())

@@ -84,6 +84,8 @@ WRONG = {
     ),
     "latin-1": ({"shop": SHOP.replace("Rome", "K\udcf6ln")}, "encoding"),
     "only an id": ({"shop": "customer\nC1\n"}, "no feature"),
+    "tabs": ({"bank": BANK.replace(",", "\t")}, r"add --separator $'\t'"),
+    "no such encoding": ({"dialect": Dialect(encoding="latin-22")}, "--encoding: 'latin-22'"),
     "a clash of names": ({"shop": SHOP.replace("city", "id")}, "'id'"),
 }
 
@@ -127,7 +129,7 @@ def test_the_sentence_is_about_what_was_booked_and_not_about_the_claim():
 
 def test_semicolons_with_decimal_commas_are_said_in_the_words_of_the_command(files):
     shop = SHOP.replace(",", ";").replace("1;Rome", "1,5;Rome")
-    with pytest.raises(DataError, match="looks like ';': say --separator") as wrong:
+    with pytest.raises(DataError, match="looks like ';': add --separator ';'") as wrong:
         load_own(files(shop=shop))
     assert str(wrong.value).count("shop.csv") == 1
 
@@ -139,3 +141,26 @@ def test_every_empty_number_of_a_file_is_said_at_once_before_anything_is_trained
     assert "column 'basket', row 2: empty" in str(wrong.value)
     assert "column 'visits', row 1, 3: empty" in str(wrong.value)
     assert "city" not in str(wrong.value)
+
+
+def test_all_faults_of_all_files_are_said_at_once_with_the_users_own_names_and_rows(files):
+    bank = (
+        "customer,income,age,default\nC1,10.5,30,yes\nC1,,31,no\nC3,inf,x,yes\n,4,33,\n"
+        "C5,5,34,no\nC6,6,35,no\n"
+    )
+    shop = SHOP.replace("2,Oslo", ",Oslo")
+    with pytest.raises(DataError) as wrong:
+        load_own(files(bank, shop))
+    said = str(wrong.value)
+    for fault in (
+        "bank.csv: column 'customer', row 4: the id is empty",
+        "column 'customer', row 2: an earlier row has the same id",
+        "column 'income', row 2: empty",
+        "column 'income', row 3: not a number",
+        "column 'age', row 3: not a number",
+        "column 'default', row 4: the label is empty",
+        "shop.csv: column 'basket', row 2: empty",
+    ):
+        assert fault in said
+    assert "\n" not in said
+    assert "inf:" not in said

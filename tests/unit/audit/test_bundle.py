@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
+from hdpvfl_mq.app.cli import main
 from hdpvfl_mq.app.commands.audit import AuditOptions, audit_bundle
 from hdpvfl_mq.audit.bundle import INDEX, MEMBERS, SIGNATURES, Stamp, pack, unpacked
 from hdpvfl_mq.errors import IntegrityError, SettingsError
@@ -161,9 +162,36 @@ def test_keys_from_elsewhere_are_believed_instead(bundle, federation, tmp_path):
     other = bytes(federation.keys["shop"].verify_key).hex()
     members = tmp_path / "known.toml"
     members.write_text(own.replace(key, other))
-    with pytest.raises(IntegrityError, match="signature of bank"):
+    with pytest.raises(IntegrityError, match="has another key of bank than the bundle"):
         audit_bundle(AuditOptions(bundle, members=members))
     assert verify_journal.report_bundle(bundle, members)[1]
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        ("root:x:0:0:root:/root:/bin/bash\n", "is not a file of members' keys"),
+        ('[[members]]\nparty = "shop"\nrole = "passive"\nverify_key = "{key}"\n', "no key of bank"),
+        ("bind = 1\n", "no public keys in"),
+    ],
+)
+def test_another_file_given_as_members_is_said_so(bundle, federation, tmp_path, content, words):
+    members = tmp_path / "given.toml"
+    key = bytes(federation.keys["shop"].verify_key).hex()
+    members.write_text(content.replace("{key}", key))
+    with pytest.raises(SettingsError, match=words) as wrong:
+        audit_bundle(AuditOptions(bundle, members=members))
+    assert "given.toml" in str(wrong.value)
+    assert "\n" not in str(wrong.value)
+
+
+def test_a_file_that_is_no_bundle_is_said_so_by_both_and_by_the_commands(tmp_path, capsys):
+    cut = tmp_path / "cut.zip"
+    cut.write_bytes(b"PK and then nothing")
+    assert "not a whole bundle" in verify_journal.report_bundle(cut)[1][1]
+    for command in (["audit"], ["report"], ["replay", "--party", "bank"]):
+        assert main([command[0], str(cut), *command[1:]]) == 2
+        assert "neither a run's folder nor a whole bundle" in capsys.readouterr().err
 
 
 def test_a_zip_that_is_no_bundle_is_said_so(tmp_path):

@@ -44,14 +44,14 @@ def test_a_lost_secret_is_missed_and_replaced_on_request_only(path: Path, capsys
     with pytest.raises(OperatorError, match="hdpvfl ledger new-secret"):
         open_ledger(path, "shop")
     assert not secret_file(path).exists()
-    assert ledger_command.new_secret(path) == 0
+    assert ledger_command.new_secret(path, as_json=False) == 0
     assert secret_file(path).read_text() != secret
     ledger = open_ledger(path, "shop")
     assert ledger.books.held("people").mu2_units == 10
     assert [entry.kind for _, entry in ledger.entries()].count("secret") == 2
     ledger.close_file()
     with pytest.raises(OperatorError, match="keeps its secret"):
-        ledger_command.new_secret(path)
+        ledger_command.new_secret(path, as_json=False)
 
 
 def test_a_run_reserved_by_an_earlier_version_goes_on(path: Path) -> None:

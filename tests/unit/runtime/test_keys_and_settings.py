@@ -126,5 +126,5 @@ def test_all_mistakes_are_named_at_once():
 
 
 def test_a_folder_is_no_settings_file(tmp_path):
-    with pytest.raises(SettingsError, match="give the path of a RunManifest file"):
+    with pytest.raises(SettingsError, match="give the path of a manifest"):
         load_settings(RunManifest, Path(tmp_path))
