@@ -167,20 +167,22 @@ class ProcessEngine:
         self, jobs: list[Job], waiting: deque[int], rows: SharedRows | None, wanted: int
     ) -> None:
         """Give idle workers runs that are not too far ahead of the one that is wanted next."""
-        for place, worker in enumerate(self._workers):
-            ahead = waiting and waiting[0] < wanted + 2 * self._count
-            if worker.run is not None or not ahead:
-                continue
-            run = waiting.popleft()
-            try:
-                if rows is not None:
-                    worker.take(rows)
-                number = None if rows is None else rows.number
-                worker.connection.send(Compute(number, jobs[run]))
-                worker.run = run
-            except OSError:  # it died while idle
-                waiting.appendleft(run)
-                self._replace(place)
+        for place in range(len(self._workers)):
+            while self._workers[place].run is None and waiting:
+                if waiting[0] >= wanted + 2 * self._count:
+                    return
+                try:
+                    self._give(self._workers[place], jobs, waiting[0], rows)
+                    waiting.popleft()
+                except OSError:  # it died while idle, and perhaps all others did: ask the new one
+                    self._replace(place)
+
+    def _give(self, worker: _Worker, jobs: list[Job], run: int, rows: SharedRows | None) -> None:
+        """Send a run of blocks, after the matrix it needs."""
+        if rows is not None:
+            worker.take(rows)
+        worker.connection.send(Compute(None if rows is None else rows.number, jobs[run]))
+        worker.run = run
 
     def _collect(
         self,

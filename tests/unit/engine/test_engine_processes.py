@@ -54,6 +54,8 @@ def test_a_worker_killed_between_jobs_is_replaced(engine: ProcessEngine) -> None
     killed = engine.pids
     for pid in killed:
         os.kill(pid, signal.SIGKILL)
+    for pid in killed:  # until it has died: then no job reaches it
+        os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
     assert [part.tolist() for part in rows.each(np.sum, PARTS)] == expected
     assert not set(killed) & set(engine.pids)
 
