@@ -9,6 +9,7 @@ chosen by the commit (outside git by the version), so that every commit is asked
 from __future__ import annotations
 
 import argparse
+import gc
 import hashlib
 import multiprocessing
 import os
@@ -36,7 +37,11 @@ _VERDICTS: dict[int, Verdict] = {0: "SURVIVED", 1: "killed"}
 # Libraries that every test imports, loaded once; project modules are loaded after the fault.
 _PRELOADED = (
     *("numpy", "scipy.stats", "pydantic", "pytest", "gmpy2", "nacl.signing", "hypothesis"),
-    *("cryptography.hazmat.primitives.ciphers", "msgpack", "pyarrow", "sqlite3", "zmq"),
+    *("cryptography.hazmat.primitives.ciphers", "msgpack", "pyarrow.compute", "sqlite3", "zmq"),
+    *("cryptography.hazmat.primitives.ciphers.aead", "pandas", "asyncio", "threadpoolctl"),
+    *("annotated_types", "pydantic.deprecated.decorator", "tomlkit", "rich.console", "mmap"),
+    *("pytest_asyncio.plugin", "_hypothesis_pytestplugin", "pdb", "xml.etree.ElementTree"),
+    *("pyarrow.csv", "pyarrow.parquet", "pyarrow.ipc", "_pytest.junitxml"),
 )
 
 
@@ -86,9 +91,9 @@ def drawn(listed: Sequence[Mutant], chosen_by: str) -> tuple[Mutant, ...]:
 
 
 def copied(to: Path) -> None:
-    """A copy of the tree without generated files."""
+    """A copy of the tree; compiled modules are valid there, since it keeps the times of files."""
     to.mkdir(exist_ok=True)
-    unwanted = shutil.ignore_patterns("__pycache__", "*.egg-info", ".*")
+    unwanted = shutil.ignore_patterns("*.egg-info", ".*")
     for name in COPIED:
         shutil.copytree(ROOT / name, to / name, ignore=unwanted)
     for name in FILES:
@@ -127,7 +132,9 @@ def _pytest(tree: Path, tests: Sequence[str]) -> int:
     null = os.open(os.devnull, os.O_WRONLY)
     os.dup2(null, 1)
     os.dup2(null, 2)
-    options = ("-q", "-x", "-p", "no:cacheprovider", "-p", "no:xdist", "-m", "")
+    os.environ["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"  # looking for plugins takes a while
+    plugins = ("no:cacheprovider", "pytest_asyncio.plugin", "_hypothesis_pytestplugin")
+    options = ("-q", "-x", "-m", "", *(word for name in plugins for word in ("-p", name)))
     return int(pytest.main([*options, "--rootdir", str(tree), *tests]))
 
 
@@ -205,6 +212,7 @@ def _all_tried(
 ) -> list[tuple[Mutant, Verdict, float]]:
     for name in _PRELOADED:
         __import__(name)
+    gc.freeze()  # no child searches the libraries for garbage, or copies their memory for that
     results: list[tuple[Mutant, Verdict, float]] = []
     with tempfile.TemporaryDirectory(prefix="mutants-") as folder:
         tree = Path(folder) / "clean"

@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import tomllib
 from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -52,7 +53,7 @@ def name(path: Path) -> str:
 
 
 def calls(tree: ast.AST) -> Iterator[tuple[str, ast.Call]]:
-    for node in ast.walk(tree):
+    for node in nodes(tree):
         if isinstance(node, ast.Call):
             if isinstance(node.func, ast.Attribute):
                 yield node.func.attr, node
@@ -60,14 +61,25 @@ def calls(tree: ast.AST) -> Iterator[tuple[str, ast.Call]]:
                 yield node.func.id, node
 
 
+@cache
+def parsed(path: Path) -> ast.Module:
+    """The syntax tree of a file; every rule reads the same ones."""
+    return ast.parse(path.read_text())
+
+
+@cache
+def nodes(tree: ast.AST) -> tuple[ast.AST, ...]:
+    return tuple(ast.walk(tree))
+
+
 def attributes(tree: ast.AST) -> set[str]:
-    return {node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
+    return {node.attr for node in nodes(tree) if isinstance(node, ast.Attribute)}
 
 
 def exposes(tree: ast.AST) -> bool:
     return "expose" in attributes(tree) or any(
         isinstance(node, ast.Constant) and node.value in ("expose", "_Unreleased__values")
-        for node in ast.walk(tree)
+        for node in nodes(tree)
     )
 
 
@@ -87,17 +99,13 @@ def skips_validation(tree: ast.AST) -> bool:
 def speaks(tree: ast.AST) -> bool:
     if any(called in ("print", "getLogger") for called, _ in calls(tree)):
         return True
-    imported = {
-        alias.name for n in ast.walk(tree) if isinstance(n, ast.Import) for alias in n.names
-    }
+    imported = {alias.name for n in nodes(tree) if isinstance(n, ast.Import) for alias in n.names}
     return "logging" in imported or bool({"stdout", "stderr"} & attributes(tree))
 
 
 def is_dangerous(tree: ast.AST) -> bool:
-    imported = {
-        alias.name for n in ast.walk(tree) if isinstance(n, ast.Import) for alias in n.names
-    }
-    imported |= {n.module for n in ast.walk(tree) if isinstance(n, ast.ImportFrom) and n.module}
+    imported = {alias.name for n in nodes(tree) if isinstance(n, ast.Import) for alias in n.names}
+    imported |= {n.module for n in nodes(tree) if isinstance(n, ast.ImportFrom) and n.module}
     if {part.split(".")[0] for part in imported} & {"pickle", "shelve", "marshal", "dill", "yaml"}:
         return True
     for called, node in calls(tree):
@@ -111,7 +119,7 @@ def is_dangerous(tree: ast.AST) -> bool:
 
 
 def found(rule: Callable[[ast.AST], bool]) -> set[str]:
-    return {name(path) for path in sources() if rule(ast.parse(path.read_text()))}
+    return {name(path) for path in sources() if rule(parsed(path))}
 
 
 def test_only_these_modules_see_numbers_before_noise():
@@ -185,4 +193,4 @@ def test_the_forbidden_list_is_complete():
 
 @pytest.mark.parametrize("path", sources(), ids=name)
 def test_a_file_opens_with_what_it_owns(path):
-    assert ast.get_docstring(ast.parse(path.read_text())), f"{name(path)} does not say what it is"
+    assert ast.get_docstring(parsed(path)), f"{name(path)} does not say what it is"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import get_args
 
@@ -44,6 +45,7 @@ def not_counted() -> set[str]:
     return set(re.findall(r"`([\w/]+\.py)`", note))
 
 
+@cache
 def words(path: Path) -> set[str]:
     """Every identifier and string constant of a module; no comment, no docstring."""
     found = set()

@@ -7,6 +7,7 @@ counts lines and branches.
 from __future__ import annotations
 
 import ast
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -89,7 +90,9 @@ COVERED_THROUGH = {
 }
 
 
+@cache
 def imported_by_tests() -> set[str]:
+    """Read when the first test asks, not when all workers collect."""
     found = set()
     for path in (ROOT / "tests").rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text())):
@@ -100,7 +103,6 @@ def imported_by_tests() -> set[str]:
     return found
 
 
-IMPORTED = imported_by_tests()
 MODULES = [
     path.relative_to(ROOT)
     for package in PACKAGES
@@ -111,7 +113,7 @@ MODULES = [
 
 @pytest.mark.parametrize("module", MODULES, ids=str)
 def test_a_module_has_its_test(module: Path) -> None:
-    if ".".join(module.with_suffix("").parts) in IMPORTED:
+    if ".".join(module.with_suffix("").parts) in imported_by_tests():
         return
     named = [COVERED_THROUGH.get(str(part)) for part in (module, *module.parents)]
     tests = [ROOT / "tests" / test for test in named if test]

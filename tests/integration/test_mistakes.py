@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from hdpvfl_mq.app import cli
+from hdpvfl_mq.app.commands import doctor
 from hdpvfl_mq.app.demo.prepare import free_port
 from hdpvfl_mq.runtime import diagnosis
 from hdpvfl_mq.runtime.keys import make_keys
@@ -68,9 +69,19 @@ def test_the_page_states_how_long_a_service_waits():
     assert stated == {n: math.ceil(w + broker_link.WATCH_S) for n, w in WAITS_S.items()}
 
 
+@pytest.fixture
+def sooner(monkeypatch):
+    """A tenth of the waits; the test above holds their full length."""
+    for name in ("WATCH_S", "UNCONNECTED_S", "UNANSWERED_S"):
+        monkeypatch.setattr(broker_link, name, getattr(broker_link, name) / 10)
+
+
+@pytest.mark.usefixtures("sooner")
 @pytest.mark.parametrize("mistake", MISTAKES)
-async def test_a_service_says_what_keeps_it_from_its_broker(tmp_path, mistake, capsys):
+async def test_a_service_says_what_keeps_it_from_its_broker(tmp_path, mistake, capsys, monkeypatch):
     words, _, code = documented()[mistake]
+    if mistake == "broker's key":  # nothing ends the doctor's handshake but its patience
+        monkeypatch.setattr(doctor, "PATIENCE_S", 1.0)
     async with standing(tmp_path, start=False) as services:
         path = change(services, **MISTAKES[mistake](tmp_path))
         await services.start(COORDINATOR, "passive-1")

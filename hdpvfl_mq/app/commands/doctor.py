@@ -94,6 +94,7 @@ def _network(settings: PartyServiceSettings) -> str:
 
 
 def _handshake(settings: PartyServiceSettings) -> str:
+    _network(settings)  # where nobody listens, nobody refuses a key, however long one waits
     trouble = asyncio.run(_greet(settings))
     if trouble is not None:
         raise NetworkError(refusal(trouble, settings.federation))

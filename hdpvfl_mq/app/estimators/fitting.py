@@ -52,7 +52,6 @@ class Spend:
     """One party's spend in one run, and in all runs that its ledger knows."""
 
     spent: Spent
-    disclosed_rows: int
     lifetime_epsilon: float
     delta: float
     noise_std: float
@@ -143,7 +142,6 @@ def _spent(book: LedgerBook, party: str, closed: Closed) -> Spend:
     noise = closed.trained.setup.plan.noise_of("active" if party == ACTIVE else "passive")
     return Spend(
         spent=book.spent(),
-        disclosed_rows=noise.disclosed_rows,
         lifetime_epsilon=book.lifetime_epsilon(),
         delta=book.delta,
         noise_std=noise.noise_std,

@@ -8,19 +8,19 @@ import re
 import shlex
 from pathlib import Path
 
-import nbformat
 import pytest
 
 from hdpvfl_mq.app import cli
-from scripts import notebooks
 
 FOLDER = Path(__file__).parents[3] / "docs" / "notebooks"
 PATHS = sorted(FOLDER.glob("*.ipynb"))
 each_notebook = pytest.mark.parametrize("path", PATHS, ids=lambda path: path.stem)
 
 
-def cells(path: Path) -> list[str]:
-    return [cell.source for cell in notebooks.read(path).cells if cell.cell_type == "code"]
+@pytest.fixture(scope="module")
+def notebooks():
+    """Imported late: a library behind it compiles grammars for a second, in every worker."""
+    return importlib.import_module("scripts.notebooks")
 
 
 def test_there_are_four():
@@ -29,17 +29,18 @@ def test_there_are_four():
 
 
 @each_notebook
-def test_it_is_kept_without_output(path):
+def test_it_is_kept_without_output(notebooks, path):
     notebook = notebooks.read(path)
-    nbformat.validate(notebook)
+    notebooks.nbformat.validate(notebook)
     assert list(notebooks.outputs(notebook)) == []
     assert {cell.get("execution_count") for cell in notebook.cells} == {None}
     assert not re.search(r"/(home|root|work|tmp)/", path.read_text())
 
 
 @each_notebook
-def test_what_it_imports_and_types_exists(path):
-    for source in cells(path):
+def test_what_it_imports_and_types_exists(notebooks, path):
+    cells = notebooks.read(path).cells
+    for source in (cell.source for cell in cells if cell.cell_type == "code"):
         python = "\n".join(line for line in source.splitlines() if not line.startswith("!"))
         for node in ast.walk(ast.parse(python)):
             if isinstance(node, ast.ImportFrom):
@@ -51,7 +52,8 @@ def test_what_it_imports_and_types_exists(path):
                 assert cli._parser().parse_args(words), line
 
 
-def test_a_page_joins_what_a_cell_prints_and_keeps_its_pictures_apart():
+def test_a_page_joins_what_a_cell_prints_and_keeps_its_pictures_apart(notebooks):
+    nbformat = notebooks.nbformat
     notebook = nbformat.v4.new_notebook()
     printed = [nbformat.v4.new_output("stream", text=text) for text in ("one\n", "two\n")]
     drawn = nbformat.v4.new_output("display_data", data={"image/png": "AAAA"})
@@ -65,7 +67,8 @@ def test_a_page_joins_what_a_cell_prints_and_keeps_its_pictures_apart():
     assert "(name.ipynb)" in page
 
 
-def test_a_cell_that_complains_ends_the_build(tmp_path):
+def test_a_cell_that_complains_ends_the_build(notebooks, tmp_path):
+    nbformat = notebooks.nbformat
     notebook = nbformat.v4.new_notebook()
     notebook.cells = [nbformat.v4.new_code_cell("import sys; print('no', file=sys.stderr)")]
     nbformat.write(notebook, tmp_path / "bad.ipynb")
@@ -75,6 +78,6 @@ def test_a_cell_that_complains_ends_the_build(tmp_path):
 
 @pytest.mark.slow
 @each_notebook
-def test_it_runs(path):
+def test_it_runs(notebooks, path):
     made = dict(notebooks.page_files(path.stem, notebooks.executed(path)))
     assert "```text" in made[f"{path.stem}.md"] or "<table" in made[f"{path.stem}.md"]
