@@ -5,7 +5,6 @@ It owns how the active party reads a share; what a round computes is in parties/
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import partial
 from types import MappingProxyType
 from typing import cast
@@ -28,6 +27,7 @@ from parties.phases import (
     Leaving,
     Over,
     Training,
+    changed,
 )
 from parties.rounds import scoring
 from schemas.messages import ScoreShare
@@ -51,7 +51,7 @@ def share(own: Assets, state: Training, given: Received[ScoreShare]) -> Step[Tra
         release = unsealed(release, own.sealing_key(given.sender, expected))
     values = receive_planned(release, plan.passive_noise, count=plan.share_count(state.round))
     shares = MappingProxyType({**rounds.shares, given.sender: (message.release, values)})
-    return proceed(own, replace(state, rounds=replace(rounds, shares=shares)))
+    return proceed(own, changed(state, rounds=changed(rounds, shares=shares)))
 
 
 MOVES: Moves = {

@@ -9,11 +9,10 @@ coordinator, keyed so that it can compare hashes and nothing else.
 from __future__ import annotations
 
 import hashlib
-from dataclasses import replace
 from types import MappingProxyType
 
 from hdpvfl_mq.wire.codec import model_digest
-from parties.phases import Training
+from parties.phases import Training, changed
 from schemas.ids import PartyId
 from schemas.messages import Resume, RoundPlan, RoundReport
 from schemas.privacy import Release
@@ -29,9 +28,9 @@ def residuals_start(shared_key: bytes) -> bytes:
 
 def heard_residual(state: Training, release: Release) -> Training:
     """Add one residual, sent or received, to the hash."""
-    payload = hashlib.sha256(release.tensor.data).digest()
-    link = hashlib.sha256(state.residuals + release.release_id.encode() + b"\x00" + payload)
-    return replace(state, residuals=link.digest(), residual_count=state.residual_count + 1)
+    named = release.release_id.encode() + b"\x00" + release.tensor.digest
+    link = hashlib.sha256(state.residuals + named)
+    return changed(state, residuals=link.digest(), residual_count=state.residual_count + 1)
 
 
 def heard_order(state: Training, order: RoundPlan | Resume) -> Training:
@@ -39,12 +38,12 @@ def heard_order(state: Training, order: RoundPlan | Resume) -> Training:
     last = state.orders[-1] if state.orders else hashlib.sha256(_ORDERS + state.terms).digest()
     link = hashlib.sha256(last + model_digest(order)).digest()
     orders = (*state.orders, link)[-ORDERS_KEPT:]
-    return replace(state, orders=orders, order_count=state.order_count + 1)
+    return changed(state, orders=orders, order_count=state.order_count + 1)
 
 
 def heard_echo(state: Training, party: PartyId, count: int, digest: bytes) -> Training:
     """Store which orders a peer has heard; it may have heard more than this party."""
-    return replace(state, echoes=MappingProxyType({**state.echoes, party: (count, digest)}))
+    return changed(state, echoes=MappingProxyType({**state.echoes, party: (count, digest)}))
 
 
 def contradicted(state: Training) -> PartyId | None:

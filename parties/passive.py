@@ -5,7 +5,6 @@ It owns how a passive party reads a residual; what a round computes is in partie
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import partial
 
 from hdpvfl_mq.errors import PeerError
@@ -16,7 +15,7 @@ from parties.assets import Assets
 from parties.completion import ended
 from parties.echo import heard_residual
 from parties.member import SHARED_MOVES, first_plan, put_aside
-from parties.phases import Agreeing, Aligned, Leaving, Over, Training
+from parties.phases import Agreeing, Aligned, Leaving, Over, Training, changed
 from parties.rounds import ROUNDS, scoring
 from parties.rounds.base import next_transcript
 from schemas.messages import Residual, ScoreQuery
@@ -33,7 +32,7 @@ def residual(own: Assets, state: Training, given: Received[Residual]) -> Step[Tr
         message.release, plan.active_noise, count=count, allocate=own.allocate
     )
     state = heard_residual(state, message.release)
-    state = replace(state, transcript=next_transcript(state.transcript, message.release))
+    state = changed(state, transcript=next_transcript(state.transcript, message.release))
     return ROUNDS[type(state.manifest.method)].passive_learn(own, state, received)
 
 

@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from types import MappingProxyType
-from typing import Any
+from typing import Any, TypeVar
 
 from hdpvfl_mq.arrays.unreleased import FloatVector
 from hdpvfl_mq.machine import Received
@@ -30,6 +30,20 @@ from schemas.privacy import Release
 from schemas.records import LedgerStanding
 
 _NONE: Mapping[Any, Any] = MappingProxyType({})
+_State = TypeVar("_State")
+
+
+def changed(state: _State, **fields: Any) -> _State:
+    """`dataclasses.replace` for a frozen state, in a fifth of its time: a round makes a dozen.
+
+    It copies the fields and nothing else, so a cached property is computed again.
+    """
+    known = type(state).__dataclass_fields__  # type: ignore[attr-defined]  # every state has them
+    if not fields.keys() <= known.keys():
+        raise TypeError(f"{type(state).__name__} has no {', '.join(fields.keys() - known.keys())}")
+    before, after = vars(state), object.__new__(type(state))
+    vars(after).update({name: before[name] for name in known}, **fields)
+    return after
 
 
 @dataclass(frozen=True)

@@ -31,6 +31,7 @@ MAX_PURE_RELEASES = 64  # of one party in one run
 
 # Mechanisms for one bounded number, each with a pure epsilon.
 BoundedKind = Literal["randomised_response", "piecewise", "two_point"]
+_BOUNDED = frozenset(get_args(BoundedKind))
 # A grid is 2**exponent; no plan uses an exponent beyond these.
 Exponent = Annotated[int, Field(ge=-64, le=64)]
 
@@ -60,7 +61,7 @@ class SpendEvent(Closed):
 
     @model_validator(mode="after")
     def _one_currency(self) -> Self:
-        bounded = self.mechanism in get_args(BoundedKind)
+        bounded = self.mechanism in _BOUNDED
         if bounded != (self.pure_units > 0) or (bounded and self.mu2_units + self.tau_units):
             raise ValueError("a bounded mechanism costs a pure epsilon, and nothing else does")
         return self

@@ -33,7 +33,9 @@ class DivergenceError(IntegrityError):
 
 def link(record: bytes) -> bytes:
     """Digest of one record's stored bytes."""
-    return hashlib.sha256(_DOMAIN + record).digest()
+    state = hashlib.sha256(_DOMAIN)
+    state.update(record)
+    return state.digest()
 
 
 def encode(record: StepRecord) -> bytes:

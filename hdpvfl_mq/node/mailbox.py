@@ -37,12 +37,22 @@ class Stamp:
     root: bytes
 
 
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """An envelope that has been verified: its frames, and what they say."""
+
+    header: Header
+    mine: Delivery  # this party's
+    frames: Frames
+    digest: bytes
+
+
 class Mailbox:
     """The streams of one node."""
 
     def __init__(self, identity: Identity, contacts: Mapping[PartyId, Contact]) -> None:
         self._identity, self._contacts = identity, dict(contacts)
-        self._inbox: dict[PartyId, Inbox[tuple[Header, Frames]]] = {p: Inbox() for p in contacts}
+        self._inbox: dict[PartyId, Inbox[Opened]] = {p: Inbox() for p in contacts}
         self._outbox: dict[PartyId, Outbox[Frames]] = {p: Outbox() for p in contacts}
         self._seen: dict[PartyId, bytes] = dict.fromkeys(contacts, NO_PARENT)
         for outbox in self._outbox.values():
@@ -82,8 +92,7 @@ class Mailbox:
         """One envelope with the next number of each receiver, kept until all acknowledge it."""
         numbers = {party: self._outbox[party].number() for party in to}
         deliveries = tuple(self._delivery(party, number) for party, number in numbers.items())
-        frames = self._envelope(deliveries, message, parent, stamp)
-        digest = frames_digest(frames)
+        frames, digest = self._envelope(deliveries, message, parent, stamp)
         for party, number in numbers.items():
             self._outbox[party].digests[number] = digest
             self._outbox[party].keep(number, frames, _size(frames))
@@ -98,11 +107,11 @@ class Mailbox:
             return None
         to = tuple(self._delivery(party, 0) for party in sorted(self._owed))
         self._owed.clear()
-        return self._envelope(to, Ack(), NO_PARENT, stamp)
+        return self._envelope(to, Ack(), NO_PARENT, stamp)[0]
 
     def unnumbered(self, party: PartyId, message: Message, stamp: Stamp) -> Frames:
         """One envelope outside the stream to a peer; it is not kept."""
-        return self._envelope((self._delivery(party, 0),), message, NO_PARENT, stamp)
+        return self._envelope((self._delivery(party, 0),), message, NO_PARENT, stamp)[0]
 
     def waiting_envelope(self, party: PartyId, sequence: int) -> Frames | None:
         """An envelope that a peer has not acknowledged yet."""
@@ -151,7 +160,8 @@ class Mailbox:
 
     def _envelope(
         self, to: tuple[Delivery, ...], message: Message, parent: bytes, stamp: Stamp
-    ) -> Frames:
+    ) -> tuple[Frames, bytes]:
+        """A signed envelope and its digest."""
         header = encode_header(
             Header(
                 version=PROTOCOL_VERSION,
@@ -167,8 +177,9 @@ class Mailbox:
             )
         )
         body, arrays = encode_body(message)
-        signature = sign(self._identity.signing_key, envelope_digest(header, body, arrays))
-        return (header, signature, body, *arrays)
+        digest = envelope_digest(header, body, arrays)
+        signature = sign(self._identity.signing_key, digest)
+        return (header, signature, body, *arrays), digest
 
     def _delivery(self, party: PartyId, sequence: int) -> Delivery:
         ack, seen = self._inbox[party].received, self._seen[party]
@@ -185,13 +196,12 @@ class Mailbox:
         contact = self._contacts.get(header.sender)
         if header.run != me.run or contact is None:
             raise PeerError("unknown run or sender")
-        mine = next((d for d in header.to if d.party == me.party), None)
-        if mine is None:
-            raise PeerError("not addressed to this party")
+        mine = self._mine(header)
         may_send, may_receive = ROUTES.get(header.kind, (frozenset(), frozenset()))
         if contact.role not in may_send or me.role not in may_receive:
             raise PeerError(f"a {contact.role} party may not send {header.kind} here")
-        verify(contact.verify_key, frames_digest(frames), frames[1])
+        digest = frames_digest(frames)
+        verify(contact.verify_key, digest, frames[1])
         self._check_seen(header.sender, mine)
         if mine.sequence == 0 and header.kind not in UNNUMBERED:
             raise PeerError("an envelope without a sequence number")
@@ -207,7 +217,8 @@ class Mailbox:
         self._check_limits(header.sender)
         if mine.sequence > self._inbox[header.sender].received + 1:
             self._early_from.add(header.sender)
-        is_new = self._inbox[header.sender].offer(mine.sequence, (header, frames), _size(frames))
+        opened = Opened(header, mine, frames, digest)
+        is_new = self._inbox[header.sender].offer(mine.sequence, opened, _size(frames))
         if not is_new:
             self._owed.add(header.sender)  # the sender may not know that this is recorded
         # A hello is sent on every connection, and an envelope in parts while they are on their way;
@@ -217,6 +228,14 @@ class Mailbox:
             self._copies_noted += 1
             raise PeerError(f"a copy of envelope {mine.sequence} of {header.sender}")
         return None
+
+    def _mine(self, header: Header) -> Delivery:
+        """This party's delivery in a header; PeerError if it is not a receiver."""
+        me = self._identity.party
+        for delivery in header.to:
+            if delivery.party == me:
+                return delivery
+        raise PeerError("not addressed to this party")
 
     def _check_seen(self, sender: PartyId, mine: Delivery) -> None:
         """Refuse a false `seen`: recording it would make this party's journal look forged.
@@ -242,8 +261,7 @@ class Mailbox:
     def recall_ack(self, frames: Frames) -> None:
         """Replay a recorded acknowledgement."""
         header = decode_header(frames)
-        mine = next(d for d in header.to if d.party == self._identity.party)
-        self._outbox[header.sender].acknowledge(mine.ack)
+        self._outbox[header.sender].acknowledge(self._mine(header).ack)
 
     def _check_limits(self, sender: PartyId) -> None:
         """Refuse a peer that never acknowledges, or whose refused envelopes are too many."""
@@ -283,7 +301,7 @@ class Mailbox:
         found = inbox.early.get(inbox.received + 1)
         if found is None:
             return False
-        frames = found[0][1]
+        frames = found[0].frames
         return not is_in_parts(frames) or is_whole(party, inbox.received + 1, frames)
 
     def arrived(self, is_whole: IsWhole) -> Iterator[tuple[Header, Frames, bytes]]:
@@ -293,30 +311,29 @@ class Mailbox:
         """
         for party in sorted(self._inbox):
             while self._is_next_whole(party, is_whole):
-                item = self._inbox[party].next()
-                assert item is not None
-                header, frames = item
+                opened = self._inbox[party].next()
+                assert opened is not None
                 # Owed from now on, not from arrival: an answer to an earlier envelope must not
                 # count for it.
                 self._owed.add(party)
-                yield header, frames, self._saw(header, frames)
+                self._saw(opened)
+                yield opened.header, opened.frames, opened.digest
 
     def recall(self, frames: Frames) -> tuple[Header, bytes]:
         """Replay a recorded envelope, with the result that `arrived` gave."""
         header = decode_header(frames)
         self._inbox[header.sender].received += 1
         self._owed.discard(header.sender)
-        mine = next(d for d in header.to if d.party == self._identity.party)
-        self._outbox[header.sender].acknowledge(mine.ack)
-        return header, self._saw(header, frames)
+        opened = Opened(header, self._mine(header), frames, frames_digest(frames))
+        self._outbox[header.sender].acknowledge(opened.mine.ack)
+        self._saw(opened)
+        return header, opened.digest
 
-    def _saw(self, header: Header, frames: Frames) -> bytes:
-        digest = frames_digest(frames)
-        self._seen[header.sender] = digest
-        mine = next(d for d in header.to if d.party == self._identity.party)
-        self._outbox[header.sender].confirm(mine.ack)
-        self._bare_acks.pop(header.sender, None)  # this envelope acknowledges at least as much
-        return digest
+    def _saw(self, opened: Opened) -> None:
+        sender = opened.header.sender
+        self._seen[sender] = opened.digest
+        self._outbox[sender].confirm(opened.mine.ack)
+        self._bare_acks.pop(sender, None)  # this envelope acknowledges at least as much
 
     # -- snapshots ----------------------------------------------------------------------------
 

@@ -191,13 +191,14 @@ def _noised(lattice: NDArray[np.int64], plan: NoisePlan, key: bytes) -> NDArray[
 
 def _on_lattice(values: FloatVector, plan: NoisePlan, allocate: Allocate) -> NDArray[np.int64]:
     """The nearest integers, chunk by chunk: a batch may hold all rows."""
-    grid = 2.0**plan.exponent
+    grid, steps = 2.0**plan.exponent, 2.0**-plan.exponent  # both exact
     bound = min(plan.value_bound, LARGEST_INTEGER / 2 * grid)
     lattice = allocate((len(values),), "<i8")
     for part in chunks(len(values)):
         # Where the bound holds, clipping changes nothing; where code is wrong, it keeps the price.
-        inside = np.clip(np.nan_to_num(values[part], nan=0.0), -bound, bound)
-        lattice[part] = np.rint(inside / grid).astype(np.int64)
+        here = values[part]
+        inside = np.clip(np.where(np.isnan(here), 0.0, here), -bound, bound)
+        lattice[part] = np.rint(inside * steps)
     return lattice
 
 

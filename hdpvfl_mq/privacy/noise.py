@@ -72,16 +72,21 @@ class Ladder:
         for part in chunks(count):
             words = self._words(key, part, count)
             for (spacing, table), (high, low) in zip(self.rungs, words, strict=True):
-                total[part] += spacing * table.draw(high, low)
+                total[part] += table.draw(high, low, spacing=spacing)
 
     def _words(
         self, key: bytes, part: slice, count: int
     ) -> Iterator[tuple[NDArray[np.uint64], NDArray[np.uint64]]]:
-        """High and low words of one chunk, rung by rung; a single chunk is read in one piece."""
+        """High and low words of one chunk, rung by rung; a single chunk is read in one pass.
+
+        The words of a rung take the place of those before, which stay in the processor's cache.
+        """
         size = part.stop - part.start
         if size == count:
-            whole = stream_words(key, 2 * len(self.rungs) * count).reshape(-1, 2, count)
-            yield from ((high, low) for high, low in whole)
+            stream, words = _cipher(key, 0), np.empty(2 * count + 2, dtype="<u8")
+            for _ in self.rungs:
+                stream.update_into(_zeros(2 * count), words.data.cast("B"))
+                yield words[:count], words[count : 2 * count]
             return
         for rung in range(len(self.rungs)):
             first = 2 * rung * count + part.start
@@ -92,12 +97,19 @@ class Ladder:
 def stream_words(key: bytes, count: int, *, first: int = 0) -> NDArray[np.uint64]:
     """`count` 64-bit words of a key's stream, from word `first` on."""
     block, skipped = divmod(first, 2)
-    stream = Cipher(algorithms.AES(key), modes.CTR(block.to_bytes(16, "big"))).encryptor()
     size = skipped + count
-    zeros = _ZEROS[: 8 * size] if size <= _ZERO_WORDS else bytes(8 * size)
     words = np.empty(size + 2, dtype="<u8")  # the cipher asks for room for one more block
-    stream.update_into(zeros, words.data.cast("B"))
+    _cipher(key, block).update_into(_zeros(size), words.data.cast("B"))
     return words[skipped:size]
+
+
+def _cipher(key: bytes, block: int) -> Any:
+    """A key's stream from one of its blocks on."""
+    return Cipher(algorithms.AES(key), modes.CTR(block.to_bytes(16, "big"))).encryptor()
+
+
+def _zeros(words: int) -> memoryview | bytes:
+    return _ZEROS[: 8 * words] if words <= _ZERO_WORDS else bytes(8 * words)
 
 
 def round_ratio(ratio: float) -> float:

@@ -45,8 +45,10 @@ class AliasTable:
     values: NDArray[np.int64] | NDArray[np.int16]
     distance: Any
 
-    def draw(self, high: NDArray[np.uint64], low: NDArray[np.uint64]) -> NDArray[np.int64]:
-        """Turn 128-bit uniforms, as pairs of words, into samples.
+    def draw(
+        self, high: NDArray[np.uint64], low: NDArray[np.uint64], *, spacing: int = 1
+    ) -> NDArray[np.int64]:
+        """Turn 128-bit uniforms, as pairs of words, into samples times `spacing`.
 
         The low words decide only where the high ones tie, once in 2^(64 - index_bits) draws.
         """
@@ -60,7 +62,7 @@ class AliasTable:
             own |= tied & (low < self.threshold_low.take(column))
         column <<= 1
         column += own
-        return self.values.take(column).astype(np.int64)
+        return np.multiply(self.values.take(column), spacing, dtype=np.int64)
 
 
 @lru_cache(maxsize=128)

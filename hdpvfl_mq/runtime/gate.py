@@ -11,13 +11,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import zmq
-import zmq.asyncio
 from zmq.utils import z85
 
 from hdpvfl_mq.errors import OperatorError
 from hdpvfl_mq.runtime.connections import Connections, wire_bytes
 from hdpvfl_mq.runtime.keys import Keys
-from hdpvfl_mq.runtime.transport import LIMITS, LINGER_MS, set_common_options
+from hdpvfl_mq.runtime.loop_socket import LoopSocket
+from hdpvfl_mq.runtime.transport import LIMITS, LINGER_MS, SOURCE, set_common_options
 from hdpvfl_mq.wire.codec import Frames
 
 NOTES_MAX = 1000  # notes of refused connections that one gate keeps
@@ -67,11 +67,11 @@ class Gate:
         # Descriptors and inodes of connections that have sent a message.
         self._descriptors: dict[bytes, tuple[int, int]] = {}
         self.bytes_sent = self.bytes_received = 0
-        self._context = zmq.asyncio.Context()
-        self._context.io_threads = 2
-        self._zap = self._context.socket(zmq.REP)
-        self._zap.bind(_ZAP)
-        socket = self._socket = self._context.socket(zmq.ROUTER)
+        self._context = zmq.Context(io_threads=2)
+        self._zap = LoopSocket(self._context, zmq.REP)
+        self._zap.plain.bind(_ZAP)
+        self._socket = LoopSocket(self._context, zmq.ROUTER)
+        socket = self._socket.plain
         set_common_options(socket)
         loop = asyncio.get_running_loop()
         self.connections = Connections(
@@ -97,12 +97,12 @@ class Gate:
 
     async def receive(self) -> tuple[bytes, str | None, Frames]:
         """The next message, as (connection, party of the connection's key, frames)."""
-        parts = await self._socket.recv_multipart(copy=False)
+        parts = await self._socket.receive()
         try:
             user = str(parts[-1].get("User-Id"))
         except zmq.ZMQError:
             user = None
-        descriptor, connection = int(parts[-1].get(zmq.SRCFD)), parts[0].bytes
+        descriptor, connection = int(parts[-1].get(SOURCE)), parts[0].bytes
         size = wire_bytes(parts[1:])
         self.bytes_received += size
         inode = self.connections.took(descriptor, user, size)
@@ -116,7 +116,7 @@ class Gate:
         if not self.connections.has_room(descriptor, sender, size):
             return True  # dropped, as when its queue is full
         try:
-            await self._socket.send_multipart((connection, *frames), flags=zmq.NOBLOCK)
+            self._socket.send((connection, *frames))
         except zmq.Again:
             return True  # its queue is full; the sender sends its stored bytes again
         except zmq.ZMQError:
@@ -133,7 +133,8 @@ class Gate:
     async def _admit(self) -> None:
         """ZAP: admit a key on the list under its party's name; refuse every other key."""
         while True:
-            version, request, _, _, _, mechanism, *credentials = await self._zap.recv_multipart()
+            asked = [frame.bytes for frame in await self._zap.receive()]
+            version, request, _, _, _, mechanism, *credentials = asked
             known = mechanism == b"CURVE" and len(credentials) == 1
             party = self._allowed.get(credentials[0]) if known else None
             if len(self._pace) > PACES_MAX:  # guests can make any number of keys
@@ -147,7 +148,7 @@ class Gate:
                 self._admitted.append((asyncio.get_running_loop().time(), party))
             code, text = (b"200", b"OK") if party else (b"400", b"unknown key")
             name = (party or "").encode()
-            await self._zap.send_multipart((version, request, code, text, name, b""))
+            self._zap.send((version, request, code, text, name, b""))
 
     def _punish(self, since_s: float) -> None:
         """Delay the keys admitted when a connection that never finished a message was made.
@@ -169,4 +170,6 @@ class Gate:
         for task in self.tasks:
             task.cancel()
         self.connections.close()
+        self._zap.close()
+        self._socket.close()
         self._context.destroy(linger=LINGER_MS)

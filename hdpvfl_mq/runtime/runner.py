@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from contextlib import suppress
 
 from hdpvfl_mq.errors import NetworkError
 from hdpvfl_mq.node.node import Event, Node
@@ -83,12 +82,13 @@ class Runner:
 
     async def _wait(self) -> None:
         """Wait until a frame arrives or a deadline is due."""
-        next_at = self._pacing.next()
-        left = 1.0 if next_at is None else next_at - asyncio.get_running_loop().time()
-        if not self._link.wake.is_set():
-            with suppress(TimeoutError):
-                await asyncio.wait_for(self._link.wake.wait(), timeout=min(1.0, max(0.0, left)))
-        self._link.wake.clear()
+        loop, wake = asyncio.get_running_loop(), self._link.wake
+        if not wake.is_set():
+            latest, next_at = loop.time() + 1.0, self._pacing.next()
+            due = loop.call_at(latest if next_at is None else min(latest, next_at), wake.set)
+            await wake.wait()
+            due.cancel()
+        wake.clear()
 
     async def _turn(self, arrivals: list[tuple[bytes, ...]], now: float) -> None:
         node, due = self._node, self._pacing.due(now)

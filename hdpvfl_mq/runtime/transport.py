@@ -11,13 +11,13 @@ import asyncio
 from contextlib import suppress
 
 import zmq
-import zmq.asyncio
 from zmq.utils import z85
 
 from hdpvfl_mq.errors import NetworkError
 from hdpvfl_mq.runtime.arrivals import QUEUE_MAX, Arrivals
 from hdpvfl_mq.runtime.connections import Connections, Limits, wire_bytes
 from hdpvfl_mq.runtime.keys import Keys
+from hdpvfl_mq.runtime.loop_socket import LoopSocket
 from hdpvfl_mq.wire.codec import Frames
 from schemas.envelope import MAX_ARRAY_BYTES
 
@@ -35,6 +35,7 @@ LOOK_S = 1.0
 # A frame above its limit but below this is refused with a note; a larger one cuts the connection.
 MAX_MESSAGE_BYTES = MAX_ARRAY_BYTES + 2**20
 BROKER = "broker"
+SOURCE = int(zmq.SRCFD)  # of a frame: the descriptor it came from
 # Bytes that libzmq and the kernel may hold for one connection within the limits above.
 LIMITS = Limits(
     unread_bytes=(UNREAD_MESSAGES + 1) * MAX_MESSAGE_BYTES + 16 * 2**20,
@@ -51,7 +52,7 @@ _TROUBLE: dict[int, str] = {
 AFTER_REFUSAL_S = 1.0
 
 
-def set_common_options(socket: zmq.asyncio.Socket) -> None:
+def set_common_options(socket: zmq.Socket[bytes]) -> None:
     """Set the limits of a socket, and how it notices that a peer is gone.
 
     ZeroMQ heartbeats stay off: with a low RCVHWM they abort the process when a connection breaks
@@ -84,8 +85,9 @@ class DealerLink(Arrivals):
         self._connected = False
         self.is_connected = False
         self.trouble = ""  # why there is no connection, as far as ZeroMQ reports it
-        self._context = zmq.asyncio.Context()
-        socket = self._socket = self._context.socket(zmq.DEALER)
+        self._context = zmq.Context()
+        self._socket = LoopSocket(self._context, zmq.DEALER)
+        socket = self._socket.plain
         set_common_options(socket)
         # Set no routing id: the broker gives every connection a new one. It would ignore a fixed id
         # after a reconnect until it notices that the old connection is dead.
@@ -109,10 +111,11 @@ class DealerLink(Arrivals):
             socket.connect(endpoint)
         except zmq.ZMQError as broken:
             raise NetworkError(f"broker = {endpoint!r}: {broken}; check host and port") from None
+        self._socket.look()
 
     def _take(self, keys: Keys) -> None:
-        self._socket.curve_secretkey = z85.encode(keys.curve_secret)
-        self._socket.curve_publickey = z85.encode(keys.curve_public)
+        self._socket.plain.curve_secretkey = z85.encode(keys.curve_secret)
+        self._socket.plain.curve_publickey = z85.encode(keys.curve_public)
 
     def use(self, keys: Keys) -> None:
         """Connect again with these keys."""
@@ -123,7 +126,7 @@ class DealerLink(Arrivals):
     async def send(self, frames: Frames) -> None:
         """Queue frames; those that do not fit are dropped and sent again from the journal."""
         with suppress(zmq.Again):
-            await self._socket.send_multipart(frames, flags=zmq.NOBLOCK)
+            self._socket.send(frames)
             self.bytes_sent += sum(map(len, frames))
 
     def has_room(self) -> bool:
@@ -138,8 +141,8 @@ class DealerLink(Arrivals):
 
     async def _read(self) -> None:
         while True:
-            parts = await self._socket.recv_multipart(copy=False)
-            self._connections.took(int(parts[-1].get(zmq.SRCFD)), BROKER, wire_bytes(parts))
+            parts = await self._socket.receive()
+            self._connections.took(int(parts[-1].get(SOURCE)), BROKER, wire_bytes(parts))
             frames = tuple(part.bytes for part in parts)
             if frames == PONG:
                 self._unanswered = 0
@@ -164,7 +167,7 @@ class DealerLink(Arrivals):
                 self._connect_again()
             elif self.is_connected:
                 with suppress(zmq.Again):
-                    await self._socket.send_multipart(PING, flags=zmq.NOBLOCK)
+                    self._socket.send(PING)
 
     def _stands(self) -> None:
         self.is_connected, self.trouble = True, ""
@@ -182,12 +185,14 @@ class DealerLink(Arrivals):
 
     def _connect_again(self) -> None:
         with suppress(zmq.ZMQError):
-            self._socket.disconnect(self.endpoint)
+            self._socket.plain.disconnect(self.endpoint)
         with suppress(zmq.ZMQError):
-            self._socket.connect(self.endpoint)
+            self._socket.plain.connect(self.endpoint)
+        self._socket.look()
 
     def close(self) -> None:
         """Flush briefly and close; call this only at the end of the process."""
         self._reader.cancel()
         self._connections.close()
+        self._socket.close()
         self._context.destroy(linger=LINGER_MS)

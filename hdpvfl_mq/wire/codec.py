@@ -8,6 +8,7 @@ array travels in parts (parts.py): its envelope has their list in place of the a
 from __future__ import annotations
 
 import hashlib
+from functools import lru_cache
 from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
@@ -28,6 +29,10 @@ from schemas.envelope import (
 from schemas.messages import ARRAY_BYTES, IN_PARTS, MESSAGE, ROUTES, Message
 
 Frames = tuple[bytes, ...]
+# Headers that stay parsed while an envelope goes through a process, which asks several times; the
+# largest headers take 20 MB in all.
+_PARSED_HEADERS = 64
+_TENSOR_FIELDS = {"dtype", "shape", "data"}
 Model = TypeVar("Model", bound=BaseModel)
 
 
@@ -62,7 +67,7 @@ def check_frames(frames: Frames) -> None:
 def decode_header(frames: Frames) -> Header:
     """The header, which a broker may read; checks the sizes of the other frames for its kind."""
     check_frames(frames)
-    header = _validated(Header, unpack(frames[0], max_bytes=MAX_HEADER_BYTES), "header")
+    header = _parsed(frames[0])
     if sum(map(len, frames[3:])) > ARRAY_BYTES.get(header.kind, 0):
         raise PeerError(f"array frame is above its limit for {header.kind}")
     if is_in_parts(frames):
@@ -70,6 +75,11 @@ def decode_header(frames: Frames) -> Header:
             raise PeerError(f"a {header.kind} does not travel in parts")
         PartList.of_frames(frames)
     return header
+
+
+@lru_cache(maxsize=_PARSED_HEADERS)
+def _parsed(frame: bytes) -> Header:
+    return _validated(Header, unpack(frame, max_bytes=MAX_HEADER_BYTES), "header")
 
 
 def decode_body(header: Header, frames: Frames, array: Buffer | None = None) -> Message:
@@ -113,24 +123,18 @@ def _first(wrong: ValidationError) -> str:
     return printable(f"{'.'.join(str(part) for part in error['loc'])}: {error['msg']}"[:200])
 
 
-def _is_tensor(value: Any) -> bool:
-    return isinstance(value, dict) and value.keys() == {"dtype", "shape", "data"}
-
-
-def _detach(value: Any, arrays: list[Buffer]) -> Any:
-    if _is_tensor(value):
+def _detach(value: dict[str, Any], arrays: list[Buffer]) -> dict[str, Any]:
+    if value.keys() == _TENSOR_FIELDS:
         arrays.append(value["data"])
         return {**value, "data": len(arrays) - 1}
-    if isinstance(value, dict):
-        return {key: _detach(item, arrays) for key, item in value.items()}
-    return value
+    return {k: _detach(item, arrays) if type(item) is dict else item for k, item in value.items()}
 
 
 def _attach(value: Any, arrays: list[Buffer]) -> Any:
-    if _is_tensor(value):
+    if type(value) is not dict:
+        return value
+    if value.keys() == _TENSOR_FIELDS:
         if value["data"] != 0 or not arrays:
             raise PeerError("body points at an array frame that is not there")
         return {**value, "data": arrays.pop(0)}
-    if isinstance(value, dict):
-        return {key: _attach(item, arrays) for key, item in value.items()}
-    return value
+    return {k: _attach(item, arrays) if type(item) is dict else item for k, item in value.items()}

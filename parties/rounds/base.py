@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -17,7 +17,7 @@ from hdpvfl_mq.arrays.unreleased import FloatVector, Unreleased
 from hdpvfl_mq.machine import ReadLedger, Send, Step
 from parties.assets import Assets
 from parties.echo import heard_residual, report
-from parties.phases import ActiveRounds, PassiveRounds, Setup, Training
+from parties.phases import ActiveRounds, PassiveRounds, Setup, Training, changed
 from schemas.ids import COORDINATOR, PartyId
 from schemas.messages import ScoreShare
 from schemas.privacy import Release
@@ -54,7 +54,7 @@ def released(
         scale=scale,
         allocate=allocate,
     )
-    after = replace(
+    after = changed(
         state,
         last_released=state.round,
         transcript=next_transcript(state.transcript, release),
@@ -79,8 +79,8 @@ def booked(state: Training, values: Unreleased, kind: str) -> Release:
 
 def next_transcript(transcript: bytes, release: Release) -> bytes:
     """Hash of everything released so far, in protocol order, not in order of arrival."""
-    payload = hashlib.sha256(release.tensor.data).digest()
-    return hashlib.sha256(transcript + release.release_id.encode() + b"\x00" + payload).digest()
+    named = release.release_id.encode() + b"\x00" + release.tensor.digest
+    return hashlib.sha256(transcript + named).digest()
 
 
 def counted(state: Training, passive: PartyId) -> bool:
@@ -100,7 +100,7 @@ def missing(state: Training) -> tuple[PartyId, ...]:
 
 def finished_round(state: Training, *, is_over: bool) -> Step[Training]:
     """Count a round, and report to the coordinator when that is due."""
-    state = replace(state, round=state.round + 1, is_done=is_over)
+    state = changed(state, round=state.round + 1, is_done=is_over)
     if is_over:
         return state, (ReadLedger(),)  # the last report follows once peers have co-signed
     every = max(1, state.manifest.rounds_ahead // 4)

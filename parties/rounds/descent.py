@@ -8,13 +8,13 @@ own loss.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import cast
 
 import numpy as np
 
-from hdpvfl_mq.arrays.unreleased import FloatVector
+from hdpvfl_mq.arrays.unreleased import FloatVector, Unreleased
 from hdpvfl_mq.errors import PeerError
 from hdpvfl_mq.glm.penalties import project
 from hdpvfl_mq.machine import Effect, Send, Step
@@ -22,7 +22,7 @@ from hdpvfl_mq.methods.descent.plan import DescentPlan
 from hdpvfl_mq.privacy.mechanism import released_values
 from parties.assets import Assets
 from parties.common_rows import block_of, response_of, start_weights
-from parties.phases import ActiveRounds, PassiveRounds, RoundState, Setup, Training
+from parties.phases import ActiveRounds, PassiveRounds, RoundState, Setup, Training, changed
 from parties.rounds.base import (
     Rounds,
     counted,
@@ -89,7 +89,7 @@ def share(own: Assets, state: Training) -> Step[Training]:
     plan = state.setup.plan
     scores = block_of(own, state.setup).scores(plan.schedule.batch(state.round), rounds.w)
     release, state = released(state, scores, "share")
-    state = replace(state, rounds=replace(rounds, shared=state.round))
+    state = changed(state, rounds=changed(rounds, shared=state.round))
     message = share_message(state, release)
     return state, (Send((plan.manifest.active_party,), message),)
 
@@ -120,10 +120,11 @@ def _round(own: Assets, state: Training) -> Step[Training]:
     received, state = _sum_of_shares(state)
     rounds = _active(state)
     scores = block.scores(rows, rounds.w)
-    release, state = released(state, response.residual(rows, scores, received), "residual")
+    residual = response.residual(rows, scores, received)
+    release, state = released(state, residual, "residual")
     loss = float(response.loss(rows, scores, received).expose().mean())
-    rounds = replace(rounds, shares=MappingProxyType({}), losses=(*rounds.losses[-999:], loss))
-    w = _local_steps(own, state, rows, received)
+    rounds = changed(rounds, shares=MappingProxyType({}), losses=(*rounds.losses[-999:], loss))
+    w = _local_steps(own, state, received, residual)
     state, effects = _averaged(state, rounds, w, released_values(release))
     message = Residual(round=round_, release=release)
     return state, (Send(plan.manifest.passive_parties, message), *effects)
@@ -148,17 +149,23 @@ def _sum_of_shares(state: Training) -> tuple[FloatVector, Training]:
                 stand_ins[passive, batch] = values
         elif (passive, batch) in stand_ins:
             total = total + stand_ins[passive, batch]
-    rounds = replace(rounds, stand_ins=MappingProxyType(stand_ins))
-    return total, replace(state, transcript=transcript, rounds=rounds)
+    rounds = changed(rounds, stand_ins=MappingProxyType(stand_ins))
+    return total, changed(state, transcript=transcript, rounds=rounds)
 
 
-def _local_steps(own: Assets, state: Training, rows: slice, received: FloatVector) -> FloatVector:
-    """Step on the party's own un-noised residual, as often as the manifest says."""
+def _local_steps(
+    own: Assets, state: Training, received: FloatVector, residual: Unreleased
+) -> FloatVector:
+    """Step on the party's own un-noised residual, as often as the manifest says.
+
+    `residual` is that of the weights before the first step.
+    """
     plan, block, rounds = _plan(state), block_of(own, state.setup), _active(state)
-    response = response_of(own, state.setup)
+    response, rows = response_of(own, state.setup), plan.schedule.batch(state.round)
     w, eta, side = rounds.w, plan.eta("active", state.round), plan.method.active
-    for _ in range(side.local_steps):
-        residual = response.residual(rows, block.scores(rows, w), received)
+    for step in range(side.local_steps):
+        if step:
+            residual = response.residual(rows, block.scores(rows, w), received)
         w = plan.penalty.step(w, block.gradient(rows, residual), eta, free=block.free)
         w = project(w, side.weight_norm)
     return w
@@ -192,7 +199,7 @@ def _averaged(
 ) -> Step[Training]:
     """Count a round with its iterate; `residual` is the public residual a stop rule may read."""
     plan, is_averaged = _plan(state), state.round >= _plan(state).first_averaged
-    rounds = replace(
+    rounds = changed(
         rounds,
         w=w,
         w_sum=rounds.w_sum + w if is_averaged else rounds.w_sum,
@@ -200,7 +207,7 @@ def _averaged(
         energies=plan.energies_after(state.round, rounds.energies, residual),
     )
     is_over = plan.is_over(state.round + 1, rounds.energies)
-    return finished_round(replace(state, rounds=rounds), is_over=is_over)
+    return finished_round(changed(state, rounds=rounds), is_over=is_over)
 
 
 def _plan(state: Training) -> DescentPlan:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
 import types
 import typing
@@ -322,3 +323,11 @@ def _tensor_leaves(kind: type[BaseModel]) -> list[tuple[Any, Any]]:
             else:
                 found.append((leaf, constraints))
     return found
+
+
+def test_the_digest_of_a_tensor_is_no_field_of_it():
+    one, other = (Tensor(dtype="<i2", shape=(2,), data=b"\x01\x00\x02\x00") for _ in range(2))
+    assert one.digest == hashlib.sha256(one.data).digest()
+    assert one == other
+    assert one.model_dump() == other.model_dump()
+    assert set(one.model_dump()) == {"dtype", "shape", "data"}

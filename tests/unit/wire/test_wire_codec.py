@@ -263,3 +263,17 @@ def test_the_digest_of_settings_depends_on_every_field():
     first = release()
     assert model_digest(first) == model_digest(release())
     assert model_digest(first) != model_digest(release(round_=1))
+
+
+def test_a_header_is_parsed_once_and_every_frame_still_checked_each_time():
+    frames = frames_of("score_share")
+    first = decode_header(frames)
+    assert decode_header((bytes(bytearray(frames[0])), *frames[1:])) is first
+    with pytest.raises(PeerError, match="signature frame"):
+        decode_header((frames[0], bytes(63), *frames[2:]))
+    with pytest.raises(PeerError, match="above its limit for"):
+        decode_header((*frames, bytes(2**24), bytes(0))[:5])
+    wrong = frames[0][:-1]
+    for _ in range(2):  # a refusal is not kept either
+        with pytest.raises(PeerError):
+            decode_header((wrong, *frames[1:]))
