@@ -49,7 +49,8 @@ def share(own: Assets, state: Training, given: Received[ScoreShare]) -> Step[Tra
     plan, release = state.setup.plan, message.release
     if plan.is_sealed:
         release = unsealed(release, own.sealing_key(given.sender, expected))
-    values = receive_planned(release, plan.passive_noise, count=plan.share_count(state.round))
+    count = plan.share_count(state.round)
+    values = receive_planned(release, plan.passive_noise, count=count, allocate=own.allocate)
     shares = MappingProxyType({**rounds.shares, given.sender: (message.release, values)})
     return proceed(own, changed(state, rounds=changed(rounds, shares=shares)))
 

@@ -21,7 +21,7 @@ from hdpvfl_mq.arrays.unreleased import FloatVector
 from hdpvfl_mq.data.preprocess import PreparedData
 from hdpvfl_mq.engine.port import Engine, LocalEngine
 from hdpvfl_mq.methods.score_regression import ScoreRegression
-from hdpvfl_mq.psi import KeyedWorkspace, NormalisedIds, Workspace, order_digest
+from hdpvfl_mq.psi import KeyedWorkspace, NormalisedIds, Workspace
 from schemas.alignment import KeptAlignment
 from schemas.config import IdRules, PartyPolicy, RunManifest
 from schemas.data import DataSettings
@@ -31,7 +31,7 @@ from schemas.privacy import Release
 
 def ids_digest(ids: NormalisedIds) -> bytes:
     """The key of a kept alignment: these ids in this order, whatever the other cells hold."""
-    return order_digest(ids.ids, b"kept alignment")
+    return ids.digest
 
 
 @dataclass(frozen=True)

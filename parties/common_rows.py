@@ -53,10 +53,18 @@ def in_shared_order(
 def _ordered(
     own: Assets, manifest: RunManifest, common: NDArray[np.integer[Any]]
 ) -> NDArray[np.integer[Any]]:
-    """The positions of the common ids in the order all parties share."""
-    key = hashlib.sha256(b"order" + manifest.seed.to_bytes(8, "big")).digest()
-    order = row_order(own.ids.ids.chosen(common, own.allocate), key, own.allocate)
-    return gather(common, order, own.allocate)
+    """The positions of the common ids in the order all parties share.
+
+    It takes the agreement and the first round some seconds for a million ids, so it is kept.
+    """
+    seed = hashlib.sha256(b"order" + manifest.seed.to_bytes(8, "big")).digest()
+
+    def ordered() -> NDArray[np.integer[Any]]:
+        order = row_order(own.ids.ids.chosen(common, own.allocate), seed, own.allocate)
+        return gather(common, order, own.allocate)
+
+    which = hashlib.sha256(packed_positions(own, common)).digest()
+    return own.memo.once("order", (seed, which), ordered)
 
 
 def rows_of(own: Assets, setup: Setup) -> CommonRows:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -27,6 +28,7 @@ from hdpvfl_mq.arrays.chunked import (
 )
 from hdpvfl_mq.errors import DataError
 from hdpvfl_mq.psi.ids import IdColumn, canonical_column, joined
+from hdpvfl_mq.psi.order import order_digest
 from hdpvfl_mq.psi.packed import PackedIds, Packing
 from schemas.config import IdRules
 
@@ -43,6 +45,11 @@ class NormalisedIds:
     dropped_empty: int
     dropped_duplicates: int
     keys: NDArray[np.uint8] | None = field(default=None, repr=False)  # None: there is one key
+
+    @cached_property
+    def digest(self) -> bytes:
+        """32 bytes, equal for the same ids in the same order. It never leaves the party."""
+        return order_digest(self.ids, b"kept alignment")
 
     @property
     def people(self) -> int:

@@ -12,6 +12,7 @@ from hashlib import blake2b
 import numpy as np
 
 from hdpvfl_mq.arrays.chunked import OBJECT_ROWS, Allocate, Positions, chunks, group
+from hdpvfl_mq.psi.packed import PackedIds
 
 _PART_BITS = 16  # rows sorted at a time
 
@@ -35,10 +36,13 @@ def row_order(ids: Sequence[bytes], seed: bytes, allocate: Allocate = np.empty) 
 
 
 def _keys(ids: Sequence[bytes], seed: bytes) -> bytes:
-    person = b"hdpvfl row order"
-    return b"".join(
-        [blake2b(each, digest_size=16, key=seed, person=person).digest() for each in ids]
-    )
+    """A keyed hash of each id; to copy a keyed state takes half the time of making one."""
+    empty, keys = blake2b(digest_size=16, key=seed, person=b"hdpvfl row order"), bytearray()
+    for each in ids:
+        state = empty.copy()
+        state.update(each)
+        keys += state.digest()
+    return bytes(keys)
 
 
 def order_digest(ids_in_order: Sequence[bytes], key: bytes) -> bytes:
@@ -47,7 +51,7 @@ def order_digest(ids_in_order: Sequence[bytes], key: bytes) -> bytes:
     *Guarantee*: without the key nobody can test guessed ids against it.
     """
     digest = blake2b(digest_size=32, key=key, person=b"hdpvfl order sum")
-    for part in chunks(len(ids_in_order), OBJECT_ROWS):
-        ids = ids_in_order[part]
-        digest.update(b"".join([len(each).to_bytes(4, "big") + each for each in ids]))
+    packed = ids_in_order if isinstance(ids_in_order, PackedIds) else PackedIds.of(ids_in_order)
+    for part in chunks(len(packed), OBJECT_ROWS):
+        digest.update(packed.with_lengths(part))
     return digest.digest()

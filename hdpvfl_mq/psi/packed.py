@@ -15,12 +15,21 @@ from numpy.typing import NDArray
 from hdpvfl_mq.arrays.chunked import Allocate, Growing, gather
 from hdpvfl_mq.psi.stream import Octets
 
+_LENGTH_BYTES = 4
+
 
 class PackedIds(Sequence[bytes]):
     """Ids as a sequence; a slice is copied into a list, so take small slices."""
 
     def __init__(self, text: Octets, starts: NDArray[np.int64], ends: NDArray[np.int64]) -> None:
         self._text, self._starts, self._ends = text, starts, ends
+
+    @classmethod
+    def of(cls, ids: Sequence[bytes]) -> PackedIds:
+        """These ids, in memory."""
+        packing = Packing(np.empty)
+        packing.add(ids)
+        return packing.packed
 
     def __len__(self) -> int:
         return len(self._ends)
@@ -46,6 +55,19 @@ class PackedIds(Sequence[bytes]):
             gather(bounds, positions, allocate) for bounds in (self._starts, self._ends)
         )
         return PackedIds(self._text, starts, ends)
+
+    def with_lengths(self, part: slice) -> bytes:
+        """The ids of a small slice, each after its length in four bytes, in one string."""
+        starts, lengths = self._starts[part], self._ends[part] - self._starts[part]
+        before = np.cumsum(lengths) - lengths  # of the text of a slice
+        heads = before + _LENGTH_BYTES * np.arange(len(lengths))
+        letters = np.arange(int(lengths.sum()))
+        joined = np.empty(len(letters) + _LENGTH_BYTES * len(lengths), dtype=np.uint8)
+        sizes = lengths.astype(">u4").view(np.uint8).reshape(-1, _LENGTH_BYTES)
+        joined[heads[:, None] + np.arange(_LENGTH_BYTES)] = sizes
+        places = letters + np.repeat(heads + _LENGTH_BYTES - before, lengths)
+        joined[places] = self._text[letters + np.repeat(starts - before, lengths)]
+        return joined.tobytes()
 
     def _cut(self, starts: NDArray[np.int64], ends: NDArray[np.int64]) -> list[bytes]:
         if len(starts) and (starts[1:] == ends[:-1]).all():  # consecutive ids: read at once

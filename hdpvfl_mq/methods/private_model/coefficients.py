@@ -15,6 +15,7 @@ import numpy as np
 
 from hdpvfl_mq.arrays.unreleased import FloatVector
 from hdpvfl_mq.methods.private_model.expectation import Expected, Matrix
+from hdpvfl_mq.methods.private_model.row_blocks import summed
 from hdpvfl_mq.methods.private_model.weights import AVERAGE_SLOPE
 
 # Public prior of a coefficient: its mean is smaller with more partners, since partners overlap;
@@ -84,7 +85,8 @@ def _normal_equations(
     variance, received = shares.size**2, shares.size**2 + shares.noise_std**2
     seen, slope = expected.seen, AVERAGE_SLOPE * max(curvature, 1e-12)
     found = shares.values.T @ direction[:seen] / seen / slope
-    found_error = received * float(np.mean(direction**2)) / seen / slope**2
+    squares = summed(len(direction), lambda rows: np.square(direction[rows]).sum())
+    found_error = received * float(squares / len(direction)) / seen / slope**2
     chance = received / variance * A.shape[1] / seen
     prior_error = (_CALIBRATION_STD * (1.0 + (chance / _CHANCE) ** 2) * variance) ** 2
     error = 1.0 / (1.0 / found_error + 1.0 / prior_error)

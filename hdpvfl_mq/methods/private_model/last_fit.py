@@ -114,14 +114,20 @@ class Problem:
         found: Matrix = np.linalg.pinv(H, hermitian=True) * dispersion / len(self.X)
         return found
 
-    def null_slopes(self) -> tuple[FloatVector, float]:
+    def null_slopes(self, allocate: Allocate) -> tuple[FloatVector, float]:
         """Descent direction of every row's loss at the best constant, and the mean curvature."""
         null = replace(self, X=self.X[:, -1:], strengths=self.strengths[-1:])
-        objective, w = null.objective, null.fit()
-        own = objective.block.scores(objective.rows, w)
-        h = self.labels.response.residual(objective.rows, own, self.given).expose()
-        slope = self.labels.response.curvature(objective.rows, own, self.given).expose()
-        return -h, float(slope.mean())
+        w, direction = null.fit(), allocate((len(self.X),), np.float64)
+
+        def slopes(rows: slice) -> Matrix:
+            part = null.of(rows)
+            objective, response = part.objective, part.labels.response
+            own = objective.block.scores(objective.rows, w)
+            direction[rows] = -response.residual(objective.rows, own, part.given).expose()
+            slope = response.curvature(objective.rows, own, part.given).expose()
+            return np.asarray(slope.sum())
+
+        return direction, float(summed(len(self.X), slopes)) / len(self.X)
 
     def validated(self) -> FloatVector:
         """Cross-validated losses; rows are sorted by a hash, so every fifth row makes a fold."""
@@ -174,8 +180,8 @@ class LastFit:
 
 
 def _held(X: Matrix, engine: Engine) -> Rows:
-    """A design where the engine can compute with it; a small one stays here."""
-    if X.size <= CHUNK_NUMBERS:
+    """A design where the engine can compute with it; one of this process stays where it is."""
+    if X.size <= CHUNK_NUMBERS or isinstance(engine, LocalEngine):
         return LocalRows(np.require(X, requirements="C"))
     rows = engine.room((X.shape[0], X.shape[1]), X.dtype)
     rows.X[:] = X
@@ -309,7 +315,7 @@ class _Joint:
         allocate: Allocate,
     ) -> _Joint:
         partners, family = expected.partners, alone.labels.family
-        prior = coefficient_prior(A, *alone.null_slopes(), expected)
+        prior = coefficient_prior(A, *alone.null_slopes(allocate), expected)
         m, spread = prior.mean, prior.covariance
         L: Matrix = np.linalg.cholesky(spread).astype(np.float64)
         each = np.full(partners, dispersion)

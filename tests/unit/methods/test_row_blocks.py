@@ -7,6 +7,7 @@ import tracemalloc
 import numpy as np
 import pytest
 
+from hdpvfl_mq.engine.port import LocalEngine
 from hdpvfl_mq.glm.block import ColumnBlock
 from hdpvfl_mq.glm.families import family
 from hdpvfl_mq.methods.private_model import expectation, last_fit, row_blocks
@@ -87,3 +88,28 @@ def test_many_blocks_give_the_fit_of_one(partners, monkeypatch, tmp_path):
     np.testing.assert_allclose(blocked.w, whole.w, rtol=1e-6, atol=1e-8)
     np.testing.assert_allclose(blocked.w_std, whole.w_std, rtol=1e-6)
     np.testing.assert_allclose(blocked.coefficients, whole.coefficients, rtol=1e-6)
+
+
+def test_the_last_fit_of_many_rows_holds_some_blocks(monkeypatch, tmp_path):
+    size, dice, allocate = 1024, np.random.default_rng(2), MappedArrays(tmp_path)
+    for module in (row_blocks, expectation, last_fit):
+        monkeypatch.setattr(module, "BLOCK_ROWS", size)
+    monkeypatch.setattr(last_fit, "_ROWS_TO_VALIDATE", size)
+
+    def peak(rows):
+        A, values, y = (allocate(shape, np.float64) for shape in ((rows, 3), (rows, 1), (rows,)))
+        A[:], values[:] = dice.normal(size=A.shape), dice.normal(size=values.shape)
+        A[:, -1], y[:] = 1.0, (A[:, 0] + values[:, 0] > 0).astype(float)
+        labels = Labels(family=family(LossSpec(name="logistic")), y=y)
+        shares = Shares(values=values, noise_std=np.ones(1), size=np.ones(1))
+        tracemalloc.start()
+        try:
+            expected = expect(A, shares, allocate)
+            engine = LocalEngine(allocate)
+            last_fit.last_fit(A, labels, expected, engine, allocate=allocate)
+            return tracemalloc.get_traced_memory()[1]
+        finally:
+            tracemalloc.stop()
+
+    few, many = 5 * size, 30 * size
+    assert peak(many) - peak(few) < (many - few)  # it was 54 bytes for each further row

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import random
+from hashlib import blake2b
 from itertools import pairwise
 
+import numpy as np
+
 from hdpvfl_mq.psi.order import order_digest, row_order
+from hdpvfl_mq.psi.packed import PackedIds
 
 SEED = bytes(range(32))
 IDS = [f"person {number}".encode() for number in range(500)]
@@ -42,3 +46,13 @@ def test_digest_sees_order_content_key_and_borders() -> None:
         order_digest([b"ab", b"c"], bytes(32)),
     }
     assert len(digests) == 5
+
+
+def test_digest_is_over_lengths_and_ids_wherever_they_are_kept() -> None:
+    ids = [b"", b"a", bytes(300), *IDS] * 20  # more than one chunk
+    state = blake2b(digest_size=32, key=SEED, person=b"hdpvfl order sum")
+    for each in ids:
+        state.update(len(each).to_bytes(4, "big") + each)
+    assert order_digest(ids, SEED) == state.digest()
+    backwards = PackedIds.of(ids[::-1]).chosen(np.arange(len(ids))[::-1], np.empty)
+    assert order_digest(backwards, SEED) == state.digest()
