@@ -27,7 +27,7 @@ def main(path: Path, *, as_json: bool = False) -> int:
 
 async def _stand(settings: BrokerServiceSettings, *, as_json: bool) -> str:
     if as_json:
-        settings = settings.model_copy(update={"log": "json"})
+        settings = type(settings)(**{**dict(settings), "log": "json"})
     service = BrokerService(settings)
     stop_on_signals(service)
     return await service.run()

@@ -42,7 +42,7 @@ def _failed(settings: PartySettings, reason: str) -> None:
 
 async def _stand(settings: PartyServiceSettings, *, as_json: bool) -> str:
     if as_json:
-        settings = settings.model_copy(update={"log": "json"})
+        settings = type(settings)(**{**dict(settings), "log": "json"})
     service = PartyService(settings)
     stop_on_signals(service)
     return await service.run()
