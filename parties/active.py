@@ -49,8 +49,7 @@ def share(own: Assets, state: Training, given: Received[ScoreShare]) -> Step[Tra
     plan, release = state.setup.plan, message.release
     if plan.is_sealed:
         release = unsealed(release, own.sealing_key(given.sender, expected))
-    count = plan.share_count(state.round)
-    values = receive_planned(release, plan.passive_noise, count=count, allocate=own.allocate)
+    values = receive_planned(release, plan.passive_noise, count=plan.share_count(state.round))
     shares = MappingProxyType({**rounds.shares, given.sender: (message.release, values)})
     return proceed(own, changed(state, rounds=changed(rounds, shares=shares)))
 

@@ -38,7 +38,8 @@ def _parts(value: Any) -> Iterator[bytes]:
     elif isinstance(value, set | frozenset):
         yield from sorted(b"".join(_parts(each)) for each in value)
     elif isinstance(value, BaseModel):
-        yield from _parts(dict(value))
+        # Declared fields, as of a dataclass: a cached property follows from them.
+        yield from _parts({name: getattr(value, name) for name in type(value).model_fields})
     elif is_dataclass(value):
         for each in fields(value):
             yield from _parts(getattr(value, each.name))

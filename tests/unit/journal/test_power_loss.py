@@ -99,6 +99,12 @@ def test_the_same_test_fails_with_normal():
     assert lost_spends(CRASHES, "NORMAL") > 0
 
 
+@pytest.fixture(autouse=True)
+def in_a_folder_of_its_own(tmp_path, monkeypatch):
+    """The store makes its file, with its mode, before the simulated disk opens it."""
+    monkeypatch.chdir(tmp_path)
+
+
 def records(count: int):
     rows, head = [], GENESIS
     for index in range(count):
