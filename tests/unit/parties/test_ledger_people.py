@@ -11,11 +11,12 @@ import pytest
 from hdpvfl_mq.app.commands.ledger import new_secret
 from hdpvfl_mq.errors import IntegrityError, RefusedError
 from hdpvfl_mq.machine import Reserve
+from hdpvfl_mq.privacy.ledger import Books, apply
 from hdpvfl_mq.privacy.ledger_store import Ledger
 from hdpvfl_mq.privacy.scored_people import Asked, Limits
 from parties.process.ledger_book import ACCOUNT, LedgerBook, open_ledger
 from schemas.config import PartyPolicy
-from schemas.privacy import Budget, PeopleCounted
+from schemas.privacy import Budget, LedgerHead, PeopleCounted
 
 POLICY = PartyPolicy(
     dataset="people", lifetime=Budget(epsilon=2.0, delta=0.01), run_epsilon_max=1.0
@@ -101,3 +102,13 @@ def test_after_a_lost_secret_people_are_counted_from_zero(reopened, tmp_path):
     score(ledger)
     assert mine.standing().mu2_units_free == spent.mu2_units_free - COST
     ledger.verify()
+
+
+def test_the_account_in_a_ledger_only_grows():
+    books = Books()
+    apply(books, PeopleCounted(head=LedgerHead(sequence=2, digest=bytes(32))))
+    for sequence in (1, 2):
+        fewer = PeopleCounted(head=LedgerHead(sequence=sequence, digest=b"x" * 32))
+        with pytest.raises(RefusedError, match="only grows"):
+            apply(books, fewer)
+    assert books.people.sequence == 2
