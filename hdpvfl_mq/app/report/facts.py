@@ -17,10 +17,11 @@ from hdpvfl_mq.audit.scope import scope
 from hdpvfl_mq.errors import HdpvflError
 from hdpvfl_mq.privacy.accountant import Spent, epsilon_shown
 from hdpvfl_mq.privacy.ledger import Books, apply, decode
+from hdpvfl_mq.privacy.mechanism import SEAL_WORDS
 from hdpvfl_mq.wire.codec import model_digest
 from schemas.config import RunManifest
 from schemas.ids import PartyId
-from schemas.messages import Residual, ScoreShare
+from schemas.messages import Residual, ScoreReply, ScoreShare
 from schemas.privacy import MU2_UNIT_BITS, Budget, Release, SpendEvent
 from schemas.records import Book
 
@@ -34,6 +35,8 @@ IN_WORDS = {
     "aligned": "number of common people, fingerprints of order and plan",
     "score_share": "partial scores",
     "residual": "corrections",
+    "score_query": "places of the people whose scores are asked for",
+    "score_reply": "scores of the people who were asked for",
     "agreement": "fingerprints of manifest, members and row order, for comparison",
     "agreed": "confirmation that all of these are the same",
     "ending": "what this party has done, before the run is closed",
@@ -53,6 +56,7 @@ class Outflow:
     receivers: str
     messages: int
     values: int  # numbers computed from private rows
+    disclosed: int  # of them exact scores of people who count as disclosed
     bytes: int
     noise_std: float | None
 
@@ -119,6 +123,11 @@ class Facts:
         return sum(outflow.values for outflow in self.outflows)
 
     @property
+    def disclosed(self) -> int:
+        """Count of sent exact scores; epsilon does not hold for the people they are of."""
+        return sum(outflow.disclosed for outflow in self.outflows)
+
+    @property
     def is_unbounded(self) -> bool:
         """Whether the privacy loss has no bound."""
         return math.isinf(self.mu) or math.isinf(self.epsilon)
@@ -169,7 +178,10 @@ def gather_facts(
 
 
 def _charged(transcript: Transcript) -> list[SpendEvent]:
-    """Spend events of all releases by round: those sent, and those used only inside the party."""
+    """Spend events of all releases by round: those sent, and those used only inside the party.
+
+    In a session a person pays for one score, however often it is asked for.
+    """
     found: dict[str, SpendEvent] = {}
     for record in transcript.records:
         for effect in record.effects:
@@ -177,7 +189,8 @@ def _charged(transcript: Transcript) -> list[SpendEvent]:
                 found.setdefault(effect.release.release_id, effect.release.event)
     for envelope in transcript.sent():
         if (release := _release(envelope)) is not None:
-            found.setdefault(release.release_id, release.event)
+            is_answer = isinstance(envelope.message, ScoreReply)
+            found.setdefault("answer" if is_answer else release.release_id, release.event)
     return sorted(found.values(), key=lambda event: event.round)
 
 
@@ -194,7 +207,17 @@ def _origin(evidence: Evidence, made_at: str) -> Origin:
 
 def _release(envelope: Envelope) -> Release | None:
     message = envelope.message
-    return message.release if isinstance(message, ScoreShare | Residual) else None
+    return message.release if isinstance(message, ScoreShare | Residual | ScoreReply) else None
+
+
+def _values(envelope: Envelope) -> int:
+    """The numbers of a release, without the tag of a seal."""
+    if (release := _release(envelope)) is None:
+        return 0
+    is_sealed = isinstance(envelope.message, ScoreReply) or (
+        release.event.mechanism in ("exact", "disclosed") and release.tensor.dtype == "<i8"
+    )
+    return release.tensor.shape[0] - (SEAL_WORDS if is_sealed else 0)
 
 
 def _outflows(sent: list[Envelope]) -> tuple[Outflow, ...]:
@@ -211,7 +234,8 @@ def _outflow(kind: str, envelopes: list[Envelope]) -> Outflow:
         what=f"{how_noised(releases)} {what}" if releases else what,
         receivers=", ".join(sorted({d.party for e in envelopes for d in e.header.to})),
         messages=len(envelopes),
-        values=sum(release.tensor.shape[0] for release in releases),
+        values=sum(_values(e) for e in envelopes),
+        disclosed=sum(release.event.disclosed_rows for release in releases),
         bytes=sum(len(frame) for e in envelopes for frame in e.frames),
         noise_std=releases[0].noise_std if releases else None,
     )

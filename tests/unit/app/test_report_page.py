@@ -15,8 +15,12 @@ from hdpvfl_mq.app.report.page import render
 from hdpvfl_mq.app.report.pictures import line_chart
 from hdpvfl_mq.audit.audit import audit
 from hdpvfl_mq.privacy.accountant import epsilon_shown
+from schemas.methods import PrivateModel
 from schemas.privacy import Budget, Release, SpendEvent
+from tests.evidence import evidence_of
+from tests.federation import Federation, manifest, policy
 from tests.golden.recorded import recorded_evidence
+from tests.simulation.scoring import session, trained
 
 HOSTILE = "<script>alert('x')</script>\"&<img src=x onerror=y>"
 CHART = {"svg", "line", "text", "polyline", "circle"}
@@ -93,6 +97,39 @@ def test_statistics_that_stay_inside_are_part_of_the_cost():
         role = "active" if party == "bank" else "passive"
         assert facts.spent == evidence.plan.spent_by(role)
         assert facts.epsilon == epsilon_shown(facts.spent, facts.delta)
+
+
+def test_disclosed_rows_are_excepted_from_every_figure():
+    """Bug: the page said that each number had noise, and bounded what exact scores tell."""
+    method = PrivateModel(columns_max=8, disclosed_rows=20, held_out_rows=10)
+    allowed = dict.fromkeys(("shop", "telco"), policy(disclosed_rows_max=30))
+    federation = Federation(manifest(method=method), policies=allowed)
+    federation.simulate()
+    evidence = evidence_of(federation)
+    facts = gather_facts(evidence, "shop", audit(evidence))
+    assert (facts.values, facts.disclosed) == (30, 30)
+    assert 0.0 < facts.epsilon <= 1.0
+    page = render(facts)
+    assert "30 of them <b>exact scores</b>" in page
+    assert "Not about the people whose exact scores left" in page
+    assert "each with random noise" not in page
+    assert "each with random noise" in render(gather_facts(evidence, "bank", audit(evidence)))
+
+
+@pytest.mark.parametrize("scores", ["disclosed", "noised"])
+def test_the_page_of_a_session_counts_its_answers(scores):
+    """Bug: a session that disclosed everybody was shown as one in which nothing left."""
+    budget = Budget(epsilon=2.0, delta=0.01) if scores == "noised" else None
+    ran = session(trained()[1], scores=scores, budget=budget)
+    ran.run()
+    evidence = evidence_of(ran.federation)
+    facts = gather_facts(evidence, "shop", audit(evidence))
+    people = evidence.plan.rows
+    assert facts.values == people
+    assert facts.disclosed == (people if scores == "disclosed" else 0)
+    assert (facts.epsilon > 1.9) == (scores == "noised")  # of one person, asked for once or more
+    assert facts.epsilon <= 2.0
+    assert ("exact scores" in render(facts)) == (scores == "disclosed")
 
 
 def test_the_page_says_what_it_was_made_from(facts):
