@@ -155,9 +155,10 @@ class LedgerBook:
     def standing(self) -> LedgerStanding:
         """The ledger's head, and how much this run may still spend under the lifetime cap.
 
-        Peers co-sign this head, so it covers the account of scored people as it is now.
+        Peers co-sign this head, so a run's covers the account of scored people as it is now.
         """
-        self._ledger.count_people()
+        if self._scored_by is not None:
+            self._ledger.count_people()
         return LedgerStanding(
             head=self._ledger.head(),
             mu2_units_free=self._free(),
