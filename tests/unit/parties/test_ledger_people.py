@@ -52,16 +52,17 @@ def book(ledger: Ledger, run: str = "training") -> LedgerBook:
 
 def test_what_noised_scores_cost_is_gone_for_trainings_also_after_a_restart(reopened):
     ledger = reopened()
-    before = book(ledger).standing().mu2_units_free
+    cap = book(ledger).standing().mu2_units_free
     score(ledger)
     score(ledger, 1)
     ledger = reopened()
-    assert book(ledger).standing().mu2_units_free == before - 2 * COST
-    wanted = Reserve(mu2_units=before - 2 * COST + 1, tau_units=0, exact=False)
+    left = cap - (cap >> 20) - 2 * COST  # a little is kept for the tau of all scores
+    assert book(ledger).standing().mu2_units_free == left
+    wanted = Reserve(mu2_units=left + 1, tau_units=0, exact=False)
     with pytest.raises(RefusedError, match="leaves less"):
         book(ledger).reserve(wanted)
     assert not book(ledger).standing().is_reserved
-    book(ledger).reserve(Reserve(mu2_units=before - 2 * COST, tau_units=0, exact=False))
+    book(ledger).reserve(Reserve(mu2_units=left, tau_units=0, exact=False))
     assert book(ledger).standing().is_reserved
 
 
@@ -93,7 +94,7 @@ def test_after_a_lost_secret_people_are_counted_from_zero(reopened, tmp_path):
     """Bug: the account under the lost secret, or its absence, stopped every later session."""
     ledger = reopened()
     score(ledger)
-    spent = book(ledger).standing()
+    free = book(ledger).standing().mu2_units_free
     ledger.close_file()
     (tmp_path / "ledger.secret").unlink()
     new_secret(tmp_path / "ledger.db")
@@ -101,9 +102,9 @@ def test_after_a_lost_secret_people_are_counted_from_zero(reopened, tmp_path):
     ledger = reopened()
     mine = book(ledger)
     mine.attach(NOBODY, NOBODY)
-    assert mine.standing().mu2_units_free == spent.mu2_units_free  # what is spent stays spent
+    assert free <= mine.standing().mu2_units_free < free + COST // 10  # what is spent stays spent
     score(ledger)
-    assert mine.standing().mu2_units_free == spent.mu2_units_free - COST
+    assert mine.standing().mu2_units_free == free - COST
     ledger.verify()
 
 
