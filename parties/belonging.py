@@ -15,6 +15,7 @@ from parties.roster import Fellow
 from schemas.config import RunManifest
 from schemas.federation import SignedRoster
 from schemas.ids import PartyId, RunId
+from schemas.methods import PrivateModel, Scoring
 
 # asked: the operator or the policy must answer; proposed: the other parties must.
 KnownPhase = Literal["asked", "proposed", "open", "refused", "over"]
@@ -63,6 +64,19 @@ class Belonging:
         return replace(self, runs=MappingProxyType({**self.runs, name: run}))
 
 
+def reveals(manifest: RunManifest) -> str:
+    """What a run reveals that its epsilon does not show, before anybody agrees to it."""
+    match manifest.method:
+        case PrivateModel(disclosed_rows=some, held_out_rows=held) if some:
+            return f"exact scores of up to {some + held} rows, by seed {manifest.seed}"
+        case PrivateModel(noise="bounded"):
+            return "bounded noise: docs/bounded-noise.md says what an attacker gains"
+        case Scoring(scores="disclosed", coarsen=step):
+            return f"scores in steps of {step:g}" if step else "exact scores of whom it asks for"
+        case _:
+            return ""
+
+
 def describe(run: KnownRun) -> dict[str, Any]:
     """A run in a few words."""
     manifest = run.manifest
@@ -74,6 +88,7 @@ def describe(run: KnownRun) -> dict[str, Any]:
         "guarantee": manifest.guarantee,
         "epsilon": manifest.budget.epsilon if manifest.budget else None,
         "delta": manifest.budget.delta if manifest.budget else None,
+        "reveals": reveals(manifest),
         "waiting_for": list(run.waiting_for),
         "outcome": run.outcome,
         "reason": run.reason,

@@ -19,6 +19,8 @@ def run_in_short(run: dict[str, Any]) -> str:
         text += f", round {run.get('round', run['rounds'])} of {run['rounds']}"
     if run.get("epsilon_spent") is not None:
         text += f", epsilon spent {number(run['epsilon_spent'])}"
+    if run.get("reveals"):
+        text += f", reveals {run['reveals']}"
     if run.get("waiting_for"):
         text += f", waiting for {', '.join(run['waiting_for'])}"
     return f"{text} ({run['reason']})" if run.get("reason") else text

@@ -44,6 +44,9 @@ from schemas.privacy import (
 )
 from schemas.records import GENESIS, Charge, Charged, LedgerStanding, Remembered
 
+# A share 2^-20 of the cap stays free once noised scores are charged: the account counts no tau, and
+# that of all scores is far below what this share of mu^2 leaves of delta.
+_TAU_BITS = 20
 # No party can have this name; the ledger stores the head of the scored people's account under it.
 ACCOUNT = "scored people"
 
@@ -121,6 +124,10 @@ def _cap_units(policy: PartyPolicy, slots: tuple[int, ...]) -> int:
     return math.floor(mu_beside(cap.epsilon, cap.delta, slots) ** 2 * 2.0**MU2_UNIT_BITS)
 
 
+def _below(cap_units: int) -> int:
+    return cap_units - (cap_units >> _TAU_BITS)
+
+
 def _step(plan: ScoringPlan) -> bytes:
     """The step of coarse scores; nothing for exact and noised ones."""
     step = plan.method.coarsen
@@ -155,9 +162,10 @@ class LedgerBook:
     def standing(self) -> LedgerStanding:
         """The ledger's head, and how much this run may still spend under the lifetime cap.
 
-        Peers co-sign this head, so it covers the account of scored people as it is now.
+        Peers co-sign this head, so a run's covers the account of scored people as it is now.
         """
-        self._ledger.count_people()
+        if self._scored_by is not None:
+            self._ledger.count_people()
         return LedgerStanding(
             head=self._ledger.head(),
             mu2_units_free=self._free(),
@@ -176,8 +184,11 @@ class LedgerBook:
         mine = self._mine()
         if mine is not None:
             held -= mine.held.mu2_units
-        scored = 0 if people is None else people.mu2_units_most()
-        return max(0, _cap_units(self._policy, self._slots) - held - scored)
+        scored, cap = 0 if people is None else people.mu2_units_most(), self._cap()
+        return max(0, (_below(cap) if scored else cap) - held - scored)
+
+    def _cap(self) -> int:
+        return _cap_units(self._policy, self._slots)
 
     def _held(self) -> int:
         """The mu^2 that every row of the data set may have paid."""
@@ -254,8 +265,7 @@ class LedgerBook:
             model=model.weights.tobytes() + _step(setup.plan),
             mu2_units=setup.plan.mu2_units,
         )
-        policy, cap = self._policy, _cap_units(self._policy, self._slots)
-        left = max(0, cap - self._held())
+        policy, left = self._policy, max(0, _below(self._cap()) - self._held())
         people.charge(asked, Limits(policy.queries_max, policy.models_max, left))
         self._ledger.remember(ACCOUNT, people.head, bytes(64))
 

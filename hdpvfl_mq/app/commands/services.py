@@ -151,6 +151,8 @@ def requests(options: argparse.Namespace) -> int:
                 f"{name}: {run['active']} asks {', '.join(run['passive'])} for {run['method']}, "
                 f"{run['guarantee']}, {budget}"
             )
+            if run["reveals"]:
+                say(f"  reveals {run['reveals']}")
             say(f"  hdpvfl approve {name}   or   hdpvfl refuse {name} --reason TEXT")
         if not answer["requests"]:
             say("nobody waits for an answer")
