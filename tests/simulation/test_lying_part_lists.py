@@ -86,7 +86,9 @@ def test_sizes_that_do_not_fit_the_parts_end_the_run_and_name_the_liar(listed, t
     simulation = federation.simulate()
     assert "completed" not in set(federation.outcomes.values())
     assert "shop" in simulation.nodes["bank"].state.reason
-    federation.node("bank").open()  # a restart folds the same journal
+    again = federation.node("bank")
+    again.open()  # a restart folds the same journal, and hears the sender of refused bytes again
+    assert not +again.mailbox._refused_bytes
     evidence = evidence_of(federation)
     assert [v.found for v in audit(evidence) if v.found and "shop" not in v.found] == []
     assert (verify_journal.verify(write_run(evidence, tmp_path)) != {}) == any(
