@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from broker.standing import AgreedRun, Standing
+from broker.standing import AgreedRun, Standing, in_vain
 from hdpvfl_mq.errors import PeerError
 from hdpvfl_mq.machine import (
     Effect,
@@ -34,6 +34,7 @@ from schemas.federation import (
 )
 from schemas.ids import COORDINATOR, PartyId, RunId
 
+IN_VAIN_MAX = 1000  # proposals of one active party that came to nothing since its last run
 OPEN_RUNS_MAX = 64  # proposed or open at the same time
 ANSWER_S = 7 * 86400.0  # how long a proposal waits for answers
 
@@ -46,7 +47,11 @@ class AgreedRuns:
         manifest = given.message.manifest
         if manifest.run in state.runs:
             raise PeerError(f"run {manifest.run} is known already")
-        wrong = _unfit(state, manifest, given.sender)
+        if manifest.active_party != given.sender:
+            raise PeerError("only the active party may propose a run")
+        if in_vain(state.runs.values(), given.sender) >= IN_VAIN_MAX:
+            raise PeerError(f"{IN_VAIN_MAX} proposals of {given.sender} came to nothing")
+        wrong = _unfit(state, manifest)
         if wrong is not None:
             run = AgreedRun(manifest, "refused", reason=wrong)
             return state.with_run(manifest.run, run), (_news((given.sender,), run),)
@@ -134,10 +139,8 @@ class AgreedRuns:
 _UNFIT = "its data or settings do not allow the run"
 
 
-def _unfit(state: Standing, manifest: RunManifest, sender: PartyId) -> str | None:
+def _unfit(state: Standing, manifest: RunManifest) -> str | None:
     """Why the federation refuses a proposal."""
-    if manifest.active_party != sender:
-        return "only the active party may propose a run"
     strangers = [p for p in manifest.parties if p not in state.members]
     if strangers:
         return f"{', '.join(strangers)} do not belong to this federation; see 'hdpvfl status'"

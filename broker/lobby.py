@@ -107,36 +107,41 @@ class Lobby(Switchboard):
         if len(frames) != 1 or len(frames[0]) > KNOCK_MAX_BYTES:
             self._turned_away("a guest may send one small message")
             return
-        if not self._knocks.allows(asyncio.get_running_loop().time()):
-            self._turned_away("guests knock too often")
-            return
-        answer = JoinAnswer(
-            accepted=False, reason="", verify_key=bytes(self.keys.signing.verify_key)
-        )
+        reason, knock = "", None
         try:
             knock = read_knock(frames[0], key)
-            reason = await self._knock(knock, key)
         except PeerError as refused:
             reason = str(refused)
-        fields = {**dict(answer), "accepted": not reason, "reason": in_words(reason)}
-        await self.gate.send(connection, (pack(JoinAnswer(**fields).model_dump()),), LOBBY)
+        # Only guests without a right secret are paced: a flood of them keeps no newcomer out.
+        is_invited = knock is not None and self._fault(knock, key) is None
+        if not is_invited and not self._knocks.allows(asyncio.get_running_loop().time()):
+            self._turned_away("guests knock too often")
+            return
+        if knock is not None:
+            reason = await self._knock(knock, key)
+        answer = JoinAnswer(
+            accepted=not reason,
+            reason=in_words(reason),
+            verify_key=bytes(self.keys.signing.verify_key),
+        )
+        await self.gate.send(connection, (pack(answer.model_dump()),), LOBBY)
         if reason:
             self._turned_away(f"a guest: {reason}")
 
-    async def _knock(self, knock: Knock, key: bytes) -> str:
-        """Why a guest is not admitted; empty if it is a member now."""
+    def _fault(self, knock: Knock, key: bytes) -> str | None:
+        """Why a guest is not admitted, by what the registrar knows now."""
         hosted = self.federations.get(knock.federation)
         if hosted is None:
             return "there is no such federation here"
-        guest = Admit(
-            party=knock.party,
-            secret=knock.secret,
-            verify_key=knock.verify_key,
-            curve_key=key,
-            at_s=int(time.time()),
-        )
-        fault = knock_fault(hosted.standing, guest)
-        self.give(hosted, guest)
+        return knock_fault(hosted.standing, _guest(knock, key))
+
+    async def _knock(self, knock: Knock, key: bytes) -> str:
+        """Why a guest is not admitted; empty if it is a member now."""
+        fault = self._fault(knock, key)
+        hosted = self.federations.get(knock.federation)
+        if hosted is None:
+            return fault or ""
+        self.give(hosted, _guest(knock, key))
         wanted = Seat("passive", knock.verify_key, key)
         for _ in range(100):
             seat = hosted.standing.members.get(knock.party)
@@ -156,3 +161,13 @@ class Lobby(Switchboard):
             names = ", ".join(self.federations)
             raise OperatorError(f"--federation: name one of {names}")
         return self.federations[str(named)]
+
+
+def _guest(knock: Knock, key: bytes) -> Admit:
+    return Admit(
+        party=knock.party,
+        secret=knock.secret,
+        verify_key=knock.verify_key,
+        curve_key=key,
+        at_s=int(time.time()),
+    )

@@ -44,6 +44,9 @@ from schemas.federation import (
 )
 from schemas.ids import COORDINATOR, PartyId
 
+PAIRS_MAX = 1000  # messages from one member to another; an attempt takes two
+ROSTERS_MAX = 10_000  # signed lists of one member; it signs one for each change of a key
+LEFT_MAX = 16  # members in a list who may have left since
 GUESSES_MAX = 3  # wrong secrets after which an invitation is void
 
 
@@ -123,6 +126,7 @@ class Registrar(AgreedRuns, NoSnapshot):
         message = given.message
         if message.peer not in state.members or message.peer == given.sender:
             raise PeerError(f"{message.peer} is no other member")
+        state = state.having_forwarded(given.sender, message.peer, "pair", most=PAIRS_MAX)
         passed = Pair(
             peer=given.sender,
             stage=message.stage,
@@ -137,6 +141,9 @@ class Registrar(AgreedRuns, NoSnapshot):
         signed = given.message
         if signed.signer != given.sender:
             raise PeerError("a roster that somebody else has signed")
+        state = state.having_forwarded(given.sender, given.sender, signed.kind, most=ROSTERS_MAX)
+        if len(signed.members) > len(state.members) + LEFT_MAX:
+            raise PeerError("a roster of more members than the federation has")
         state = replace(state, rosters=MappingProxyType({**state.rosters, given.sender: signed}))
         others = tuple(p for p in sorted(state.members) if p != given.sender)
         return state, (Send(others, signed),) if others else ()

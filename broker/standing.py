@@ -7,11 +7,12 @@ It owns these values and what is computed from them alone; the registrar decides
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any
 
+from hdpvfl_mq.errors import PeerError
 from schemas.config import RunManifest
 from schemas.federation import Admit, RunPhase, SignedRoster
 from schemas.ids import PartyId, PartyRole, RunId
@@ -72,6 +73,8 @@ class Standing:
     former: Mapping[PartyId, tuple[bytes, ...]] = field(default_factory=lambda: _NONE)  # replaced
     # Keys that removed members had; a newcomer of the same name begins anew.
     past: Mapping[PartyId, bytes] = field(default_factory=lambda: _NONE)
+    # How many messages of a kind were forwarded from one member to another, or to all.
+    forwarded: Mapping[tuple[PartyId, PartyId, str], int] = field(default_factory=lambda: _NONE)
     rosters: Mapping[PartyId, SignedRoster] = field(default_factory=lambda: _NONE)  # as signed
     runs: Mapping[RunId, AgreedRun] = field(default_factory=lambda: _NONE)
 
@@ -92,6 +95,9 @@ class Standing:
             members=MappingProxyType(members),
             rosters=MappingProxyType(rosters),
             past=MappingProxyType({**self.past, party: self.members[party].verify_key}),
+            forwarded=MappingProxyType(
+                {place: count for place, count in self.forwarded.items() if party not in place[:2]}
+            ),
         )
 
     def begun_anew(self, party: PartyId) -> Standing:
@@ -99,6 +105,14 @@ class Standing:
         epochs = {name: epoch for name, epoch in self.epochs.items() if name != party}
         past = {name: key for name, key in self.past.items() if name != party}
         return replace(self, epochs=MappingProxyType(epochs), past=MappingProxyType(past))
+
+    def having_forwarded(self, sender: PartyId, to: PartyId, kind: str, *, most: int) -> Standing:
+        """The same federation after one more forwarded message; PeerError above the limit."""
+        count = self.forwarded.get((sender, to, kind), 0) + 1
+        if count > most:
+            raise PeerError(f"{most} messages {kind} of {sender} were forwarded by now")
+        counts = {**self.forwarded, (sender, to, kind): count}
+        return replace(self, forwarded=MappingProxyType(counts))
 
     def with_invitation(self, party: PartyId, opened: OpenInvitation | None) -> Standing:
         """The same federation with this invitation for a new member, or without one."""
@@ -118,6 +132,16 @@ def knock_fault(state: Standing, guest: Admit) -> str | None:
     if hashlib.sha256(guest.secret).digest() != opened.secret_digest:
         return "the invitation's secret is wrong: ask for a new one"
     return None
+
+
+def in_vain(runs: Iterable[AgreedRun], active: PartyId) -> int:
+    """Proposals of one active party that came to nothing since its last completed run."""
+    count = 0
+    for run in runs:  # in the order in which they were proposed
+        if run.manifest.active_party != active or run.is_busy:
+            continue
+        count = 0 if run.outcome == "completed" else count + 1
+    return count
 
 
 def describe(run: AgreedRun) -> dict[str, Any]:

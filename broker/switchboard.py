@@ -10,11 +10,11 @@ import asyncio
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from broker.hosting import Hosted, HostedRun
+from broker.hosting import Hosted, HostedFederation, HostedRun
 from broker.router import Routed
 from broker.standing import Seat
 from hdpvfl_mq.errors import PeerError, SettingsError
-from hdpvfl_mq.runtime.gate import Gate
+from hdpvfl_mq.runtime.gate import Gate, Pace
 from hdpvfl_mq.runtime.keys import Keys, load_keys
 from hdpvfl_mq.runtime.settings import load_settings
 from hdpvfl_mq.runtime.transport import PING, PONG
@@ -24,6 +24,8 @@ from schemas.ids import PartyId, RunId
 
 # After the end of a run, how long a restarting party may take to connect and hear of it.
 FAREWELL_S = 60.0
+# Messages of one member to its federation: a burst, then one every so often.
+WORDS_BURST, WORDS_EVERY_S = 2000.0, 0.2
 LOBBY = "lobby:"  # prefix of a guest's user id
 
 
@@ -57,6 +59,8 @@ class Switchboard:
         self.doors = Doors()
         self._bind, self.keys = bind, keys
         self.table: dict[RunId, Hosted] = {}
+        self._paces: dict[str, Pace] = {}
+        self._slowed: set[str | None] = set()  # recorded once
 
     def open(self) -> None:
         """Bind the socket; needs a running event loop."""
@@ -106,7 +110,25 @@ class Switchboard:
             except PeerError as refused:
                 self._refuse(hosted, frames, f"at the router: {refused}")
                 continue
+            if not self._may_speak(hosted, user):
+                continue  # its sender has it and sends it again
             await self.forward(hosted, frames, routed)
+
+    def _may_speak(self, hosted: Hosted, user: str | None) -> bool:
+        """Whether a member may send its federation one more message now.
+
+        A federation's journal lasts for years, and what is forwarded is in every member's journal.
+        """
+        if not isinstance(hosted, HostedFederation):
+            return True
+        pace = self._paces.setdefault(
+            user or "", Pace(left=WORDS_BURST, burst=WORDS_BURST, every_s=WORDS_EVERY_S)
+        )
+        allowed = pace.allows(asyncio.get_running_loop().time())
+        if not allowed and user not in self._slowed:
+            self._slowed.add(user)
+            self._refuse(hosted, (), f"at the router: {hosted.party_of(user)} speaks too often")
+        return allowed
 
     async def guest(self, connection: bytes, key: bytes, frames: Frames) -> None:
         """Handle a guest's message; the broker of a single run has no lobby and ignores it."""

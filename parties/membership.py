@@ -31,7 +31,7 @@ from hdpvfl_mq.machine import (
 )
 from hdpvfl_mq.wire.key_change import next_keys
 from parties.belonging import Belonging, OwnKeys, describe
-from parties.pairing import Pairing, Self, begin, proceed
+from parties.pairing import LAST_STAGE, Pairing, Self, begin, proceed
 from parties.proposals import Proposals
 from parties.refusals import refusals
 from parties.roster import Dispute, Fellow, disputes, sign_roster, signers
@@ -48,6 +48,7 @@ from schemas.federation import (
 )
 from schemas.ids import COORDINATOR, PartyId, PartyRole
 
+ATTEMPTS_MAX = 256  # pairings with one member that no operator has asked for
 _NONE: Mapping[bytes, SigningKey] = MappingProxyType({})
 
 
@@ -124,8 +125,18 @@ class Membership(Proposals, NoSnapshot):
             effects = (*effects, *more)
         return state, effects
 
-    def _begin(self, state: Belonging, party: PartyId, role: PartyRole) -> Step[Belonging]:
+    def _begin(
+        self, state: Belonging, party: PartyId, role: PartyRole, *, is_asked: bool = False
+    ) -> Step[Belonging]:
+        """Begin an attempt with other words; the registrar can cause only some.
+
+        Each attempt is one more chance that both sides happen to show the same words to a
+        registrar in between. Above the limit an operator must ask for the next one.
+        """
         attempt = state.attempts.get(party, 0)
+        if attempt >= ATTEMPTS_MAX and not is_asked:
+            waiting = {**state.pairings, party: Pairing(role, attempt, stage=LAST_STAGE)}
+            return replace(state, pairings=MappingProxyType(waiting)), ()
         pairing, message = begin(self.me(state), party, Pairing(role, attempt))
         state = replace(
             state,
@@ -192,7 +203,7 @@ class Membership(Proposals, NoSnapshot):
         role: PartyRole = fellow.role if fellow else pairing.role if pairing else "passive"
         fellows = {p: each for p, each in state.fellows.items() if p != name}
         state, told = self._pin(state, fellows)
-        state, effects = self._begin(state, name, role)
+        state, effects = self._begin(state, name, role, is_asked=True)
         return state, (*told, *effects)
 
     # -- new keys -----------------------------------------------------------------------------

@@ -17,6 +17,7 @@ from schemas.federation import Pair
 from schemas.ids import PartyId, PartyRole, RunId
 
 NOTHING = bytes(32)
+LAST_STAGE = 3
 
 
 @dataclass(frozen=True)

@@ -21,8 +21,9 @@ Made by `make attack WRITE=1`: each line is a program against real processes wit
 real keys (`scripts/attacks/`). The broker, the active party and two passive parties run on one
 machine; the attacker is one of them, or a stranger. Times and memory are of that machine. Memory is
 the most that an honest process took above its peak in a run without an attacker; up to 16 MiB are
-not shown. A run counts as over when the last honest process has left. The parties leave first: the
-broker of a single run stays up to 60 s longer for the attacker's last acknowledgements.
+not shown. A run counts as over when the last honest process has left. The broker of a single run
+stays up to 60 s longer for the last acknowledgements of a party that says nothing; it does not wait
+for one that has signed something false.
 
 """
 

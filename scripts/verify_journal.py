@@ -9,13 +9,17 @@ evidence contradicts itself (checks 1 to 5); 1: it is whole, the run is wrong.
 """
 
 # ruff: noqa: E401, I001, BLE001 - one file, however long: an auditor carries it alone
-import base64, hashlib, json, math, shutil, sqlite3, struct, sys, tempfile, tomllib, zipfile
+import base64, hashlib, json, math, re, shutil, sqlite3, struct, sys, tempfile, tomllib, zipfile
 from collections import Counter, defaultdict
 from pathlib import Path
 from typing import Any
 from nacl.signing import VerifyKey
 
 ZERO = bytes(32)
+# The two files about a bundle, the fields of its index, and the names of its other files.
+BUNDLE, INDEX = ("evidence", "signatures"), {"format", "run", "made_at", "version"}
+INDEX |= {"journals", "files"}
+FILE = r"([A-Za-z0-9_-][A-Za-z0-9._-]{0,63}/)?[a-z]+\.(db|toml)"
 # The effects a record of each format may have, and the methods a manifest may name.
 EFFECTS = {
     "1": "sent armed reserved ledger finished refused",
@@ -114,7 +118,13 @@ def query(path: Path, statement: str) -> list[Any]:
     with tempfile.TemporaryDirectory() as folder:  # the evidence itself is never opened
         for file in path.parent.glob(f"{path.name}*"):
             shutil.copyfile(file, Path(folder) / file.name)
-        return sqlite3.connect(Path(folder) / path.name).execute(statement).fetchall()
+        database = sqlite3.connect(Path(folder) / path.name)
+        made = database.execute("SELECT type, upper(sql) FROM sqlite_master").fetchall()
+        for kind, sql in made:  # a view or trigger would run what the author of the file wrote
+            plain = sql is None or (sql.startswith("CREATE TABLE") and "GENERATED" not in sql)
+            if kind != "index" and not (kind == "table" and plain):
+                raise ValueError(f"{path.name} computes what it should store")
+        return database.execute(statement).fetchall()
 
 
 class Envelope:
@@ -546,22 +556,32 @@ def report_bundle(
 ) -> tuple[list[str], dict[int, str]]:  # a bundle's digests and signatures, then its run
     if not zipfile.is_zipfile(bundle):
         return [], {1: f"{bundle} is not a whole bundle: it is cut off or another file"}
-    with tempfile.TemporaryDirectory() as base, zipfile.ZipFile(bundle) as packed:
+    with tempfile.TemporaryDirectory() as base:
         try:
-            plain = packed.read("evidence.json")
+            packed = zipfile.ZipFile(bundle)
+            plain, signatures = (packed.open(f"{n}.json").read(2**20) for n in BUNDLE)
             index = json.loads(plain)
-            run, names = Path(base) / Path(index["run"]).name, {f["name"] for f in index["files"]}
-            if names | {"evidence.json", "signatures.json"} != set(packed.namelist()):
+            run, names = Path(base) / index["run"], [f["name"] for f in index["files"]]
+            if sorted([*names, *(f"{n}.json" for n in BUNDLE)]) != sorted({*packed.namelist()}):
                 raise ValueError("other files than its index lists")
+            held = packed.infolist()
+            shown = [n.partition("/")[0] for n in names if n.endswith("/journal.db")]
+            size = sum(f["bytes"] for f in index["files"])
+            known = set(index) == INDEX and index["format"] == 1 and run.parent == Path(base)
+            known &= len(held) == len(names) + 2 and sorted(shown) == sorted(index["journals"])
+            known &= size <= 100 * sum(one.compress_size for one in held) + 2**24
+            if not known or not all(re.fullmatch(FILE, name) for name in names):
+                raise ValueError("an index of another format, or files that are no evidence")
             for file in index["files"]:
-                content, path = packed.read(file["name"]), (run / file["name"]).resolve()
-                if sha(content).hex() != file["sha256"] or run.resolve() not in path.parents:
+                content = packed.open(file["name"]).read(file["bytes"] + 1)
+                path = run / file["name"]
+                if (sha(content).hex(), len(content)) != (file["sha256"], file["bytes"]):
                     raise ValueError(f"{file['name']} is not the file that its index names")
                 path.parent.mkdir(parents=True, exist_ok=True)
                 path.write_bytes(content)
             table = tomllib.loads((members or run / "members.toml").read_text())
             keys = {m["party"]: bytes.fromhex(m["verify_key"]) for m in table["members"]}
-            for one in json.loads(packed.read("signatures.json"))["signatures"]:
+            for one in json.loads(signatures)["signatures"]:
                 signed = sha(b"hdpvfl-mq evidence 1\0", plain)
                 VerifyKey(keys[one["party"]]).verify(signed, bytes.fromhex(one["signature"]))
         except Exception as broken:

@@ -41,6 +41,8 @@ INDEX, SIGNATURES, MEMBERS = "evidence.json", "signatures.json", "members.toml"
 TABLES = {"journal.db": ("meta", "records", PARTS), "ledger.db": ("entry",)}
 _DOMAIN = b"hdpvfl-mq evidence 1\x00"
 _INDEX_BYTES_MAX = 1 << 20
+# Journals hold signatures, digests and noise, which hardly shrink.
+EXPANSION_MAX, SMALL_BYTES = 100, 16 << 20
 _BLOCK = 1 << 20
 # OSError too: a damaged archive can make zipfile seek outside the file.
 _NOT_A_ZIP = (zipfile.BadZipFile, zlib.error, NotImplementedError, EOFError, OSError)
@@ -167,8 +169,15 @@ def _opened(packed: zipfile.ZipFile, base: Path, members: Path | None) -> Bundle
     index = _parsed(BundleIndex, plain, INDEX)
     names = [each.name for each in index.files]
     held = sorted(packed.namelist())
-    if held != sorted([INDEX, SIGNATURES, *names]):
-        raise IntegrityError(f"the bundle holds other files than its {INDEX} lists")
+    if held != sorted([INDEX, SIGNATURES, *names]) or len(set(held)) != len(held):
+        raise IntegrityError(f"the bundle holds other files than its {INDEX} lists, or one twice")
+    if {f"{party}/journal.db" for party in index.journals} != {
+        name for name in names if name.endswith("/journal.db")
+    }:
+        raise IntegrityError(f"{INDEX} names other journals than it lists files")
+    packed_bytes = sum(each.compress_size for each in packed.infolist())
+    if sum(each.bytes for each in index.files) > EXPANSION_MAX * packed_bytes + SMALL_BYTES:
+        raise IntegrityError("the bundle grows too much when it is unpacked: it is no evidence")
     folder = base / index.run
     for described in index.files:
         _extract(packed, folder, described)

@@ -16,6 +16,7 @@ from hdpvfl_mq.journal import chain
 from hdpvfl_mq.journal.merkle import Tree
 from hdpvfl_mq.wire.signing import verify
 from schemas.envelope import NO_PARENT
+from schemas.federation import Forget, Meet, SignWith
 from schemas.ids import PartyId
 from schemas.records import GENESIS, JOURNAL_FORMAT, Started
 
@@ -51,6 +52,10 @@ def records_in_order(evidence: Evidence) -> None:
         for index, record in enumerate(transcript.records):
             if record.index != index:
                 raise CheckFailed(Place(transcript.party, index), f"says it is {record.index}")
+            if any(isinstance(effect, Meet | Forget | SignWith) for effect in record.effects):
+                raise CheckFailed(
+                    Place(transcript.party, index), "has an effect that belongs to no run"
+                )
 
 
 def chain_holds(evidence: Evidence) -> None:

@@ -71,9 +71,15 @@ def _noise(evidence: Evidence, party: PartyId) -> NoisePlan:
 
 def sums_agree(evidence: Evidence) -> None:
     """Check 10: what the releases cost adds up to the plan, and the ledger books exactly that."""
-    if evidence.plan is None:
-        return
-    checks_scoring.scores_charged(evidence)
+    if evidence.plan is not None:
+        checks_scoring.scores_charged(evidence)
+        _releases_paid(evidence)
+    for party in evidence.ledgers:  # also without a plan: a cut journal may show none
+        _ledger_books(evidence, party)
+
+
+def _releases_paid(evidence: Evidence) -> None:
+    """The releases of each party cost together what the plan asks for."""
     for party in evidence.keys:
         mine = [(e, m) for e, m in evidence.releases() if e.header.sender == party]
         if not mine:
@@ -93,8 +99,6 @@ def sums_agree(evidence: Evidence) -> None:
             raise CheckFailed(
                 mine[-1][0].place, f"the releases of {party} pay {spent}, the plan asks for {due}"
             )
-    for party in evidence.ledgers:
-        _ledger_books(evidence, party)
 
 
 def _inner_releases(evidence: Evidence, party: PartyId) -> None:

@@ -23,6 +23,11 @@ from hdpvfl_mq.journal.parts import SpooledParts
 from schemas.config import Peer
 from schemas.ids import PartyId
 
+# Views, triggers and virtual tables: reading them would run what the author of the file wrote.
+_COMPUTED = (
+    "SELECT name FROM sqlite_master WHERE type != 'index' "
+    "AND (type != 'table' OR upper(sql) NOT LIKE 'CREATE TABLE%' OR upper(sql) LIKE '%GENERATED%')"
+)
 PARTS = "parts"  # a journal without large arrays has no such table
 
 
@@ -52,6 +57,9 @@ def opened_copy(path: Path) -> Iterator[sqlite3.Connection]:
             if source.exists():
                 shutil.copyfile(source, copy.with_name(path.name + suffix))
         with closing(sqlite3.connect(copy)) as connection:
+            connection.execute("PRAGMA trusted_schema=OFF")
+            if computed := connection.execute(_COMPUTED).fetchall():
+                raise IntegrityError(f"{path} computes {computed[0][0]} instead of storing it")
             yield connection
 
 
@@ -123,6 +131,8 @@ def _keys_in(path: Path) -> Iterator[tuple[PartyId, Key]]:
             f"{path} is not a file of members' keys: give the members.toml of this run, with one "
             "[[members]] table for each party: party, role, verify_key"
         ) from None
+    except RecursionError:
+        raise IntegrityError(f"{path}: nested too deeply to be a file of this project") from None
     for member in [*values.get("members", []), *values.get("peers", [])]:
         try:
             peer = Peer.model_validate({k: member.get(k) for k in Peer.model_fields})

@@ -292,6 +292,10 @@ class Mailbox:
         size = PartList.of_frames(frames).sizes.bytes if is_in_parts(frames) else _size(frames)
         self._refused_bytes[decode_header(frames).sender] += size
 
+    def forgive(self) -> None:
+        """Count refused bytes anew: a limit that outlived restarts would end a stream for ever."""
+        self._refused_bytes.clear()
+
     def has_arrived(self, is_whole: IsWhole) -> bool:
         """Whether the next envelope of some stream has arrived, with all its parts."""
         return any(self._is_next_whole(party, is_whole) for party in self._inbox)

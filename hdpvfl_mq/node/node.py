@@ -101,6 +101,7 @@ class Node(Chained):
         for record, stored in chain.walk(self._journal.records(self.steps), self.steps, self.head):
             self.refold(record, stored)
         self._uncommitted = Uncommitted()
+        self.mailbox.forgive()
         return self.steps
 
     def refold(self, record: StepRecord, stored: bytes) -> None:

@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING, Any
 
 from hdpvfl_mq.errors import OperatorError
 from hdpvfl_mq.runtime.metrics import render, samples
-from hdpvfl_mq.runtime.page import Look, PageFiles, routes
+from hdpvfl_mq.runtime.page import Look, PageFiles, is_loopback, routes
 
 if TYPE_CHECKING:
     from starlette.applications import Starlette
     from starlette.requests import Request
     from starlette.responses import Response
 
+_REFUSED = "this service answers on 127.0.0.1, localhost and [::1] only\n"
 _TEXT = "text/plain; version=0.0.4; charset=utf-8"
 
 
@@ -28,16 +29,20 @@ def application(look: Look, place: PageFiles) -> Starlette:
     from starlette.responses import JSONResponse, PlainTextResponse  # noqa: PLC0415 - an extra
     from starlette.routing import Route  # noqa: PLC0415 - an extra
 
+    def elsewhere(request: Request) -> Response | None:
+        """Refuse a request that names another host."""
+        return None if is_loopback(request) else PlainTextResponse(_REFUSED, status_code=403)
+
     async def healthz(request: Request) -> Response:
-        return JSONResponse({"alive": True})
+        return elsewhere(request) or JSONResponse({"alive": True})
 
     async def readyz(request: Request) -> Response:
         trouble = trouble_of(look())
         fields = {"ready": not trouble, "trouble": trouble}
-        return JSONResponse(fields, status_code=503 if trouble else 200)
+        return elsewhere(request) or JSONResponse(fields, status_code=503 if trouble else 200)
 
     async def metrics(request: Request) -> Response:
-        return PlainTextResponse(render(samples(look())), media_type=_TEXT)
+        return elsewhere(request) or PlainTextResponse(render(samples(look())), media_type=_TEXT)
 
     return Starlette(
         routes=[

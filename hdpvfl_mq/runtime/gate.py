@@ -31,15 +31,17 @@ _ZAP = "inproc://zeromq.zap.01"
 
 @dataclass
 class Pace:
-    """How often one key may connect: a burst, then one connection every few seconds."""
+    """How often one key may connect, or speak: a burst, then once every few seconds."""
 
     left: float = CONNECTIONS_BURST
     seen_s: float = 0.0
+    burst: float = CONNECTIONS_BURST
+    every_s: float = CONNECTIONS_EVERY_S
 
     def allows(self, now_s: float) -> bool:
-        """Whether one more connection is allowed now."""
-        earned = (now_s - self.seen_s) / CONNECTIONS_EVERY_S
-        self.left, self.seen_s = min(CONNECTIONS_BURST, self.left + earned), now_s
+        """Whether one more is allowed now."""
+        earned = (now_s - self.seen_s) / self.every_s
+        self.left, self.seen_s = min(self.burst, self.left + earned), now_s
         if self.left < 1.0:
             return False
         self.left -= 1.0

@@ -11,6 +11,7 @@ import asyncio
 import hmac
 import json
 import os
+import re
 import secrets
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
@@ -59,6 +60,15 @@ class PageFiles:
         return path if path.is_file() else None
 
 
+def is_loopback(request: Request) -> bool:
+    """Whether a request names this machine.
+
+    A page of another site can give its own name this machine's address, and then read answers.
+    """
+    host = request.headers.get("host", "")
+    return re.sub(r":[0-9]{1,5}$", "", host) in _HOSTS
+
+
 def address_of(watch: str, place: PageFiles) -> str:
     """The address of the page, with its token, for a browser."""
     return f"http://{watch}/?token={place.token()}"
@@ -77,9 +87,8 @@ def routes(look: Look, place: PageFiles) -> list[Route]:
 
     def refused(request: Request) -> Response | None:
         """Refuse a request without the token, or with a host name other than loopback."""
-        host = request.headers.get("host", "").rsplit(":", 1)[0]
         given = request.query_params.get("token", "")
-        if host in _HOSTS and hmac.compare_digest(given.encode(), token.encode()):
+        if is_loopback(request) and hmac.compare_digest(given.encode(), token.encode()):
             return None
         return PlainTextResponse(_REFUSED, status_code=403, headers=_HEADERS)
 

@@ -19,7 +19,7 @@ from schemas.config import BrokerServiceSettings, PartyPolicy, PartyServiceSetti
 from schemas.ids import COORDINATOR
 from tests.integration.processes import QUICK_DATA
 
-WAIT_S = 20.0
+WAIT_S = 60.0
 
 
 class Services:

@@ -18,6 +18,7 @@ from schemas.config import (
 )
 from schemas.federation import ProposeRun
 from schemas.ids import COORDINATOR
+from schemas.privacy import Budget
 from tests.integration.standing import Services, standing, until
 
 
@@ -139,3 +140,22 @@ async def test_a_name_can_be_invited_again_after_its_member_was_removed(tmp_path
             await until(
                 lambda: not services.live[COORDINATOR].federations[bare.name].standing.members
             )
+
+
+async def test_two_runs_at_once_that_exceed_the_cap_together_do_not(tmp_path):
+    """Each is within the cap when it is proposed, and both are agreed on before either spends."""
+    async with standing(tmp_path, start=False) as services:
+        cap = Budget(epsilon=1.2, delta=0.01)
+        services.change_policy(lifetime=cap)
+        await services.start()
+        for run in ("one", "two"):
+            propose(services, services.manifest(run))
+        outcomes = []
+        for run in ("one", "two"):
+            seen = await services.phase(run, "over", "refused")
+            outcomes.append({each["outcome"] or each["phase"] for each in seen.values()})
+        assert sum(each == {"completed"} for each in outcomes) <= 1
+        assert {"completed"} not in outcomes or len({frozenset(each) for each in outcomes}) == 2
+        for party in services.demo.parties:
+            spent = (await services.ask(party, "status"))["budget"]["epsilon_spent"]
+            assert spent <= cap.epsilon

@@ -82,6 +82,12 @@ async def test_only_who_has_the_token_sees_anything(tmp_path, capsys):
         for path in ("/", "/events", "/report/one", "/?token=", f"/?token={token[:-1]}0x"):
             assert await code(path) == 403
         assert await code(f"/?token={token}", Host=f"evil.example:{port}") == 403
+        # Another site's page that resolves its name to this machine reads no run or party name.
+        for path in ("/metrics", "/healthz", "/readyz"):
+            assert await code(path) == 200
+            assert await code(path, Host=f"evil.example:{port}") == 403
+        for host in ("[::1]", "localhost", f"[::1]:{port}"):
+            assert await code("/metrics", Host=host) == 200
         assert await code(f"/report/..%2F..%2Fsecret?token={token}") == 404
         assert await code(f"/report/unknown?token={token}") == 404
         _, headers, text = await asyncio.to_thread(get, url)

@@ -23,6 +23,7 @@ class Case:
 CASES = (
     Case("renumbered", forged.renumbered, 1),
     Case("unreadable", forged.unreadable, 1),
+    Case("an effect of no run", forged.met_somebody, 1),
     Case("altered end", forged.altered_end, 2),
     Case("unlinked", forged.unlinked, 2),
     Case("unsigned", forged.unsigned, 3),
@@ -46,6 +47,7 @@ CASES = (
     Case("cap changed", cheats.cap_changed, 10, alone=False),
     Case("payload changed", cheats.payload_changed, 10, alone=False),
     Case("cut, shown alone", cheats.cut_alone, 10, alone=False),
+    Case("cut before the plan, shown alone", cheats.cut_before_the_plan, 10, alone=False),
     Case("small noise in scores", cheats.small_noise_in_the_private_model, 9, alone=False),
     Case("completed without rounds", cheats.completed_without_rounds, 7, alone=False),
     Case("reused id", cheats.reused_id, 11),

@@ -286,6 +286,12 @@ def cut_alone() -> Evidence:
     return with_rows(evidence, "shop", shown.rows[:last])
 
 
+def cut_before_the_plan() -> Evidence:
+    """A journal without an offer, shown alone beside the whole ledger."""
+    evidence = only(honest(), "shop", ledgers=True)
+    return with_rows(evidence, "shop", evidence.transcripts["shop"].rows[:1])
+
+
 def small_noise_in_the_private_model() -> Evidence:
     """Scores with a thousandth of the noise that the plan asks for."""
 

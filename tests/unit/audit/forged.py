@@ -5,6 +5,7 @@ from __future__ import annotations
 from hdpvfl_mq.audit.evidence import Evidence
 from hdpvfl_mq.journal import chain
 from hdpvfl_mq.wire.codec import decode_body, decode_header, encode_body
+from schemas.federation import Meet
 from schemas.messages import Ack, RunClosed
 from schemas.records import EnvelopeReceived, EnvelopeSent, Finish, Started
 from tests.evidence import edited, last_received, only, relinked, replace_model, resigned, with_rows
@@ -83,6 +84,16 @@ def rewritten_alone() -> Evidence:
     del steps[2]  # a welcome or an offer; whatever it was, the owner hides it
     rows = relinked(steps, federation.keys["telco"])
     return with_rows(evidence, "telco", rows)
+
+
+def met_somebody() -> Evidence:
+    """The owner adds an effect that only a federation's journal has, and signs all again."""
+    federation = honest_federation()
+    evidence = only(honest(), "telco")
+    steps = records(evidence, "telco")
+    meets = Meet(party="mallory", role="passive", verify_key=bytes(32))
+    steps[-1] = edited(steps[-1], effects=(*steps[-1].effects, meets))
+    return with_rows(evidence, "telco", relinked(steps, federation.keys["telco"]))
 
 
 def rewritten_answer() -> Evidence:

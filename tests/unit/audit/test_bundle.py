@@ -6,6 +6,8 @@ import json
 import sqlite3
 import subprocess
 import sys
+import tempfile
+import warnings
 import zipfile
 from collections.abc import Callable
 from contextlib import closing
@@ -53,7 +55,7 @@ def files_of(bundle: Path) -> Files:
 
 
 def written(path: Path, files: Files) -> Path:
-    with zipfile.ZipFile(path, "w") as packed:
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as packed:
         for name, content in files.items():
             packed.writestr(name, content)
     return path
@@ -117,6 +119,31 @@ def with_changed_journal(files: Files) -> Files:
     )
 
 
+def relisted(files: Files) -> Files:
+    """An index that lists these files and that nobody has signed."""
+    listed = [
+        {"name": name, "sha256": verify_journal.sha(content).hex(), "bytes": len(content)}
+        for name, content in sorted(files.items())
+        if name not in (INDEX, SIGNATURES)
+    ]
+    unsigned = {**files, SIGNATURES: b'{"signatures": []}'}
+    return changed_index(unsigned, files=listed)
+
+
+def a_view() -> bytes:
+    """A database whose table of records is a query without an end."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "journal.db"
+        with closing(sqlite3.connect(path)) as database, database:
+            database.execute("CREATE TABLE meta (key TEXT, value TEXT)")
+            database.execute(
+                "CREATE VIEW records AS WITH RECURSIVE n(idx) AS (SELECT 0 UNION ALL "
+                "SELECT idx + 1 FROM n) SELECT idx, zeroblob(9) AS record, "
+                "zeroblob(32) AS digest FROM n"
+            )
+        return path.read_bytes()
+
+
 TAMPERED: dict[str, Callable[[Files], Files]] = {
     "a file changed": lambda f: {**f, MEMBERS: f[MEMBERS] + b"\n"},
     "a file changed and listed so": with_changed_journal,
@@ -135,6 +162,22 @@ TAMPERED: dict[str, Callable[[Files], Files]] = {
         SIGNATURES: f[SIGNATURES].replace(b'"bank"', b'"shop"'),
     },
     "an index that is none": lambda f: {**f, INDEX: b"[]"},
+    "another size": lambda f: changed_index(
+        relisted(f),
+        files=[each | {"bytes": each["bytes"] + 1} for each in json.loads(f[INDEX])["files"]],
+    ),
+    "a journal less than it says": lambda f: changed_index(relisted(f), journals=["bank", "zoo"]),
+    "a field too many": lambda f: changed_index(relisted(f), remark="believe me"),
+    "a format to come": lambda f: changed_index(relisted(f), format=2),
+    "a run elsewhere": lambda f: changed_index(relisted(f), run="../elsewhere"),
+    "a file of another kind": lambda f: relisted({**f, "shop/run.sh": b"rm"}),
+    "a file in a deeper folder": lambda f: relisted({**f, "shop/a/b.db": b""}),
+    "a file twice in the index": lambda f: changed_index(
+        relisted(f), files=[*json.loads(f[INDEX])["files"], json.loads(f[INDEX])["files"][0]]
+    ),
+    "members without an end": lambda f: relisted({**f, MEMBERS: b"a = " + b"[" * 200_000}),
+    "a bomb": lambda f: relisted({**f, "shop/ledger.db": bytes(100 * 2**20)}),
+    "a journal that is computed": lambda f: relisted({**f, "shop/journal.db": a_view()}),
     "a file that grows": lambda f: {**f, MEMBERS: f[MEMBERS] + b"#" * 100_000},
 }
 
@@ -154,6 +197,26 @@ def test_a_changed_bundle_is_believed_by_neither(bundle, tmp_path, kind):
         audit_bundle(AuditOptions(path))
     assert verify_journal.report_bundle(path)[1]
     assert not (tmp_path.parent / "outside.db").exists()
+
+
+def test_a_name_twice_in_the_archive_is_believed_by_neither(bundle, tmp_path):
+    """Programs differ in which of two entries they take."""
+    files, path = relisted(files_of(bundle)), tmp_path / "twice.zip"
+    written(path, {"shop/journal.db": b"the first"})
+    with warnings.catch_warnings(), zipfile.ZipFile(path, "a") as packed:
+        warnings.simplefilter("ignore")  # zipfile warns of what this test is about
+        for name, content in files.items():
+            packed.writestr(name, content)
+    with pytest.raises(IntegrityError):
+        audit_bundle(AuditOptions(path))
+    assert verify_journal.report_bundle(path)[1]
+
+
+def test_a_bundle_that_nobody_signed_is_read_and_said_so(bundle, tmp_path, capsys):
+    path = written(tmp_path / "unsigned.zip", relisted(files_of(bundle)))
+    assert audit_bundle(AuditOptions(path)) == 0
+    assert "signed by nobody" in capsys.readouterr().out
+    assert verify_journal.report_bundle(path)[1] == {}
 
 
 def test_keys_from_elsewhere_are_believed_instead(bundle, federation, tmp_path):
