@@ -34,6 +34,10 @@ class Federation:
     settings: PartyServiceSettings
     path: Path
 
+    def __repr__(self) -> str:
+        own = self.settings
+        return f"Federation({own.federation!r}, party={own.party!r}, settings={str(self.path)!r})"
+
     @classmethod
     def connect(cls, settings: str | Path = "party.toml") -> Federation:
         """The federation of a party's settings file; its service must be running."""

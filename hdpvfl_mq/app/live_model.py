@@ -51,6 +51,10 @@ class LiveModel:
     manifest: RunManifest
     wanted: ScoresWanted
 
+    def __repr__(self) -> str:
+        manifest = self.manifest
+        return f"LiveModel({manifest.run!r}, loss={manifest.loss.name!r})"
+
     @property
     def classes_(self) -> NDArray[Any]:
         """The two classes of the label: the second is the one that probabilities are of."""

@@ -66,6 +66,9 @@ class LiveRun:
     federation: Federation
     manifest: RunManifest
 
+    def __repr__(self) -> str:
+        return f"LiveRun({self.name!r}, federation={self.federation.settings.federation!r})"
+
     @property
     def name(self) -> str:
         """The run's name, the same at every party."""

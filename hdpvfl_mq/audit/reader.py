@@ -31,11 +31,16 @@ _COMPUTED = (
 PARTS = "parts"  # a journal without large arrays has no such table
 
 
+LATEST = "latest"
+
+
 def run_folder(run: str, runs: Path) -> Path:
     """The folder of a run, by path or by name."""
     for folder in (Path(run), runs / run):
         if any(folder.glob("*/journal.db")):
             return folder.resolve()
+    if run == LATEST and (newest := _newest(runs)) is not None:
+        return newest.resolve()
     if Path(run).is_file():
         raise SettingsError(
             f"{run} is neither a run's folder nor a whole bundle; bundles are made by 'hdpvfl "
@@ -45,6 +50,14 @@ def run_folder(run: str, runs: Path) -> Path:
         f"there is no run {run!r} with journals here or in {runs}: name a run or its folder, or "
         "name the folder of runs with --runs"
     )
+
+
+def _newest(runs: Path) -> Path | None:
+    """The newest training, or the newest run: services keep no link to it, unlike 'hdpvfl up'."""
+    for pattern in ("*/*/model.json", "*/*/journal.db"):
+        if found := list(runs.glob(pattern)):
+            return max(found, key=lambda path: path.stat().st_mtime).parent.parent
+    return None
 
 
 @contextmanager

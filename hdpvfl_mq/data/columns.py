@@ -39,16 +39,16 @@ class Words:
         return np.array([word in known for word in self.words], dtype=np.bool_)[self.codes]
 
 
-def numbers(table: Table, name: str) -> NDArray[np.float64]:
+def numbers(table: Table, name: str, *, text: str = "") -> NDArray[np.float64]:
     """A column as float64, NaN for an empty cell; infinite or unreadable cells are refused."""
-    values = as_float(table, name)
+    values = as_float(table, name, text=text)
     refuse_beyond(table.first_row, name, values)
     return values
 
 
-def complete_numbers(table: Table, name: str) -> NDArray[np.float64]:
+def complete_numbers(table: Table, name: str, *, text: str = "") -> NDArray[np.float64]:
     """A column as float64; empty cells are refused too."""
-    values = numbers(table, name)
+    values = numbers(table, name, text=text)
     refuse(table.first_row, name, np.isnan(values), EMPTY)
     return values
 
@@ -119,8 +119,11 @@ def _number_kind(name: str, column: Any) -> None:
         raise DataError(f"column {name!r} holds {kind}, which is neither numbers nor text")
 
 
-def as_float(table: Table, name: str) -> NDArray[np.float64]:
-    """A column as float64, NaN for an empty cell; only cells that are not numbers are refused."""
+def as_float(table: Table, name: str, *, text: str = "") -> NDArray[np.float64]:
+    """A column as float64, NaN for an empty cell; only cells that are not numbers are refused.
+
+    `text` says what to do about them, if not the usual.
+    """
     column = table.arrow(name)
     if types.is_float64(column.type):
         return np.asarray(column.to_numpy(zero_copy_only=False))
@@ -134,7 +137,7 @@ def as_float(table: Table, name: str) -> NDArray[np.float64]:
         is_comma = [
             _DECIMAL_COMMA.fullmatch(column[int(row)].as_py()) for row in np.flatnonzero(bad)
         ]
-        reason = "the cell is not a number; declare categories in data.rules, or classes of a label"
+        reason = text or "the cell is not a number; correct it, or declare categories in data.rules"
         hint = "the cell has a decimal comma: set data.decimal = ','"
         refuse(table.first_row, name, bad, hint if any(is_comma) else reason)
     return values

@@ -220,12 +220,17 @@ def _check_words(rule: NamedColumn, cells: Words, first_row: int) -> None:
         refuse(first_row, rule.name, ~known, _NOT_LISTED)
 
 
+_NO_CLASSES = (
+    "the label is not a number; list its values in data.label_classes, the one for 0 first"
+)
+
+
 def _label(chunk: Table, settings: DataSettings) -> NDArray[np.float64] | None:
     name, classes = settings.label_column, settings.label_classes
     if name is None:
         return None
     if classes is None:
-        return complete_numbers(chunk, name)
+        return complete_numbers(chunk, name, text=_NO_CLASSES)
     cells = categories(chunk, name)
     reason = "the label is not in the declared list data.label_classes"
     refuse(chunk.first_row, name, ~cells.among(frozenset(classes)), reason)

@@ -152,7 +152,8 @@ class ClusterEngine:
         except (OSError, ValueError) as failed:
             raise NetworkError(
                 f"the Dask scheduler at {self._address} cannot be reached "
-                f"({type(failed).__name__}): start it, or correct engine.address or certificates"
+                f"({type(failed).__name__}): start it, or correct engine.address or "
+                "its certificates"
             ) from None
         return self._client
 

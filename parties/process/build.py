@@ -35,7 +35,7 @@ from parties.process.gram_store import GramStore
 from parties.process.ledger_book import LedgerBook, open_ledger, recognise
 from parties.process.mapped_arrays import MappedArrays
 from parties.process.models import read_model, scoring_settings
-from schemas.config import PartyPolicy, PartySettings
+from schemas.config import PartyPolicy, PartyServiceSettings, PartySettings
 from schemas.data import DataSettings
 from schemas.snapshot import NodeSnapshot
 
@@ -121,15 +121,20 @@ def _used(secret: Path) -> Path:
 
 def load_assets(settings: PartySettings, keys: Keys) -> Assets:
     """Read policy, data and ids; DataError or SettingsError before anything is opened."""
-    # The id rules handle empty ids, not the reader; with several keys a row may lack some.
-    if settings.ids.empties == "drop" or len(settings.ids.key_columns) > 1:
-        data = DataSettings(**{**dict(settings.data), "empty_ids": "keep"})
-        settings = PartySettings(**{**fields_of(settings), "data": data})
+    settings = PartySettings(**{**fields_of(settings), "data": without_id_check(settings)})
     place = settings.data.file or "query"
     try:
         return _assets(_with_file(settings), keys)
     except DataError as wrong:
         raise DataError(f"{settings.party}, {place}: {wrong}") from None
+
+
+def without_id_check(settings: PartySettings | PartyServiceSettings) -> DataSettings:
+    """The data settings; if the id rules handle empty ids, the reader lets them pass."""
+    # With several keys a row may lack some.
+    if settings.ids.empties == "drop" or len(settings.ids.key_columns) > 1:
+        return DataSettings(**{**dict(settings.data), "empty_ids": "keep"})
+    return settings.data
 
 
 def _with_file(settings: PartySettings) -> PartySettings:

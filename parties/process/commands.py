@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from hdpvfl_mq import __version__
@@ -15,6 +16,7 @@ from hdpvfl_mq.errors import IntegrityError, OperatorError, RefusedError
 from hdpvfl_mq.node.node import Node
 from hdpvfl_mq.privacy.accountant import Spent, epsilon_shown
 from hdpvfl_mq.privacy.ledger import Books
+from hdpvfl_mq.runtime.in_short import ENDED
 from hdpvfl_mq.runtime.settings import check_settings
 from parties.belonging import describe
 from parties.pairing import Pairing
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
     from parties.process.service import PartyService
 
 Answer = dict[str, Any]
+_shown = lru_cache(maxsize=4096)(epsilon_shown)  # a page asks for all runs again and again
 _LIVE = ("round", "rounds", "rows_common", "epsilon_spent", "waiting_for", "align", "loss")
 
 
@@ -124,6 +127,8 @@ class Commands:
             live = hosted.fields()
             fields |= {key: live[key] for key in _LIVE if live.get(key) is not None}
             fields["phase"] = live["phase"]
+        elif fields["phase"] in ENDED:
+            fields["epsilon_spent"] = _spent(service.ledger.books, name)
         return fields
 
     def _requests(self, asked: dict[str, Any]) -> Answer:
@@ -232,3 +237,14 @@ def _words(name: str, pairing: Pairing) -> str:
         f"compare by telephone: {pairing.words}; "
         f"then 'hdpvfl confirm {name} {pairing.words}' at both sides"
     )
+
+
+def _spent(books: Books, name: RunId) -> float | str:
+    """Epsilon that the ledger has booked for a run, whatever the run was allowed to spend."""
+    booked = [
+        _shown(account.spent, books.caps[dataset].delta)
+        for (dataset, run), account in books.runs.items()
+        if run == name
+    ]
+    most = max(booked, default=0.0)
+    return most if most < float("inf") else "infinite"

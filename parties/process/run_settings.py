@@ -63,7 +63,7 @@ def _made(
     strangers = [p for p in manifest.parties if p != service.party and p not in fellows]
     if strangers:
         raise RefusedError(
-            f"{', '.join(strangers)}: not confirmed here; compare words and say "
+            f"{', '.join(strangers)}: not confirmed here; compare words, then type "
             f"'hdpvfl confirm {strangers[0]}'"
         )
     is_active = manifest.active_party == service.party

@@ -87,7 +87,7 @@ LABEL = {
         cell(7, "y", "424242"),
         "column 'y', row 7: the label must be 0 or 1",
     ),
-    "text label": (cell(7, "y", "s3cret"), "column 'y', row 7: the cell is not a number"),
+    "text label": (cell(7, "y", "s3cret"), "column 'y', row 7: the label is not a number"),
 }
 CASES = [
     *(

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from hdpvfl_mq import VFLClassifier
-from hdpvfl_mq.app.live import Federation
+from hdpvfl_mq.app.live import Federation, Wanted
 from hdpvfl_mq.data.readers import load_table
 from hdpvfl_mq.errors import NetworkError, RefusedError, SettingsError
 from tests.integration.standing import standing, until
@@ -20,6 +20,7 @@ async def test_an_estimator_is_trained_by_the_services(tmp_path):
         await until(lambda: services.live["active"].link.is_connected, "the connection")
         federation = await asyncio.to_thread(Federation.connect, path)
         assert federation.settings.party == "active"
+        assert repr(federation).startswith("Federation('first.fed', party='active'")
         wanted = VFLClassifier(epsilon=0.5, delta=0.01, disclosed_rows=0)
         run = await asyncio.to_thread(federation.fit, wanted, run="live")
         seen = [progress async for progress in run.progress()]
@@ -30,6 +31,10 @@ async def test_an_estimator_is_trained_by_the_services(tmp_path):
         model = await asyncio.to_thread(run.wait)
         assert model["weights"] == services.model("active", "live")
         assert run.manifest.budget.epsilon == 0.5
+        assert repr(run) == "LiveRun('live', federation='first.fed')"
+        assert repr(await asyncio.to_thread(run.model)) == "LiveModel('live', loss='logistic')"
+        lasso = federation.manifest(Wanted(penalty="l1", partners=("passive-1",), delta=0.01))
+        assert lasso.method.kind == "descent"  # the private model has an l2 prior only
         later = await asyncio.to_thread(federation.run, "live")
         assert later.manifest == run.manifest
         assert (await asyncio.to_thread(federation.again, "live")).run == "live-2"
@@ -53,6 +58,7 @@ async def test_what_cannot_be_proposed_is_said_before_anybody_is_asked(tmp_path)
             VFLClassifier(columns=[["a"], ["b"]]),
             VFLClassifier(epsilon=-1.0),
             VFLClassifier(penalty="l7"),
+            VFLClassifier(guarantee="sounds"),
             VFLClassifier(guarantee="none", disclosed_rows=10),
         ):
             with pytest.raises(SettingsError):

@@ -20,6 +20,7 @@ from hdpvfl_mq.runtime.settings import dump_settings, fields_of, load_settings
 from parties.process import broker_link
 from parties.process import service as party_service
 from schemas.config import PartyServiceSettings
+from schemas.data import DataSettings
 from schemas.ids import COORDINATOR
 from tests.integration.standing import Services, standing, until
 
@@ -34,6 +35,16 @@ def change(services: Services, **changes) -> Path:
 def other_keys(tmp_path: Path) -> dict:
     make_keys(tmp_path / "other")
     return {"keys": str(tmp_path / "other")}
+
+
+def spoilt_rows(tmp_path: Path, settings: PartyServiceSettings) -> dict:
+    """A data file with two faults, in two columns."""
+    header, *rows = Path(settings.data.file).read_text().splitlines()
+    cells = [row.split(",") for row in rows]
+    cells[1][1], cells[2][2] = "text", ""
+    path = tmp_path / "spoilt.csv"
+    path.write_text("\n".join([header, *map(",".join, cells)]) + "\n")
+    return {"data": DataSettings(**{**dict(settings.data), "file": str(path)})}
 
 
 def wrong_broker_key(tmp_path: Path) -> dict:
@@ -105,6 +116,8 @@ async def test_the_doctor_finds_the_same(tmp_path, capsys):
             (MISTAKES["port"](tmp_path), "network", "nobody listens", 4),
             (other_keys(tmp_path), "broker", "does not know this party's key", 4),
             ({"policy": str(tmp_path / "none.toml")}, "policy", "none.toml", 2),
+            (spoilt_rows(tmp_path, party.settings), "data", "row 2: the cell is not a number", 2),
+            (spoilt_rows(tmp_path, party.settings), "data", "row 3: the cell is empty", 2),
         ):
             code, said = await ask_doctor(change(services, **wrong), capsys)
             assert code == expected

@@ -121,6 +121,7 @@ async def test_the_news_are_the_status_and_reports_are_linked(tmp_path, capsys):
         events = f"{base}/events?token={token}"
         status = await asyncio.to_thread(first_event, events)
         assert status["runs"]["one"]["phase"] == "over"
+        assert status["runs"]["one"]["epsilon_spent"] == status["budget"]["epsilon_spent"]
         assert status["budget"]["epsilon_spent"] > 0.9
         assert status["reports"] == []
         runs = services.demo.folder.parent

@@ -16,8 +16,8 @@ from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
-from hdpvfl_mq.app.commands.join import columns_of
 from hdpvfl_mq.app.lines import say
+from hdpvfl_mq.data.readers import TableFile
 from hdpvfl_mq.errors import HdpvflError
 from hdpvfl_mq.runtime.settings import mistakes
 from hdpvfl_mq.runtime.toml_lines import line_of
@@ -42,6 +42,14 @@ KINDS: tuple[tuple[str, type[BaseModel]], ...] = (
     ("members", BrokerSettings),
     ("party", PartySettings),
 )
+WORDS: dict[type[BaseModel], str] = {
+    BrokerServiceSettings: "a broker's service",
+    PartyServiceSettings: "a party's service",
+    RunManifest: "a manifest",
+    PartyPolicy: "a policy",
+    BrokerSettings: "a broker of one run",
+    PartySettings: "a party of one run",
+}
 Party = PartyServiceSettings | PartySettings
 
 
@@ -85,7 +93,7 @@ def check(options: argparse.Namespace) -> int:
         for fault in faults:
             say(f"{fault.file}:{fault.line}: {fault.text}")
         if not faults:
-            names = ", ".join(f"{each.path} ({type(each.settings).__name__})" for each in found)
+            names = ", ".join(f"{each.path} ({WORDS[type(each.settings)]})" for each in found)
             say(f"good: {names}")
     return 1 if faults else 0
 
@@ -153,7 +161,7 @@ def _data(file: Checked) -> Iterator[Fault]:
         yield file.fault(f"data.file: there is no file {data.file}", "data", "file")
         return
     try:
-        columns = columns_of(Path(data.file))
+        columns = TableFile.of(data).names
     except HdpvflError as unreadable:
         yield file.fault(f"data.file: {unreadable}", "data", "file")
         return

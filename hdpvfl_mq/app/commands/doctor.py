@@ -14,15 +14,18 @@ from collections.abc import Callable
 from pathlib import Path
 
 from hdpvfl_mq import __version__
-from hdpvfl_mq.app.commands.join import columns_of
 from hdpvfl_mq.app.commands.services import settings_file
 from hdpvfl_mq.app.lines import say
-from hdpvfl_mq.errors import HdpvflError, NetworkError, OperatorError
+from hdpvfl_mq.data.constants import resolve
+from hdpvfl_mq.data.parsed import reading
+from hdpvfl_mq.data.readers import TableFile
+from hdpvfl_mq.errors import DataError, HdpvflError, NetworkError, OperatorError
 from hdpvfl_mq.runtime import control
 from hdpvfl_mq.runtime.diagnosis import probe, refusal
 from hdpvfl_mq.runtime.keys import load_keys
 from hdpvfl_mq.runtime.settings import load_settings
 from hdpvfl_mq.runtime.transport import DealerLink
+from parties.process.build import without_id_check
 from schemas.config import PartyPolicy, PartyServiceSettings
 
 PATIENCE_S = 8.0
@@ -64,19 +67,18 @@ def _policy(settings: PartyServiceSettings) -> str:
 
 
 def _data(settings: PartyServiceSettings) -> str:
+    """Read the whole file as a run would, so that all its faults are known beforehand."""
+    if settings.data.query is not None:
+        return "rows come from a query, which is not tried here"
     if settings.data.file is None:
         raise OperatorError("data.file: name the file with this party's rows")
-    path = Path(settings.data.file)
-    if not path.exists():
-        raise OperatorError(f"data.file: there is no file {path}")
-    columns = columns_of(path)
-    wanted = [*settings.data.id_columns, *filter(None, [settings.data.label_column])]
-    missing = [column for column in wanted if column not in columns]
-    if missing:
-        raise OperatorError(
-            f"{path} has no column {', '.join(missing)}: see [data] in the settings"
-        )
-    return f"{path}, {len(columns)} columns"
+    source = TableFile.of(settings.data)
+    try:
+        how = reading(source, without_id_check(settings), settings.role)
+        _, rows = resolve(how.chunks(source), how)
+    except DataError as wrong:
+        raise DataError(f"{settings.data.file}: {wrong}") from None
+    return f"{settings.data.file}, {rows:,} rows, {len(source.names)} columns"
 
 
 def _disk(settings: PartyServiceSettings) -> str:

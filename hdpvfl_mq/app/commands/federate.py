@@ -70,6 +70,11 @@ def _add_joining(commands: Any, add: Adder) -> None:
     join.add_argument("--data", type=Path, required=True, help="this party's file of rows")
     join.add_argument("--id", required=True, help="the id column of that file")
     join.add_argument("--label", help="the label column; the active party only")
+    join.add_argument("--separator", default=",", help="separator of cells in CSV (default: ,)")
+    join.add_argument(
+        "--decimal", default=".", choices=(".", ","), help="the decimal sign in CSV (default: .)"
+    )
+    join.add_argument("--encoding", default="utf-8", help="encoding of CSV (default: utf-8)")
     join.add_argument("--proxy", help="HOST:PORT of a SOCKS5 proxy that leads to the broker")
     join.add_argument(
         "--dataset", help="name of this data set in the ledger (default: the party's name)"

@@ -12,6 +12,7 @@ import time
 from pathlib import Path
 
 from hdpvfl_mq.app.commands.services import ask, show
+from hdpvfl_mq.app.demo.own_files import as_options
 from hdpvfl_mq.app.lines import say
 from hdpvfl_mq.data.readers import TableFile
 from hdpvfl_mq.errors import DataError, OperatorError, SettingsError
@@ -27,6 +28,7 @@ from schemas.config import (
     PartyPolicy,
     PartyServiceSettings,
 )
+from schemas.data import DataSettings
 from schemas.privacy import Budget
 
 _PARTY_TEXT = """\
@@ -113,6 +115,7 @@ def join(options: argparse.Namespace) -> int:
 
     def lines() -> None:
         say(f"{invitation.party} has joined {invitation.federation}; look at policy.toml, then")
+        say("  hdpvfl doctor    checks the data file and everything else the service needs")
         say("  hdpvfl party     runs this party's service")
         say("  hdpvfl status    shows three words for every other member: compare by telephone")
 
@@ -142,19 +145,25 @@ def _data(options: argparse.Namespace, invitation: Invitation) -> dict[str, obje
             f"--label: {invitation.party} is invited as {invitation.role}; "
             "the active party, and no other, names its label"
         )
-    columns = columns_of(options.data)
+    fields: dict[str, object] = {
+        "file": str(options.data),
+        "id_columns": [options.id],
+        "separator": options.separator,
+        "decimal": options.decimal,
+        "encoding": options.encoding,
+    }
+    fields |= {"label_column": options.label} if options.label else {}
+    source = TableFile.of(check_settings(DataSettings, fields, "options"))
+    try:
+        columns = source.names
+    except (DataError, SettingsError) as wrong:
+        raise type(wrong)(f"--data: {as_options(str(wrong))}") from None
     for column in (options.id, *([options.label] if options.label else [])):
         if column not in columns:
-            raise DataError(f"{options.data} has no column {column!r}; it has {', '.join(columns)}")
-    fields: dict[str, object] = {"file": str(options.data), "id_columns": [options.id]}
-    return fields | ({"label_column": options.label} if options.label else {})
-
-
-def columns_of(path: Path) -> list[str]:
-    """The names of a file's columns."""
-    for chunk in TableFile(path).chunks():
-        return list(chunk.names)
-    raise DataError(f"{path} has no rows")
+            hint = as_options(source.hint)
+            listed = ", ".join(columns)
+            raise DataError(f"{options.data} has no column {column!r}; it has {listed}{hint}")
+    return fields
 
 
 def _make_keys(folder: Path) -> Keys:

@@ -115,13 +115,13 @@ def _read(path: Path, renamed: dict[str, str], dialect: Dialect) -> Table:
         table = concatenate(list(source.chunks()))
     except DataError as wrong:
         text = str(wrong).removeprefix(f"{path.name}: ")
-        raise DataError(f"{path}: {_as_options(text + _hint(path, dialect))}") from None
+        raise DataError(f"{path}: {as_options(text + _hint(path, dialect))}") from None
     except SettingsError as wrong:
-        raise SettingsError(_as_options(str(wrong))) from None
+        raise SettingsError(as_options(str(wrong))) from None
     for column, name in renamed.items():
         if column not in table.names:
             names = ", ".join(table.names)
-            hint = _as_options(source.hint)
+            hint = as_options(source.hint)
             raise DataError(f"{path} has no column {column!r}; it has {names}{hint}")
         if column != name and name in table.names:
             raise DataError(f"{path}: column {name!r} has a name that is used for {column!r} here")
@@ -151,7 +151,7 @@ def _hint(path: Path, dialect: Dialect) -> str:
         return ""
 
 
-def _as_options(text: str) -> str:
+def as_options(text: str) -> str:
     """A remedy in the words of the command line, not of a settings file."""
     text = re.sub(
         r"looks like ('.+'): set data.separator", r"looks like \1: add --separator \1", text

@@ -78,7 +78,7 @@ def replace(file: str, *changes: tuple[str, str]) -> None:
 def test_good_files_are_good(folder, capsys):
     assert faults(capsys, "party.toml", "run.toml", code=0) == {}
     assert cli.main(["check", "party.toml", "run.toml"]) == 0
-    assert "policy.toml (PartyPolicy)" in capsys.readouterr().out  # the party names it
+    assert "policy.toml (a policy)" in capsys.readouterr().out  # the party names it
 
 
 def test_every_fault_of_a_file_comes_at_once_with_its_line(folder, capsys):

@@ -52,8 +52,7 @@ def test_a_scoring_is_not_called_a_training():
     out = io.StringIO()
     watcher = Watcher(Console(file=out, width=80), "active", is_scoring=True)
     fields = {"phase": "closed", "rounds": 1, "round": 1, "align_kept": True, "rows_common": 3912}
-    shown = {**fields, "epsilon_spent": 0.0}
-    watcher.show({"active": shown, "passive-1": shown})
+    watcher.show({p: {**fields, "epsilon_spent": 0.0} for p in ("active", "passive-1")})
     assert "3,912 common rows, kept from an earlier run" in out.getvalue()
     assert "train" not in out.getvalue()
     assert "--resolve-again" not in out.getvalue()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sqlite3
 import subprocess
 import sys
@@ -19,6 +20,7 @@ from pydantic import ValidationError
 from hdpvfl_mq.app.cli import main
 from hdpvfl_mq.app.commands.audit import AuditOptions, audit_bundle
 from hdpvfl_mq.audit.bundle import INDEX, MEMBERS, SIGNATURES, Stamp, pack, unpacked
+from hdpvfl_mq.audit.reader import run_folder
 from hdpvfl_mq.errors import IntegrityError, SettingsError
 from schemas.bundle import BundleFile
 from scripts import verify_journal
@@ -271,3 +273,18 @@ def test_a_cut_zip_is_no_bundle(bundle, tmp_path):
     cut.write_bytes(whole[: len(whole) // 2] + whole[len(whole) // 2 + 100 :])
     with pytest.raises(IntegrityError):
         audit_bundle(AuditOptions(cut))
+
+
+def test_the_latest_run_of_a_service_is_its_newest_training(tmp_path):
+    """'hdpvfl up' keeps a link runs/latest; a service does not."""
+    runs = tmp_path / "runs"
+    for age, name in ((30, "old"), (20, "new"), (10, "new-scores-1")):
+        folder = runs / name / "bank"
+        folder.mkdir(parents=True)
+        kept = ["journal.db"] if "scores" in name else ["journal.db", "model.json"]
+        for each in kept:
+            (folder / each).touch()
+            os.utime(folder / each, (1e9 - age, 1e9 - age))
+    assert run_folder("latest", runs).name == "new"
+    with pytest.raises(SettingsError, match="--runs"):
+        run_folder("latest", tmp_path / "elsewhere")

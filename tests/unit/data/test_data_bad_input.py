@@ -203,15 +203,15 @@ def test_all_faults_of_a_file_come_at_once_with_their_remedies():
     with pytest.raises(DataError) as stop:
         prepare(Chunked(), DataSettings(label_column="y", rules=rules), role="active")
     assert str(stop.value).split("; column ") == [
-        "column 'age', row 2: the cell is not a number; declare categories in data.rules, or "
-        "classes of a label",
+        "column 'age', row 2: the cell is not a number; correct it, or declare categories in "
+        "data.rules",
         "'pay', row 3: the cell is empty; state missing in data.rules: a number, or learn for the "
         "mean",
         "'city', row 4: the category is not in the declared list; add it, or state unknown = "
         '"zero"',
         "'id', row 4: the id is empty",
-        "'y', row 3: the cell is not a number; declare categories in data.rules, or classes of a "
-        "label",
+        "'y', row 3: the label is not a number; list its values in data.label_classes, the one for "
+        "0 first",
     ]
 
 
