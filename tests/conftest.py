@@ -24,6 +24,16 @@ HEADER = (
 )
 
 
+def pytest_collection_modifyitems(items: list[Any]) -> None:
+    """Small files come last, so that all workers end together."""
+    quick = {f"{ROOT}/tests/{folder}/" for folder in ("contracts", "golden", "unit")}
+
+    def is_small(item: Any) -> bool:
+        return str(item.path).startswith(tuple(quick)) and not item.get_closest_marker("seconds")
+
+    items.sort(key=is_small)
+
+
 def pytest_terminal_summary(terminalreporter: Any) -> None:
     lines = sorted(
         f"{value}{'' if outcome == 'passed' else '   FAILED'}"

@@ -8,6 +8,7 @@ array travels in parts (parts.py): its envelope has their list in place of the a
 from __future__ import annotations
 
 import hashlib
+from functools import lru_cache
 from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
@@ -62,7 +63,7 @@ def check_frames(frames: Frames) -> None:
 def decode_header(frames: Frames) -> Header:
     """The header, which a broker may read; checks the sizes of the other frames for its kind."""
     check_frames(frames)
-    header = _validated(Header, unpack(frames[0], max_bytes=MAX_HEADER_BYTES), "header")
+    header = _header(frames[0])
     if sum(map(len, frames[3:])) > ARRAY_BYTES.get(header.kind, 0):
         raise PeerError(f"array frame is above its limit for {header.kind}")
     if is_in_parts(frames):
@@ -70,6 +71,12 @@ def decode_header(frames: Frames) -> Header:
             raise PeerError(f"a {header.kind} does not travel in parts")
         PartList.of_frames(frames)
     return header
+
+
+@lru_cache(maxsize=256)
+def _header(packed: bytes) -> Header:
+    """Parsed once for all who ask in a turn: router, mailbox, role and what is recorded."""
+    return _validated(Header, unpack(packed, max_bytes=MAX_HEADER_BYTES), "header")
 
 
 def decode_body(header: Header, frames: Frames, array: Buffer | None = None) -> Message:
