@@ -25,13 +25,25 @@ HEADER = (
 
 
 def pytest_collection_modifyitems(items: list[Any]) -> None:
-    """Small files come last, so that all workers end together."""
-    quick = {f"{ROOT}/tests/{folder}/" for folder in ("contracts", "golden", "unit")}
+    """Mix files that wait for processes with files that compute; small files come last.
 
-    def is_small(item: Any) -> bool:
-        return str(item.path).startswith(tuple(quick)) and not item.get_closest_marker("seconds")
+    So workers seldom wait all at once, and end together. A file's tests stay in their order.
+    """
+    files = {item.path: _kind(item) for item in items}
+    place = {
+        path: number / len(same) + (kind == "small")
+        for kind in ("waiting", "computing", "small")
+        if (same := [path for path, its in files.items() if its == kind])
+        for number, path in enumerate(same)
+    }
+    items.sort(key=lambda item: place[item.path])
 
-    items.sort(key=is_small)
+
+def _kind(item: Any) -> str:
+    folder = item.path.relative_to(ROOT / "tests").parts[0]
+    if folder in ("contracts", "golden", "unit") and not item.get_closest_marker("seconds"):
+        return "small"
+    return "waiting" if folder == "integration" else "computing"
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:
