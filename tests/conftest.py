@@ -26,11 +26,29 @@ HEADER = (
 )
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """A slow test may take as long as it likes; any other that hangs fails (pyproject.toml)."""
-    for item in items:
+def pytest_collection_modifyitems(items: list[Any]) -> None:
+    """Mix files that wait for processes with files that compute; small files come last.
+
+    So workers seldom wait all at once, and end together. A file's tests stay in their order.
+    """
+    files = {item.path: _kind(item) for item in items}
+    place = {
+        path: number / len(same) + (kind == "small")
+        for kind in ("waiting", "computing", "small")
+        if (same := [path for path, its in files.items() if its == kind])
+        for number, path in enumerate(same)
+    }
+    items.sort(key=lambda item: place[item.path])
+    for item in items:  # a slow test may take as long as it likes; any other that hangs fails
         if item.get_closest_marker("slow"):
             item.add_marker(pytest.mark.timeout(0))
+
+
+def _kind(item: Any) -> str:
+    folder = item.path.relative_to(ROOT / "tests").parts[0]
+    if folder in ("contracts", "golden", "unit") and not item.get_closest_marker("seconds"):
+        return "small"
+    return "waiting" if folder == "integration" else "computing"
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from functools import partial
+from itertools import chain
 from types import FunctionType, MethodType
 from typing import Any
 
@@ -21,6 +22,9 @@ def deep_digest(value: Any) -> str:
     return digest.hexdigest()
 
 
+_LEAVES = {type(None), bool, int, float, str, bytes}
+
+
 def _parts(value: Any) -> Iterator[bytes]:
     yield type(value).__name__.encode()
     if value is None or isinstance(value, bool | int | float | str | bytes | type):
@@ -33,8 +37,7 @@ def _parts(value: Any) -> Iterator[bytes]:
             yield from _parts(key)
             yield from _parts(each)
     elif isinstance(value, tuple | list):
-        for each in value:
-            yield from _parts(each)
+        yield from _row(value)
     elif isinstance(value, set | frozenset):
         yield from sorted(b"".join(_parts(each)) for each in value)
     elif isinstance(value, BaseModel):
@@ -45,6 +48,22 @@ def _parts(value: Any) -> Iterator[bytes]:
             yield from _parts(getattr(value, each.name))
     else:
         yield from _attributes(value)
+
+
+def _row(value: Sequence[Any]) -> Iterator[bytes]:
+    """Rows of plain values at once: states of entity resolution hold thousands of keys."""
+    kinds = set(map(type, value))
+    if kinds == {bytes}:
+        yield repr([len(each) for each in value]).encode()
+        yield b"".join(value)
+    elif kinds <= _LEAVES:
+        yield repr(list(value)).encode()
+    elif kinds == {tuple}:
+        yield repr([len(each) for each in value]).encode()
+        yield from _row(list(chain.from_iterable(value)))
+    else:
+        for each in value:
+            yield from _parts(each)
 
 
 def arrays_in(value: Any) -> Iterator[np.ndarray]:

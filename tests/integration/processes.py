@@ -94,7 +94,6 @@ class Processes:
     demo: Demo
     state: Path
     children: dict[str, subprocess.Popen | Forked] = field(default_factory=dict)
-    prefix: dict[str, list[str]] = field(default_factory=dict)  # how a process is started
     before: dict[str, Callable[[], None]] = field(default_factory=dict)  # first thing in a process
     fresh: bool = False  # new interpreters, for who measures memory
 
@@ -104,7 +103,7 @@ class Processes:
 
     def start(self, *names: str) -> None:
         for name in names or self.names:
-            if self.fresh or name in self.prefix:
+            if self.fresh:
                 self.children[name] = self._fresh(name)
                 continue
             self.children[name] = Forked(
@@ -123,7 +122,7 @@ class Processes:
         module = "broker" if name == COORDINATOR else "parties"
         with self.log(name).open("ab") as log:
             return subprocess.Popen(
-                [*self.prefix.get(name, []), sys.executable, "-m", module, self.settings(name)],
+                [sys.executable, "-m", module, self.settings(name)],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,

@@ -6,6 +6,7 @@ import errno
 import resource
 import stat
 import sys
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -65,7 +66,8 @@ def test_whatever_the_system_refuses_ends_with_exit_2_and_one_line(
 def test_a_disk_that_is_full_ends_a_process_with_a_sentence(tmp_path, name):
     """No file may grow above 20 KiB, as on a disk with that little left."""
     with processes(tmp_path) as started:
-        started.prefix[name] = ["bash", "-c", 'ulimit -f 20; exec "$@"', "limited"]
+        limits = (20 * 1024, 20 * 1024)
+        started.before[name] = partial(resource.setrlimit, resource.RLIMIT_FSIZE, limits)
         started.start(name)
         assert started.children[name].wait(120.0) == 2
         said = started.said(name)

@@ -6,6 +6,7 @@ processes get their settings files and nothing else; a link that is cut for a wh
 
 from __future__ import annotations
 
+import ctypes
 import json
 import os
 import shutil
@@ -13,6 +14,7 @@ import subprocess
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -21,6 +23,7 @@ from hdpvfl_mq.runtime.status import read
 from schemas.ids import COORDINATOR
 from tests.integration.processes import Processes, processes, wait_for
 
+_CLONE_NEWNET = 0x40000000
 PORT = 5555
 HOSTS = (COORDINATOR, "active", "passive-1", "passive-2")
 
@@ -60,6 +63,12 @@ class Network:
         for name in (self.switch, *map(self.host, self.hosts)):
             subprocess.run(["ip", "netns", "delete", name], capture_output=True, check=False)
 
+    def enter(self, name: str) -> None:
+        """Move the process that calls this to a host."""
+        descriptor = os.open(f"/run/netns/{self.host(name)}", os.O_RDONLY)
+        if ctypes.CDLL(None, use_errno=True).setns(descriptor, _CLONE_NEWNET):
+            raise OSError(ctypes.get_errno(), name)
+
     def link(self, name: str, state: str) -> None:
         """Cut (`down`) or mend (`up`) a host's cable at the switch."""
         ip("-n", self.switch, "link", "set", f"port{self.hosts[name]}", state)
@@ -94,7 +103,7 @@ def network_or_skip(hosts: Iterable[str]) -> Iterator[Network]:
 def spread(started: Processes, network: Network) -> None:
     """Give every process its host and the broker's address; nothing else differs from the demo."""
     for name in HOSTS:
-        started.prefix[name] = ["ip", "netns", "exec", network.host(name)]
+        started.before[name] = partial(network.enter, name)
     endpoint = f"tcp://{network.address(COORDINATOR)}:{PORT}"
     started.change(COORDINATOR, bind=endpoint)
     for party in started.demo.parties:

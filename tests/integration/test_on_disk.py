@@ -29,7 +29,7 @@ from tests.integration.test_same_as_simulated import Simulated
 
 ROWS, COLUMNS = 1_000_000, 100
 BATCH_ROWS = 10_000
-FEW_ROWS = (70_000, 140_000)  # more than a chunk, so that a chunk does not grow
+FEW_ROWS = (70_000, 105_000)  # more than a chunk, so that a chunk does not grow
 TRACED_BYTES_A_ROW = 10.0  # 4 are for the alignment that is kept, and 4 for making it
 
 

@@ -7,9 +7,7 @@ their predictions, two at once; every service killed, a link cut and a key repla
 
 from __future__ import annotations
 
-import ctypes
 import json
-import os
 import signal
 import tempfile
 import time
@@ -26,7 +24,6 @@ from tests.integration.processes import environment, wait_for
 from tests.integration.test_joining import Host, write_rows
 from tests.integration.test_namespaces import Network, network_or_skip
 
-_CLONE_NEWNET = 0x40000000
 PORT = 7700
 ROUNDS = 300
 
@@ -39,12 +36,8 @@ class FarHost(Host):
         self.name, self.network, self.typed = name, network, 0
 
     def _start(self, *words: str, out: Path, err: Path | None = None) -> Forked:
-        place = f"/run/netns/{self.network.host(self.name)}"
-
         def program() -> int:
-            descriptor = os.open(place, os.O_RDONLY)
-            if ctypes.CDLL(None, use_errno=True).setns(descriptor, _CLONE_NEWNET):
-                raise OSError(ctypes.get_errno(), place)
+            self.network.enter(self.name)
             return cli.main(words)
 
         return Forked(program, out=out, err=err, cwd=self.folder, environment=environment())

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sqlite3
 from collections import Counter
 from dataclasses import dataclass, field
+from functools import cache
 from typing import ClassVar
 
 import pytest
@@ -54,18 +55,25 @@ def weights(simulation) -> dict[str, list[float]]:
     }
 
 
-def in_one_frame(monkeypatch) -> dict[str, list[float]]:
-    with monkeypatch.context() as large:
+@cache
+def in_one_frame() -> dict[str, list[float]]:
+    with pytest.MonkeyPatch.context() as large:
         large.setattr(parts, "LARGE_BYTES", 2**20)
         return weights(made().simulate())
 
 
-def test_a_run_in_parts_gives_the_model_of_a_run_in_one_frame(monkeypatch):
+@cache
+def in_parts() -> tuple[Federation, Simulation]:
+    """An undisturbed run for tests that only read it."""
     federation = made()
-    in_parts = weights(federation.simulate())
+    return federation, federation.simulate()
+
+
+def test_a_run_in_parts_gives_the_model_of_a_run_in_one_frame():
+    federation, simulation = in_parts()
     shown = [e for t in evidence_of(federation).transcripts.values() for e in t.envelopes]
     assert {e.header.kind for e in shown if is_in_parts(e.frames)} == {"residual", "score_share"}
-    assert in_one_frame(monkeypatch) == in_parts
+    assert weights(simulation) == in_one_frame()
 
 
 def test_small_releases_have_no_parts_and_no_table(monkeypatch):
@@ -78,10 +86,10 @@ def test_small_releases_have_no_parts_and_no_table(monkeypatch):
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_lost_copied_and_late_parts_are_asked_for_again(seed, monkeypatch):
+def test_lost_copied_and_late_parts_are_asked_for_again(seed):
     federation = made()
     faults = Faults(loss=0.2, copies=0.2, delay_s=0.3, crashes=4, crash_window_s=12.0)
-    assert weights(federation.simulate(seed=seed, faults=faults)) == in_one_frame(monkeypatch)
+    assert weights(federation.simulate(seed=seed, faults=faults)) == in_one_frame()
     assert [v for v in audit(evidence_of(federation)) if v.found] == []
 
 
@@ -125,11 +133,18 @@ class MortalFederation(Federation):
         )
 
 
+@cache
+def nobody_killed() -> MortalFederation:
+    """How often each party stores parts, and what it spends."""
+    federation = made(MortalFederation)
+    federation.simulate()
+    return federation
+
+
 @pytest.mark.parametrize("is_after", [False, True])
 @pytest.mark.parametrize("party", ["bank", "shop"])
-def test_killed_whenever_a_part_is_stored(party, is_after, monkeypatch):
-    expected, whole = in_one_frame(monkeypatch), made(MortalFederation)
-    whole.simulate()
+def test_killed_whenever_a_part_is_stored(party, is_after):
+    expected, whole = in_one_frame(), nobody_killed()
     stages = whole.plan.calls[party]
     assert stages > 3  # own parts, and several turns of a peer's
     for call in (*range(1, 5), stages // 2, stages):
@@ -141,8 +156,7 @@ def test_killed_whenever_a_part_is_stored(party, is_after, monkeypatch):
 
 
 def test_audit_verifier_and_replay_read_parts(tmp_path):
-    federation = made()
-    simulation = federation.simulate()
+    federation, simulation = in_parts()
     evidence = evidence_of(federation)
     assert [v for v in audit(evidence) if v.found] == []
     run = write_run(evidence, tmp_path)
@@ -163,8 +177,7 @@ def test_audit_verifier_and_replay_read_parts(tmp_path):
 @pytest.mark.parametrize("party", ["bank", "shop"])
 @pytest.mark.parametrize("change", ["UPDATE parts SET part = zeroblob(16)", "DELETE FROM parts"])
 def test_a_changed_or_missing_part_is_found(party, change, tmp_path):
-    federation = made()
-    federation.simulate()
+    federation, _ = in_parts()
     run = write_run(evidence_of(federation), tmp_path)
     database = sqlite3.connect(run / party / "journal.db")
     database.execute(f"{change} WHERE rowid = 3")
@@ -227,12 +240,12 @@ def test_a_false_part_ends_the_run_and_names_its_sender(lie, liar):
     assert any("not one of those that its envelope lists" in reason for reason in reasons)
 
 
-def test_parts_twice_unasked_and_for_nothing_are_refused_and_change_nothing(monkeypatch):
+def test_parts_twice_unasked_and_for_nothing_are_refused_and_change_nothing():
     def too_many(part):
         return [part, part, other(part, sequence=part.sequence + 5)]
 
     federation = made(LyingFederation, liars={"shop": changed_part(too_many)})
-    assert weights(federation.simulate()) == in_one_frame(monkeypatch)
+    assert weights(federation.simulate()) == in_one_frame()
     reasons = " ".join(reason for _, reason, *_ in federation.journals["bank"].refusals())
     assert "which was not asked for" in reasons
     assert "which waits for none" in reasons

@@ -6,18 +6,20 @@ Removing any one numbered check makes `test_removing_a_check_blinds_the_audit` f
 from __future__ import annotations
 
 import importlib.util
+from functools import cache
 from pathlib import Path
 
 import pytest
 
 from hdpvfl_mq.audit.audit import CHECKS, audit, exit_code
+from hdpvfl_mq.audit.evidence import Evidence
 from hdpvfl_mq.runtime.simulation import Faults
 from schemas.config import AlignmentSpec, IdRules
 from schemas.methods import EarlyStop
 from schemas.privacy import Budget
 from tests.evidence import evidence_of, write_run
 from tests.federation import Federation, manifest, policy, tables
-from tests.unit.audit.cases import CASES
+from tests.unit.audit.cases import CASES, Case
 from tests.unit.audit.cheats import honest_slots
 from tests.unit.audit.honest import honest
 
@@ -31,11 +33,22 @@ GONE = Faults(delay_s=0.05, absences=(("shop", 1.2, 4.0),))
 FEW = AlignmentSpec(ids=IdRules(kind="integer"), rows_min=119)
 
 
-def independent(evidence, folder: Path) -> dict[int, str]:
+@cache
+def verifier():
     spec = importlib.util.spec_from_file_location("verify_journal", SCRIPT)
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    return module.verify(write_run(evidence, folder))
+    return module
+
+
+def independent(evidence, folder: Path) -> dict[int, str]:
+    return verifier().verify(write_run(evidence, folder))
+
+
+@cache
+def made(case: Case) -> Evidence:
+    """Evidence that two tests read."""
+    return case.make()
 
 
 def independent_exit(found: dict[int, str]) -> int:
@@ -59,7 +72,7 @@ def test_an_honest_ledger_with_pure_slots_raises_no_alarm(tmp_path):
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_both_verifiers_notice(case, tmp_path):
-    evidence = case.make()
+    evidence = made(case)
     verdicts = audit(evidence)
     assert case.number in failed(verdicts)
     assert not case.alone or failed(verdicts) == {case.number}
@@ -72,7 +85,7 @@ def test_both_verifiers_notice(case, tmp_path):
 def test_removing_a_check_blinds_the_audit(numbered):
     """Each check is the only one to notice some case, so none of them can be left out."""
     case = next(case for case in CASES if case.number == numbered.number and case.alone)
-    evidence = case.make()
+    evidence = made(case)
     assert exit_code(audit(evidence)) != 0
     rest = [other for other in CHECKS if other is not numbered]
     assert exit_code(audit(evidence, rest)) == 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import stat
 from dataclasses import replace
+from functools import cache
 
 import numpy as np
 import pytest
@@ -23,14 +24,19 @@ def often(monkeypatch):
     monkeypatch.setattr(snapshots, "EVERY_CPU_S", 0.0)
 
 
-def training_node():
-    """A passive party's process in the middle of its rounds, and how to start it again."""
+@cache
+def trained():
+    """One run for all tests, and what a passive party has recorded of it."""
     federation = Federation(manifest(batch_rows=10, epochs=20), tables(60))
     simulation = federation.simulate()
-    rows = list(federation.journals["shop"].records())
-    node = federation.node("shop")
+    return federation, simulation, list(federation.journals["shop"].records())
+
+
+def training_node():
+    """A passive party's process in the middle of its rounds, and how to start it again."""
+    federation, simulation, rows = trained()
     federation.journals["shop"] = Recorded(rows[: len(rows) - 20])
-    node._journal = federation.journals["shop"]
+    node = federation.node("shop")
     node.open()
     for outbox in node.mailbox._outbox.values():
         outbox.acknowledge(outbox.sent)
