@@ -119,7 +119,7 @@ class Lobby(Switchboard):
         except PeerError as refused:
             reason = str(refused)
         fields = {**dict(answer), "accepted": not reason, "reason": in_words(reason)}
-        await self.gate.send(connection, (pack(JoinAnswer(**fields).model_dump()),), LOBBY)
+        self.gate.send((connection,), (pack(JoinAnswer(**fields).model_dump()),), LOBBY)
         if reason:
             self._turned_away(f"a guest: {reason}")
 
