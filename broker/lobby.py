@@ -124,7 +124,7 @@ class Lobby(Switchboard):
             reason=in_words(reason),
             verify_key=bytes(self.keys.signing.verify_key),
         )
-        await self.gate.send(connection, (pack(answer.model_dump()),), LOBBY)
+        self.gate.send((connection,), (pack(answer.model_dump()),), LOBBY)
         if reason:
             self._turned_away(f"a guest: {reason}")
 

@@ -82,10 +82,9 @@ class Switchboard:
 
     async def forward(self, hosted: Hosted, frames: Frames, routed: Routed) -> None:
         """Send frames where the router decided."""
-        for connection in routed.connections:
-            if not await self.gate.send(connection, frames, routed.sender):
-                for each in self.table.values():
-                    each.router.unreachable(connection)
+        for connection in self.gate.send(routed.connections, frames, routed.sender):
+            for each in self.table.values():
+                each.router.unreachable(connection)
         if routed.local:
             await hosted.link.put(frames)
 
@@ -95,7 +94,7 @@ class Switchboard:
             connection, user, frames = await self.gate.receive()
             if frames == PING:
                 if self.doors.knows(user):  # a removed member reconnects and is then refused
-                    await self.gate.send(connection, PONG)
+                    self.gate.send((connection,), PONG)
                 continue
             if user is not None and user.startswith(LOBBY):
                 await self.guest(connection, bytes.fromhex(user.removeprefix(LOBBY)), frames)

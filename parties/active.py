@@ -15,7 +15,7 @@ from hdpvfl_mq.privacy.mechanism import receive_planned, unsealed
 from parties.agreement import agreement, hold_agreement
 from parties.assets import Assets
 from parties.completion import ending
-from parties.echo import contradicted, heard_echo
+from parties.echo import contradicts, heard_echo
 from parties.leaving import leave
 from parties.member import SHARED_MOVES, first_plan, proceed, put_aside
 from parties.phases import (
@@ -44,8 +44,8 @@ def share(own: Assets, state: Training, given: Received[ScoreShare]) -> Step[Tra
     if given.sender in rounds.shares:
         raise PeerError(f"a second share of round {state.round}")
     state = heard_echo(state, given.sender, message.orders, message.orders_digest)
-    if (party := contradicted(state)) is not None:
-        return leave(own, state, "orders", about=party)
+    if contradicts(state, given.sender):  # the other echoes are compared with every new order
+        return leave(own, state, "orders", about=given.sender)
     plan, release = state.setup.plan, message.release
     if plan.is_sealed:
         release = unsealed(release, own.sealing_key(given.sender, expected))

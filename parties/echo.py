@@ -48,11 +48,14 @@ def heard_echo(state: Training, party: PartyId, count: int, digest: bytes) -> Tr
 
 def contradicted(state: Training) -> PartyId | None:
     """A party that has heard other orders, compared over those both parties have heard."""
+    return next((party for party in sorted(state.echoes) if contradicts(state, party)), None)
+
+
+def contradicts(state: Training, party: PartyId) -> bool:
+    """Whether a party has heard other orders than this one."""
+    count, digest = state.echoes[party]
     first = state.order_count - len(state.orders) + 1  # number of the oldest hash kept
-    for party, (count, digest) in sorted(state.echoes.items()):
-        if first <= count <= state.order_count and state.orders[count - first] != digest:
-            return party
-    return None
+    return first <= count <= state.order_count and state.orders[count - first] != digest
 
 
 def report(state: Training, *, last: bool) -> RoundReport:

@@ -54,6 +54,7 @@ class Mailbox:
         self._identity, self._contacts = identity, dict(contacts)
         self._inbox: dict[PartyId, Inbox[Opened]] = {p: Inbox() for p in contacts}
         self._outbox: dict[PartyId, Outbox[Frames]] = {p: Outbox() for p in contacts}
+        self._here: set[PartyId] = set()  # peers with envelopes that the role has not got yet
         self._seen: dict[PartyId, bytes] = dict.fromkeys(contacts, NO_PARENT)
         for outbox in self._outbox.values():
             outbox.digests[0] = NO_PARENT  # for a peer that has seen nothing yet
@@ -219,6 +220,7 @@ class Mailbox:
             self._early_from.add(header.sender)
         opened = Opened(header, mine, frames, digest)
         is_new = self._inbox[header.sender].offer(mine.sequence, opened, _size(frames))
+        self._here.add(header.sender)
         if not is_new:
             self._owed.add(header.sender)  # the sender may not know that this is recorded
         # A hello is sent on every connection, and an envelope in parts while they are on their way;
@@ -298,7 +300,7 @@ class Mailbox:
 
     def has_arrived(self, is_whole: IsWhole) -> bool:
         """Whether the next envelope of some stream has arrived, with all its parts."""
-        return any(self._is_next_whole(party, is_whole) for party in self._inbox)
+        return any(self._is_next_whole(party, is_whole) for party in self._here)
 
     def _is_next_whole(self, party: PartyId, is_whole: IsWhole) -> bool:
         inbox = self._inbox[party]
@@ -313,15 +315,18 @@ class Mailbox:
 
         A stream stops at an envelope whose parts are not all here.
         """
-        for party in sorted(self._inbox):
+        for party in sorted(self._here):
+            inbox = self._inbox[party]
             while self._is_next_whole(party, is_whole):
-                opened = self._inbox[party].next()
+                opened = inbox.next()
                 assert opened is not None
                 # Owed from now on, not from arrival: an answer to an earlier envelope must not
                 # count for it.
                 self._owed.add(party)
                 self._saw(opened)
                 yield opened.header, opened.frames, opened.digest
+            if not inbox.early:
+                self._here.discard(party)
 
     def recall(self, frames: Frames) -> tuple[Header, bytes]:
         """Replay a recorded envelope, with the result that `arrived` gave."""

@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import gmpy2
@@ -69,6 +70,7 @@ def affordable(budget: Budget, mu2_units: int, tau_units: int, pure: PureUnits =
     return epsilon_shown(Spent(mu2_units, tau_units, 0, pure), budget.delta) <= budget.epsilon
 
 
+@lru_cache(maxsize=16)  # a status shows the same sums several times
 def epsilon_shown(spent: Spent, delta: float) -> float:
     """The smallest epsilon of these sums at delta, rounded up; infinite if no epsilon is enough."""
     if spent.exact:

@@ -78,6 +78,21 @@ def check_budget(epsilon: float, delta: float) -> None:
         raise SettingsError("epsilon must be positive and finite, delta between 0 and 1")
 
 
+def enclosed(excess: Callable[[float], Any], guess: float) -> float | None:
+    """The point where a falling `excess` reaches zero, rounded up, from a guess in doubles.
+
+    The secant at the guess gives the point; the excess on either side proves it, to the width at
+    which bisection stops. None if the guess was not good enough for that.
+    """
+    step = guess * 2.0**-20
+    left, right = excess(guess), excess(guess + step)
+    if not left > right:
+        return None
+    root = guess + step * float(left / (left - right))
+    low, high = root * (1.0 - _RELATIVE / 2.0), root * (1.0 + _RELATIVE / 2.0)
+    return high if excess(low) > 0 >= excess(high) else None
+
+
 def bracket(above: Callable[[float], bool]) -> tuple[float, float]:
     """Enclose the point where `above` turns true: (last point below it, first point above it)."""
     high = 1.0

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import zmq
@@ -111,21 +111,26 @@ class Gate:
         self._descriptors[connection] = descriptor, inode
         return connection, user, tuple(part.bytes for part in parts[1:])
 
-    async def send(self, connection: bytes, frames: Frames, sender: str = "") -> bool:
-        """Send frames over a connection; False if the connection is gone."""
-        size = wire_bytes(frames)
-        descriptor, _ = self._descriptors.get(connection, (-1, -1))
-        if not self.connections.has_room(descriptor, sender, size):
-            return True  # dropped, as when its queue is full
-        try:
-            self._socket.send((connection, *frames))
-        except zmq.Again:
-            return True  # its queue is full; the sender sends its stored bytes again
-        except zmq.ZMQError:
-            self._descriptors.pop(connection, None)
-            return False
-        self.bytes_sent += size
-        return True
+    def send(
+        self, connections: Sequence[bytes], frames: Frames, sender: str = ""
+    ) -> tuple[bytes, ...]:
+        """Send frames over some connections; returns those that are gone."""
+        size, gone = wire_bytes(frames), tuple[bytes, ...]()
+        for connection in connections:
+            descriptor, _ = self._descriptors.get(connection, (-1, -1))
+            if not self.connections.has_room(descriptor, sender, size):
+                continue  # dropped, as when its queue is full
+            try:
+                self._socket.send((connection, *frames))
+            except zmq.Again:
+                continue  # its queue is full; the sender sends its stored bytes again
+            except zmq.ZMQError:
+                self._descriptors.pop(connection, None)
+                gone = (*gone, connection)
+            else:
+                self.bytes_sent += size
+        self._socket.look()
+        return gone
 
     def is_open(self, connection: bytes) -> bool:
         """Whether a connection that has sent a message is still open."""
@@ -151,6 +156,7 @@ class Gate:
             code, text = (b"200", b"OK") if party else (b"400", b"unknown key")
             name = (party or "").encode()
             self._zap.send((version, request, code, text, name, b""))
+            self._zap.look()
 
     def _punish(self, since_s: float) -> None:
         """Delay the keys admitted when a connection that never finished a message was made.

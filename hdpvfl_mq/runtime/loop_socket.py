@@ -31,7 +31,7 @@ class LoopSocket:
 
     async def receive(self) -> list[zmq.Frame]:
         """The frames of the next message; cancelling loses none."""
-        while not self.plain.get(_EVENTS) & _READABLE:
+        while not int(self.plain.get(_EVENTS)) & _READABLE:
             self._is_readable.clear()
             await self._is_readable.wait()
             self._in_a_row = 0
@@ -45,15 +45,17 @@ class LoopSocket:
         return frames
 
     def send(self, frames: Sequence[bytes]) -> None:
-        """Queue the frames of one message; zmq.Again if there is no room for them."""
+        """Queue the frames of one message; zmq.Again if there is no room for them.
+
+        Call `look` after the last of several messages.
+        """
         for frame in frames[:-1]:
             self.plain.send(frame, _MORE)
         self.plain.send(frames[-1], _AT_ONCE)
-        self.look()
 
     def look(self) -> None:
-        """Wake the reader if a message is there; call it after every other use of the socket."""
-        if self.plain.get(_EVENTS) & _READABLE:
+        """Wake the reader if a message is there; needed after any other use of the socket."""
+        if int(self.plain.get(_EVENTS)) & _READABLE:
             self._is_readable.set()
 
     def close(self) -> None:

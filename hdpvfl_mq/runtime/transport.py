@@ -128,6 +128,7 @@ class DealerLink(Arrivals):
         with suppress(zmq.Again):
             self._socket.send(frames)
             self.bytes_sent += sum(map(len, frames))
+        self._socket.look()
 
     def has_room(self) -> bool:
         """Whether the connection has carried nearly all that was sent over it."""
@@ -168,6 +169,7 @@ class DealerLink(Arrivals):
             elif self.is_connected:
                 with suppress(zmq.Again):
                     self._socket.send(PING)
+                self._socket.look()
 
     def _stands(self) -> None:
         self.is_connected, self.trouble = True, ""

@@ -98,6 +98,13 @@ def missing(state: Training) -> tuple[PartyId, ...]:
     return tuple(p for p in passives if p not in _shares(state) and not state.is_away(p))
 
 
+def is_complete(state: Training) -> bool:
+    """Whether the current round needs no further share; quick while most have not come."""
+    if not state.away_until and len(_shares(state)) < len(state.manifest.passive_parties):
+        return False
+    return not missing(state)
+
+
 def finished_round(state: Training, *, is_over: bool) -> Step[Training]:
     """Count a round, and report to the coordinator when that is due."""
     state = changed(state, round=state.round + 1, is_done=is_over)

@@ -27,7 +27,7 @@ from parties.rounds.base import (
     Rounds,
     counted,
     finished_round,
-    missing,
+    is_complete,
     next_transcript,
     released,
     share_message,
@@ -106,7 +106,7 @@ def start_active(own: Assets, setup: Setup) -> DescentActive:
 def lead(own: Assets, state: Training) -> Step[Training]:
     """Run every planned round for which all shares have arrived."""
     effects: tuple[Effect, ...] = ()
-    while not state.is_done and state.round < state.planned and not missing(state):
+    while not state.is_done and state.round < state.planned and is_complete(state):
         state, more = _round(own, state)
         effects = (*effects, *more)
     return state, effects

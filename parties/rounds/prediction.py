@@ -24,7 +24,7 @@ from parties.phases import ActiveRounds, PassiveRounds, Setup, Training
 from parties.rounds.base import (
     Rounds,
     finished_round,
-    missing,
+    is_complete,
     next_transcript,
     released,
     share_message,
@@ -75,7 +75,7 @@ def start_active(own: Assets, setup: Setup) -> PredictionActive:
 
 def lead(own: Assets, state: Training) -> Step[Training]:
     """Add up once every passive party has sent its scores; nothing is released."""
-    if state.round >= state.planned or missing(state):
+    if state.round >= state.planned or not is_complete(state):
         return state, ()
     plan, rounds = state.setup.plan, cast(PredictionActive, state.rounds)
     theta = block_of(own, state.setup).scores(plan.schedule.batch(0), rounds.w).expose()

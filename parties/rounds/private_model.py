@@ -50,7 +50,7 @@ from parties.rounds.base import (
     booked,
     counted,
     finished_round,
-    missing,
+    is_complete,
     next_transcript,
     released,
     share_message,
@@ -114,7 +114,7 @@ def lead(own: Assets, state: Training) -> Step[Training]:
         return state, ()
     if state.last_released < state.round:
         return _release_labels(own, state)
-    return (state, ()) if missing(state) else _fit(own, state)
+    return _fit(own, state) if is_complete(state) else (state, ())
 
 
 def _release_labels(own: Assets, state: Training) -> Step[Training]:

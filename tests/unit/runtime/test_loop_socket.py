@@ -54,6 +54,7 @@ async def test_sending_does_not_take_the_signal_of_what_has_arrived(context):
         other.send(b"%d" % number)
         time.sleep(0.01)  # the message arrives while the loop is busy
         mine.send([b"out", b"%d" % number])
+        mine.look()
         frames = await asyncio.wait_for(waiting, PATIENCE_S)
         assert [frame.bytes for frame in frames] == [b"%d" % number]
         assert other.recv_multipart() == [b"out", b"%d" % number]
