@@ -27,6 +27,8 @@ from schemas.data import MAX_COLUMNS, DataSettings
 CHUNK_CELLS = 2**20
 _FILE_MAGIC = b"ARROW1"
 _PAGE_BYTES = 2**16
+# A row group up to this size is read at once, this many columns at a time.
+_GROUP_CELLS, _GROUP_BYTES, _COLUMNS_OPEN = 2**22, 2**26, 32
 
 
 @dataclass(frozen=True)
@@ -159,7 +161,24 @@ def _parquet(file: DataFile, columns: list[str], size: int) -> Iterator[Any]:
             source, buffer_size=_PAGE_BYTES, pre_buffer=False, page_checksum_verification=True
         ) as opened,
     ):
-        yield from opened.iter_batches(batch_size=size, columns=columns)
+        for number in range(opened.num_row_groups):
+            group = opened.metadata.row_group(number)
+            cells = group.num_rows * len(columns)
+            if cells <= _GROUP_CELLS and group.total_byte_size <= _GROUP_BYTES:
+                yield _row_group(opened, number, columns)
+            else:
+                yield from opened.iter_batches(
+                    batch_size=size, row_groups=[number], columns=columns
+                )
+
+
+def _row_group(opened: Any, number: int, columns: list[str]) -> Any:
+    """A small row group, some columns at a time: each open column holds a page and a dictionary."""
+    parts = [
+        opened.read_row_group(number, columns=columns[start : start + _COLUMNS_OPEN])
+        for start in range(0, len(columns), _COLUMNS_OPEN)
+    ]
+    return pa.table([column for part in parts for column in part.columns], names=columns)
 
 
 def _arrow(file: DataFile, columns: list[str], size: int) -> Iterator[Any]:
@@ -223,4 +242,7 @@ def _broken(file: DataFile, rows: int, error: Exception) -> HdpvflError:
     """Translate a reader's error; its text may quote a cell, so only its kind is kept."""
     if isinstance(error, OSError) and "AWS Error" in str(error):
         return unreachable(file.path, error)
-    return DataError(f"{file.name} cannot be read after row {rows}: {type(error).__name__}")
+    return DataError(
+        f"{file.name} cannot be read after row {rows}: it is damaged, cut short or of another "
+        f"format than its suffix says ({type(error).__name__})"
+    )

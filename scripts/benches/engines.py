@@ -1,7 +1,8 @@
 """Compare the engines with each other: the products of one round over the same rows, side by side.
 
 It owns the rows, the workers and the order of measurements. Engines are measured in turn and the
-best of some turns counts, because other programs disturb a machine for seconds at a time.
+best of some turns counts, because other programs disturb a machine for seconds at a time. The
+processor time of an engine is that of its busiest process: no machine is faster than that.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -39,56 +41,106 @@ def engines() -> list[Row]:
     dice = np.random.default_rng(0)
     w = statistics.weight_grid(dice.normal(size=COLUMNS) / COLUMNS)
     z = statistics.clipped(dice.normal(size=ROWS), CLIP)
-    whole = slice(0, ROWS)
+    every = slice(0, ROWS)
     products: dict[str, Product] = {
-        "scores X w": lambda block: block.scores(whole, w).expose(),
-        "gradient X'z": lambda block: block.gradient(whole, z),
-        "exact scores": lambda block: statistics.scores(block, whole, w),
+        "scores X w": lambda block: block.scores(every, w).expose(),
+        "gradient X'z": lambda block: block.gradient(every, z),
+        "exact scores": lambda block: statistics.scores(block, every, w),
         "exact X'z": lambda block: statistics.moments(
             block, z, clip=CLIP, exponent=EXPONENT
         ).expose(),
         "exact X'X": lambda block: statistics.gram(block, ROWS, exponent=EXPONENT).expose(),
     }
-    rows, whole_s = [], dict.fromkeys(("local", "processes", "dask"), 0.0)
+    rows, whole = list[Row](), dict.fromkeys(("local", "processes", "dask"), Took(0.0, 0.0))
     with pin_threads(), ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-        address = stack.enter_context(_cluster(folder))
-        made: dict[str, Engine] = {
-            "local": LocalEngine(),
-            "processes": ProcessEngine(WORKERS),
-            "dask": ClusterEngine(
-                address, profile=numeric_profile, folder=RowsFolder(folder / "rows")
-            ),
+        address, dask_pids = stack.enter_context(_cluster(folder))
+        processes = ProcessEngine(WORKERS)
+        cluster = ClusterEngine(
+            address, profile=numeric_profile, folder=RowsFolder(folder / "rows")
+        )
+        stack.callback(processes.close)
+        stack.callback(cluster.close)
+        cluster.wait_for_workers(WORKERS)
+        made = {
+            "local": Measured(_block(LocalEngine()), lambda: ()),
+            "processes": Measured(_block(processes), lambda: processes.pids),
+            "dask": Measured(_block(cluster), lambda: dask_pids),
         }
-        blocks = {name: _block(engine) for name, engine in made.items()}
         for product, compute in products.items():
-            took = _measured(compute, blocks, turns=1 if product.endswith("X'X") else TURNS)
+            took = _measured(compute, made)
             rows += _rows(product, took)
-            whole_s = {name: whole_s[name] + took[name] for name in whole_s}
-    return rows + _rows("all of these", whole_s)
+            whole = {name: whole[name] + took[name] for name in whole}
+    return rows + _rows("all of these", whole, keys=("engines.processes", "engines.dask"))
 
 
-def _rows(product: str, took: dict[str, float]) -> list[Row]:
+@dataclass(frozen=True)
+class Measured:
+    """Rows in an engine's room, and the processes that compute besides this one."""
+
+    block: ColumnBlock
+    pids: Callable[[], tuple[int, ...]]
+
+
+@dataclass(frozen=True)
+class Took:
+    """Seconds, and processor seconds of the busiest process."""
+
+    wall_s: float
+    cpu_s: float
+
+    def __add__(self, other: Took) -> Took:
+        return Took(self.wall_s + other.wall_s, self.cpu_s + other.cpu_s)
+
+    def best(self, other: Took) -> Took:
+        """The smaller times of two."""
+        return Took(min(self.wall_s, other.wall_s), min(self.cpu_s, other.cpu_s))
+
+
+def _rows(product: str, took: dict[str, Took], keys: tuple[str, str] = ("", "")) -> list[Row]:
     what = f"{product}, {ROWS:,} x {COLUMNS}"
     local, processes, dask = took["local"], took["processes"], took["dask"]
-    ours = f"processes, {WORKERS} workers {processes:.2f} s"
+    ours = f"processes, {WORKERS} workers {processes.wall_s:.2f} s"
     return [
-        Row(what, ours, f"local {local:.2f} s", times(processes, local)),
-        Row("  the same", f"dask {dask:.2f} s", ours, times(dask, processes)),
+        _row(what, (ours, processes), (f"local {local.wall_s:.2f} s", local), keys[0]),
+        _row("  the same", (f"dask {dask.wall_s:.2f} s", dask), (ours, processes), keys[1]),
     ]
 
 
-def _measured(compute: Product, blocks: dict[str, ColumnBlock], *, turns: int) -> dict[str, float]:
-    took = dict.fromkeys(blocks, float("inf"))
-    found: dict[str, object] = {}
-    for _ in range(turns):
-        for name, block in blocks.items():
-            began = time.perf_counter()
-            found[name] = compute(block)
-            took[name] = min(took[name], time.perf_counter() - began)
+def _row(what: str, ours: tuple[str, Took], theirs: tuple[str, Took], key: str) -> Row:
+    (name, own), (other_name, other) = ours, theirs
+    return Row(
+        what,
+        name,
+        other_name,
+        times(own.wall_s, other.wall_s),
+        times(own.cpu_s, other.cpu_s),
+        key=key,
+        value=own.wall_s / max(other.wall_s, 1e-12),
+    )
+
+
+def _measured(compute: Product, engines: dict[str, Measured]) -> dict[str, Took]:
+    took, found = dict[str, Took](), dict[str, object]()
+    for _ in range(TURNS):
+        for name, engine in engines.items():
+            began, before = time.perf_counter(), _cpu_s(engine.pids())
+            found[name] = compute(engine.block)
+            wall_s, after = time.perf_counter() - began, _cpu_s(engine.pids())
+            busiest_s = max(after[pid] - before.get(pid, 0.0) for pid in after)
+            took[name] = Took(wall_s, busiest_s).best(took.get(name, Took(wall_s, busiest_s)))
     if not all(np.array_equal(each, found["local"]) for each in found.values()):  # type: ignore[arg-type]  # arrays
         raise AssertionError("engines differ in their bits")
     return took
+
+
+def _cpu_s(pids: tuple[int, ...]) -> dict[int, float]:
+    """Processor seconds so far of this process and these."""
+    found = {os.getpid(): time.process_time()}
+    for pid in pids:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        found[pid] = (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+    return found
 
 
 def _block(engine: Engine) -> ColumnBlock:
@@ -101,8 +153,8 @@ def _block(engine: Engine) -> ColumnBlock:
 
 
 @contextmanager
-def _cluster(folder: Path) -> Iterator[str]:
-    """A scheduler and workers with one thread each, on the loopback interface."""
+def _cluster(folder: Path) -> Iterator[tuple[str, tuple[int, ...]]]:
+    """A scheduler and workers with one thread each, on the loopback interface, and their pids."""
     file = folder / "scheduler.json"
     common = ("--scheduler-file", str(file), "--no-dashboard")
     one = ("--no-nanny", "--nthreads", "1", "--local-directory", str(folder))
@@ -120,7 +172,8 @@ def _cluster(folder: Path) -> Iterator[str]:
     try:
         while not file.exists() or not file.read_text():
             time.sleep(0.05)
-        yield json.loads(file.read_text())["address"]
+        pids = tuple(process.pid for process in started)
+        yield json.loads(file.read_text())["address"], pids
     finally:
         for process in started:
             process.kill()

@@ -33,6 +33,12 @@ TARGETS: dict[str, tuple[float, str]] = {
     "up.16": (7.0, "hdpvfl up with 16 partners, s"),
     "memory.1": (120.0, "memory of the active party beyond its data, MiB"),
     "resolution": (1 / 30, "entity resolution of 100,000 ids, times openmined-psi"),
+    "reading.csv": (3.0, "CSV of 100,000 x 300 ready for training, times pyarrow's own read"),
+    "reading.parquet": (3.0, "Parquet of 100,000 x 300 ready for training, times pyarrow's own"),
+    "reading.csv.memory": (429.0, "peak memory of that for CSV, MiB: 2 x float32 + 200"),
+    "reading.parquet.memory": (429.0, "peak memory of that for Parquet, MiB: 2 x float32 + 200"),
+    "engines.processes": (1 / 1.6, "all products of 1,000,000 x 300, processes to local, 2 cores"),
+    "engines.dask": (2.0, "all products of 1,000,000 x 300, dask to processes"),
 }
 
 

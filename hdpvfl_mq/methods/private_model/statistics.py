@@ -24,6 +24,7 @@ ROW_BITS, Z_BITS = 20, 16
 _BLOCK_ROWS = 8192
 # Blocks that a kernel adds up at a time: their sum stays below 2^63.
 _BLOCKS_TOGETHER = 8
+_CACHED_NUMBERS = 2**16  # half a MiB of float64
 # Sums of this many rows stay below 2^63 in units of 2^-40.
 _INT64_ROWS = 2**22
 
@@ -36,8 +37,10 @@ def row_integers(X: Matrix) -> NDArray[np.float64]:
     *Bound*: the squares of a row add up to at most 2^40. Rounding toward zero ensures that; a row
     that is longer nevertheless counts as zero.
     """
-    scaled: NDArray[np.float64] = np.trunc(dense(X) * 2.0**ROW_BITS)
-    scaled[np.square(scaled).sum(axis=1) > 2.0 ** (2 * ROW_BITS)] = 0.0
+    scaled: NDArray[np.float64] = dense(X) * 2.0**ROW_BITS
+    np.trunc(scaled, out=scaled)
+    squares = np.einsum("ij,ij->i", scaled, scaled)  # sums up to 2^40 are exact in any order
+    scaled[squares > 2.0 ** (2 * ROW_BITS)] = 0.0
     return scaled
 
 
@@ -99,7 +102,7 @@ def weight_grid(w: FloatVector) -> FloatVector:
 
 def _moments(X: Matrix, z: FloatVector, size: int) -> Integers:
     total = np.zeros(X.shape[1], dtype=np.int64)
-    for part in _blocks(len(X), size):
+    for part in _blocks(len(X), min(size, _cached_rows(X))):
         whole = z[part] * 2.0**Z_BITS
         total += (row_integers(X[part]).T @ whole).astype(np.int64)
     return total
@@ -114,8 +117,15 @@ def _gram(X: Matrix) -> Integers:
 
 
 def _scores(X: Matrix, w: FloatVector) -> FloatVector:
-    product: FloatVector = row_integers(X) @ (w * 2.0**ROW_BITS)
-    return product * 2.0 ** (-2 * ROW_BITS)
+    scores, whole = np.empty(len(X)), w * 2.0**ROW_BITS
+    for part in _blocks(len(X), _cached_rows(X)):
+        scores[part] = row_integers(X[part]) @ whole
+    return scores * 2.0 ** (-2 * ROW_BITS)
+
+
+def _cached_rows(X: Matrix) -> int:
+    """Rows whose integers fit a cache; sums are exact, so the bits do not depend on it."""
+    return max(1, _CACHED_NUMBERS // X.shape[1])
 
 
 def _on_grid(sums: list[int], rows: int, bits: int, exponent: int) -> FloatVector:

@@ -176,6 +176,27 @@ def test_arrow_kinds_without_meaning_are_refused(tmp_path: Path) -> None:
         prepare(TableFile(tmp_path / "x.parquet"), DataSettings(), role="passive")
 
 
+def test_a_wide_row_group_is_read_some_columns_at_a_time(tmp_path: Path, monkeypatch) -> None:
+    dice, path = np.random.default_rng(7), tmp_path / "x.parquet"
+    cells = {f"x{number}": dice.normal(size=2000) for number in range(300)}
+    parquet.write_table(pa.table({"id": np.arange(2000), **cells}), path, row_group_size=1000)
+    size = 1000 * 301 * 8
+
+    def read() -> tuple[int, list[pa.Array]]:
+        before, most, found = pa.total_allocated_bytes(), 0, []
+        for chunk in TableFile(path, chunk_cells=2**17).chunks():
+            most = max(most, pa.total_allocated_bytes() - before)
+            found.append(chunk["x299"])
+        return most, found
+
+    most, found = read()
+    assert np.array_equal(np.concatenate(found), cells["x299"])
+    assert most < 3 * size  # with 301 columns open at a time it is 4.6 times
+    monkeypatch.setattr("hdpvfl_mq.data.readers._GROUP_CELLS", 0)  # a group larger than memory
+    _, other = read()
+    assert np.array_equal(np.concatenate(other), cells["x299"])
+
+
 def test_a_column_named_twice_is_refused_in_every_format(tmp_path: Path) -> None:
     twice = pa.table([[1], [2], [3]], names=["id", "a", "a"])
     parquet.write_table(twice, tmp_path / "x.parquet")

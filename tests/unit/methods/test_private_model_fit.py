@@ -63,6 +63,19 @@ def test_sums_do_not_depend_on_the_order_of_rows():
     assert np.array_equal(a, statistics.gram(moved, 700, exponent=-50).expose())
 
 
+def test_sums_do_not_depend_on_how_many_rows_fit_a_cache(monkeypatch):
+    X, z = block(), statistics.clipped(np.random.default_rng(2).normal(size=700), 2.0)
+    w = statistics.weight_grid(np.random.default_rng(3).normal(size=X.columns))
+
+    def found():
+        scores = statistics.scores(X, slice(0, 700), w)
+        return scores, statistics.moments(X, z, clip=2.0, exponent=-40).expose()
+
+    before = found()
+    monkeypatch.setattr(statistics, "_CACHED_NUMBERS", 3 * X.columns)
+    assert all(np.array_equal(a, b) for a, b in zip(before, found(), strict=True))
+
+
 def test_integer_rows_never_leave_the_unit_ball():
     X = scale_rows(np.random.default_rng(4).normal(size=(5000, 7)) * 10.0)
     whole = statistics.row_integers(X)
