@@ -12,7 +12,7 @@ from hdpvfl_mq.runtime.control import LINE_MAX, NAME, Control, ask
 
 
 async def test_a_status_of_thousands_of_runs_arrives(tmp_path):
-    """Bug: above a mebibyte, which a few thousand runs fill, 'hdpvfl status' said nobody answers."""
+    """Bug: a few thousand runs fill a mebibyte; 'hdpvfl status' then said nobody answers."""
     runs = {f"run-{number:05}": "x" * 500 for number in range(4000)}
 
     async def handle(asked):
