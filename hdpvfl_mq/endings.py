@@ -24,7 +24,7 @@ WHY: dict[WithdrawReason, str] = {
     "toss": "{about} was told of other commitments to the public seed, or of another alignment",
     "order": "{about} has other common rows, or has them in another order",
     "plan": "{about} derives another plan: compare versions of the program",
-    "signature": "a signature of {about} under the common terms does not verify",
+    "signature": "{about} made or forwarded a signature that does not verify under what it holds",
     "ledger": "the privacy ledger of {about} is older than a head that it signed earlier",
     "orders": "the coordinator has told {about} other orders than it, or {about} says so",
     "residuals": "{about} has learnt from other residuals than it, or says so",

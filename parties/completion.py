@@ -70,7 +70,17 @@ def ended(own: Assets, state: Training, given: Received[Ended]) -> Step[Training
     message = given.message
     if not state.is_done or len(message.parties) != len(message.signatures):
         raise PeerError("an end of the run before the end, or one that is not complete")
-    return _with_endings(own, state, dict(zip(message.parties, message.signatures, strict=True)))
+    signed = dict(zip(message.parties, message.signatures, strict=True))
+    if not all(_is_mine(own, state, *each) for each in signed.items()):
+        # An honest active party forwards only what it has verified, and sends all the same.
+        return leave(own, state, "signature", about=given.sender)
+    return _with_endings(own, state, signed)
+
+
+def _is_mine(own: Assets, state: Training, party: PartyId, signature: bytes) -> bool:
+    """Whether a party has signed the end that this party holds."""
+    key = own.verify_keys.get(party) or own.signing_key.verify_key
+    return is_signed(key, statement(state), signature)
 
 
 def _with_endings(
@@ -78,8 +88,7 @@ def _with_endings(
 ) -> Step[Training | Leaving]:
     """Keep signatures under this party's end; any other means that a peer got other residuals."""
     for party, signature in signed.items():
-        key = own.verify_keys.get(party) or own.signing_key.verify_key
-        if not is_signed(key, statement(state), signature):
+        if not _is_mine(own, state, party, signature):
             return leave(own, state, "residuals", about=party)
     state = replace(state, endings=MappingProxyType({**state.endings, **signed}))
     return progress(own, replace(state, is_signable=True))

@@ -23,7 +23,8 @@ machine; the attacker is one of them, or a stranger. Times and memory are of tha
 the most that an honest process took above its peak in a run without an attacker; up to 16 MiB are
 not shown. A run counts as over when the last honest process has left. The broker of a single run
 stays up to 60 s longer for the last acknowledgements of a party that says nothing; it does not wait
-for one that has signed something false.
+for one that has signed something false. "Calm" is the time of a run without an attacker in the same
+call, from the start of the processes to the end of the last one.
 
 """
 

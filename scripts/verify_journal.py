@@ -29,6 +29,15 @@ METHODS = {
     "1": "descent minimiser prediction",
     "2": "descent private_model prediction scoring",
 }
+# Why a run may end, and why a party may leave it: field and words.
+ENDINGS = {
+    "run_closed": ("outcome", "completed refused withdrawn deadline mismatch"),
+    "withdraw": (
+        "reason",
+        "operator budget rows proof data manifest members toss order plan signature ledger "
+        "orders residuals message missing deadline end",
+    ),
+}
 # Who may send what to whom: a active, p passive, c coordinator.
 _ROUTES = """ack apc apc, part_request ap ap, part ap ap, hello ap c,
 welcome c ap, run_offer c ap, run_accept ap c,
@@ -312,6 +321,8 @@ class Run:
             arrays = [x for part in (e.body, e.release) for x in part.values() if type(x) is dict]
             sizes = [math.prod(x["shape"]) * WIDTH[x["dtype"]] for x in arrays if "dtype" in x]
             legal &= sizes == [e.listed or len(frame) for frame in e.frames[3:4]]
+            field, words = ENDINGS.get(e.kind, ("kind", e.kind))
+            legal &= e.body.get(field) in words.split()
             self.check(6, legal, e.where, f"{e.sender} may not send such a {e.kind}")
             if e.kind == "hello":
                 kept = tuple(v for k, v in e.body.items() if k not in ("epoch", "ledger"))

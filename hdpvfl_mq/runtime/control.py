@@ -19,6 +19,7 @@ from hdpvfl_mq.errors import HdpvflError, NetworkError, error_of
 
 NAME = "control.sock"
 LINE_MAX = 2**20
+ANSWER_MAX = 64 * 2**20  # a status names every run of a federation that stands for years
 PATH_MAX = 100  # characters in the path of a Unix socket; the system allows a few more
 PATIENCE_S = 30.0
 Answer = dict[str, Any]
@@ -93,7 +94,7 @@ def ask(folder: Path, question: dict[str, Any], *, what: str) -> Answer:
             line.connect(path)
             line.sendall(json.dumps(question).encode() + b"\n")
             with line.makefile("rb") as answers:
-                answer: Answer = json.loads(answers.readline(LINE_MAX))
+                answer: Answer = json.loads(answers.readline(ANSWER_MAX))
     except (OSError, ValueError):
         raise NetworkError(f"no service answers in {folder}: start it with '{what}'") from None
     if "error" in answer:

@@ -41,6 +41,7 @@ from schemas.messages import MAX_QUERY_PLACES, ScoreQuery, ScoreReply
 from schemas.privacy import Release
 from schemas.tensor import Tensor
 
+QUERY_NUMBER_MAX = 10**12 - 1  # the number is part of a release id, which has twelve digits
 NOBODY = Tensor.of(np.zeros(0, dtype=np.int64))
 
 
@@ -89,6 +90,8 @@ def query(own: Assets, state: Training, given: Received[ScoreQuery]) -> Step[Tra
         raise PeerError("a query of scores in a run that is no open session")
     if rounds.open is not None or message.number <= rounds.taken:
         raise PeerError("queries come one at a time, and their numbers rise")
+    if message.number > QUERY_NUMBER_MAX:
+        raise PeerError(f"a query has a number up to {QUERY_NUMBER_MAX}")
     state = replace(state, rounds=replace(rounds, taken=message.number))
     if message.last:
         return finished_round(state, is_over=True)

@@ -57,6 +57,7 @@ class Calm:
 
     weights: dict[str, Any]
     peak_mib: dict[str, float]
+    seconds: float
 
 
 @cache
@@ -67,10 +68,13 @@ def calm(dataset: str) -> Calm:
         stage(Path(folder), dataset=dataset) as on,
     ):
         on.start()
+        began = time.monotonic()
         codes = on.wait(on.started.names)
+        seconds = time.monotonic() - began
         if set(codes.values()) != {0}:
             raise RuntimeError(f"the calm run did not complete: {codes}")
-        return Calm({p: on.weights(p) for p in on.started.demo.parties}, dict(on.peak_mib))
+        weights = {p: on.weights(p) for p in on.started.demo.parties}
+        return Calm(weights, dict(on.peak_mib), seconds)
 
 
 def tell(told: Told, folder: Path) -> Row:
@@ -82,7 +86,8 @@ def tell(told: Told, folder: Path) -> Row:
         began = time.monotonic()
         codes = on.wait(honest)
         row = _judged(told, on, codes, usual)
-        return replace(row, cost=f"{row.cost}, after {time.monotonic() - began:.0f} s")
+        seconds = f"after {time.monotonic() - began:.0f} s (calm: {usual.seconds:.0f} s)"
+        return replace(row, cost=f"{row.cost}, {seconds}")
 
 
 def _judged(told: Told, on: Stage, codes: dict[str, int | None], usual: Calm) -> Row:

@@ -149,7 +149,8 @@ def test_other_keys_of_a_member_are_noticed_before_a_release():
 
 
 @pytest.mark.parametrize("who", ["shop", "telco"])
-def test_a_forged_signature_in_the_agreement_is_named(who):
+def test_a_forged_signature_in_the_agreement_is_laid_to_who_forwarded_it(who):
+    """Bug: the owner of the signature was named, who is honest."""
     number = {"shop": 1, "telco": 2}[who]
 
     def forge(message):
@@ -159,7 +160,21 @@ def test_a_forged_signature_in_the_agreement_is_named(who):
 
     federation = departing({}, bank={"says": told_apart("agreed", "shop", forge)})
     reasons = ended(federation)
-    assert f"a signature of {who}" in reasons["shop"]
+    assert "bank made or forwarded a signature" in reasons["shop"]
+
+
+@pytest.mark.parametrize("number", [0, 1, 2])
+def test_a_forged_signature_under_the_end_is_laid_to_who_forwarded_it(number):
+    """Bug: the owner of the signature was named, who is honest."""
+
+    def forge(message):
+        signatures = list(message.signatures)
+        signatures[number] = bytes(64)
+        return replace_model(message, signatures=tuple(signatures))
+
+    federation = departing({}, bank={"says": told_apart("ended", "shop", forge)})
+    reasons = ended(federation)
+    assert "bank made or forwarded a signature" in reasons["shop"]
 
 
 # -- ends ---------------------------------------------------------------------------------------

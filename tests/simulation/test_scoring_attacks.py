@@ -12,7 +12,7 @@ from hdpvfl_mq.errors import IntegrityError, PeerError
 from hdpvfl_mq.machine import Charge, Charged, Received, Send
 from hdpvfl_mq.privacy.mechanism import SEAL_WORDS, unsealed
 from parties.phases import Training
-from parties.rounds.scoring import ScoringActive, ScoringPassive
+from parties.rounds.scoring import QUERY_NUMBER_MAX, ScoringActive, ScoringPassive
 from schemas.federation import AskScores, EndScoring, OperatorCommand
 from schemas.messages import ScoreQuery, ScoreReply
 from schemas.methods import PrivateModel
@@ -86,6 +86,20 @@ def test_a_query_that_comes_again_is_refused(open_session):
     assert effects == (Charge(query=number + 1, places=places(1)),)
     with pytest.raises(PeerError, match="one at a time"):
         role.step(state, ask(number + 2, places(2)))
+
+
+@pytest.mark.parametrize("number", [10**12, 2**63 - 1])
+def test_a_number_that_no_release_can_have_is_refused_before_anybody_is_charged(
+    open_session, number
+):
+    """Bug: the answer could not be made, its process died, and the query came again."""
+    role, state = open_session
+    with pytest.raises(PeerError, match="number"):
+        role.step(state, ask(number, places(1)))
+    state, _ = role.step(state, ask(QUERY_NUMBER_MAX, places(1)))
+    charged = Charged(query=QUERY_NUMBER_MAX, refused=b"", reason="", head=HEAD)
+    _, (sent,) = role.step(state, charged)
+    assert isinstance(sent.message, ScoreReply)
 
 
 def test_nothing_leaves_before_the_account_has_answered(open_session):

@@ -36,6 +36,7 @@ CASES = (
     Case("two endings", forged.two_endings, 5),
     Case("unroutable", cheats.unroutable, 6),
     Case("wrong body", forged.wrong_body, 6),
+    Case("unknown outcome", forged.unknown_outcome, 6, alone=False),
     Case("other plan", cheats.other_plan, 7),
     Case("same rows again", cheats.same_rows_again, 8),
     Case("small sigma", cheats.small_sigma, 9),

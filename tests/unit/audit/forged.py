@@ -86,6 +86,27 @@ def rewritten_alone() -> Evidence:
     return with_rows(evidence, "telco", rows)
 
 
+def unknown_outcome() -> Evidence:
+    """The coordinator ends the run in a way that does not exist, in a journal shown alone."""
+    federation = honest_federation()
+    evidence = only(honest(), "coordinator")
+    steps = records(evidence, "coordinator")
+    for number, record in enumerate(steps):
+        effects = tuple(
+            EnvelopeSent(frames=_ended_otherwise(effect.frames, federation.keys["coordinator"]))
+            if isinstance(effect, EnvelopeSent)
+            else effect
+            for effect in record.effects
+        )
+        steps[number] = edited(record, effects=effects)
+    return with_rows(evidence, "coordinator", relinked(steps, federation.keys["coordinator"]))
+
+
+def _ended_otherwise(frames, key):
+    body = frames[2].replace(b"\xa7outcome\xa9completed", b"\xa7outcome\xa9completeX")
+    return resigned((*frames[:2], body, *frames[3:]), key)
+
+
 def met_somebody() -> Evidence:
     """The owner adds an effect that only a federation's journal has, and signs all again."""
     federation = honest_federation()

@@ -12,13 +12,14 @@ import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
+from typing import get_args
 
 import msgpack
 import numpy as np
 import pytest
 
 from hdpvfl_mq.audit.evidence import Evidence, Key, Transcript
-from schemas.messages import ROUTES, RunOffer
+from schemas.messages import ROUTES, RunClosed, RunOffer, WithdrawReason
 from schemas.methods import PrivateModel
 from schemas.privacy import Release, SpendEvent
 from schemas.records import Book
@@ -78,6 +79,12 @@ def test_it_shares_no_code_with_the_project():
     named += [a.name for n in ast.walk(tree) if isinstance(n, ast.Import) for a in n.names]
     allowed = {*sys.stdlib_module_names, "nacl"}
     assert {str(module).split(".")[0] for module in named} <= allowed
+
+
+def test_it_knows_the_same_endings():
+    words = {kind: set(stated.split()) for kind, (_, stated) in verify_journal.ENDINGS.items()}
+    assert words["withdraw"] == set(get_args(WithdrawReason))
+    assert words["run_closed"] == set(get_args(RunClosed.model_fields["outcome"].annotation))
 
 
 def test_it_knows_the_same_routes():

@@ -1,0 +1,42 @@
+"""The control socket: its owner alone reaches it, and long answers arrive whole."""
+
+from __future__ import annotations
+
+import asyncio
+import stat
+
+import pytest
+
+from hdpvfl_mq.errors import NetworkError
+from hdpvfl_mq.runtime.control import LINE_MAX, NAME, Control, ask
+
+
+async def test_a_status_of_thousands_of_runs_arrives(tmp_path):
+    """Bug: a few thousand runs fill a mebibyte; 'hdpvfl status' then said nobody answers."""
+    runs = {f"run-{number:05}": "x" * 500 for number in range(4000)}
+
+    async def handle(asked):
+        return {"runs": runs}
+
+    control = Control(tmp_path / "state", handle)
+    await control.open()
+    try:
+        answer = await asyncio.to_thread(ask, tmp_path / "state", {}, what="test")
+    finally:
+        control.close()
+    assert answer["runs"] == runs
+    assert len(str(runs)) > LINE_MAX
+
+
+async def test_only_its_owner_may_open_it_whatever_the_folder_allows(tmp_path):
+    async def handle(asked):
+        return {}
+
+    folder = tmp_path / "state"
+    folder.mkdir(mode=0o755)
+    control = Control(folder, handle)
+    await control.open()
+    assert stat.S_IMODE((folder / NAME).stat().st_mode) == 0o600
+    control.close()
+    with pytest.raises(NetworkError):
+        await asyncio.to_thread(ask, folder, {}, what="test")
