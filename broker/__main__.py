@@ -10,7 +10,7 @@ from pathlib import Path
 from broker.service import BrokerService
 from broker.switchboard import build_service
 from hdpvfl_mq.runtime.process import run_process, say_how_it_ended, stop_on_signals
-from hdpvfl_mq.runtime.settings import names
+from hdpvfl_mq.runtime.settings import fields_of, names
 from schemas.config import BrokerServiceSettings, BrokerSettings
 
 # ZeroMQ does not limit the size of a multipart message; this limits the process's memory.
@@ -27,7 +27,7 @@ def main(path: Path, *, as_json: bool = False) -> int:
 
 async def _stand(settings: BrokerServiceSettings, *, as_json: bool) -> str:
     if as_json:
-        settings = type(settings)(**{**dict(settings), "log": "json"})
+        settings = BrokerServiceSettings(**{**fields_of(settings), "log": "json"})
     service = BrokerService(settings)
     stop_on_signals(service)
     return await service.run()

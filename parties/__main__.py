@@ -17,7 +17,7 @@ from hdpvfl_mq.runtime.hub import Hub
 from hdpvfl_mq.runtime.keys import load_keys
 from hdpvfl_mq.runtime.process import run_process, say_how_it_ended, stop_on_signals
 from hdpvfl_mq.runtime.profile import pin_threads
-from hdpvfl_mq.runtime.settings import names
+from hdpvfl_mq.runtime.settings import fields_of, names
 from hdpvfl_mq.runtime.status import Status
 from hdpvfl_mq.runtime.transport import DealerLink
 from parties.process.build import PartyFiles, load_assets, retire_secret
@@ -42,7 +42,7 @@ def _failed(settings: PartySettings, reason: str) -> None:
 
 async def _stand(settings: PartyServiceSettings, *, as_json: bool) -> str:
     if as_json:
-        settings = type(settings)(**{**dict(settings), "log": "json"})
+        settings = PartyServiceSettings(**{**fields_of(settings), "log": "json"})
     service = PartyService(settings)
     stop_on_signals(service)
     return await service.run()

@@ -340,6 +340,8 @@ def _plan(options: argparse.Namespace) -> int:
         print(json.dumps(found))
     else:
         plan.show(found)
+        if options.write is not None:
+            print(f"written: {options.write}; hdpvfl train --manifest {options.write} proposes it")
     return 0
 
 

@@ -144,6 +144,8 @@ def closing(
         console.print(f"warning: {summary['delta_warning']}", style="dim", highlight=False)
     console.print(_parties_table(summary))
     console.print(in_one_sentence(_largest_spend(summary), summary["delta"]), highlight=False)
+    if any(r.get("disclosed_rows") for p in summary["parties"] for r in p.get("releases", ())):
+        console.print("this does not hold for people whose rows were disclosed by agreement")
     scores_and_files(console, summary["test"], files)
     if folder != ".":
         console.print(f"next      cd {folder}", highlight=False, soft_wrap=True)
@@ -165,12 +167,12 @@ def _largest_spend(summary: dict[str, Any]) -> float:
 def in_one_sentence(epsilon: float, delta: float | None) -> str:
     """What a spend means for a person, bounded by (e^epsilon + delta) / (1 + e^epsilon)."""
     if math.isinf(epsilon) or delta is None:
-        return "no privacy: whoever saw the messages may know everything about everybody"
+        return "no privacy: anybody who saw the messages may know everything about everybody"
     right = 100 - 100 * (1 - delta) / (1 + math.exp(min(epsilon, 700.0)))
     return (
-        f"epsilon {epsilon:.4g} means: whoever saw all messages of this run, and is asked which of "
-        f"two rows a person has at one party, is right at most {right:.3g} times in 100 (guessing: "
-        "50); people whose rows were disclosed by agreement are excepted"
+        f"epsilon {epsilon:.4g} means: an attacker who saw every message of this run and must tell "
+        f"which of two rows a person has at one party is right at most {right:.3g} times in 100 (a "
+        "blind guess: 50)"
     )
 
 

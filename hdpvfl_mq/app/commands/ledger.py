@@ -180,9 +180,9 @@ def scored(path: Path, *, as_json: bool) -> int:
         delta = min((cap.delta for cap in ledger.books.caps.values()), default=1e-5)
     spent = Spent(totals.pop("mu2_units_most"))
     result = {**totals, "epsilon_most": epsilon_shown(spent, delta), "delta": delta}
-    queries = _count(result["queries"], "query", "queries")
-    times = _count(result["queries_most"], "time", "times")
-    models = _count(result["models_most"], "model", "models")
+    queries = _count(int(result["queries"]), "query", "queries")
+    times = _count(int(result["queries_most"]), "time", "times")
+    models = _count(int(result["models_most"]), "model", "models")
     text = (
         f"{result['people']:,} people were scored in {queries}; nobody more than {times} or with "
         f"more than {models}; noised scores cost one person at most epsilon "

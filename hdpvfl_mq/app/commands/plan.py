@@ -137,13 +137,13 @@ def _verdict(plan: RunPlan) -> dict[str, Any]:
         return {"signal_kept": None, "text": "no forecast for descent; rehearse it on public data"}
     kept = signal_kept(plan)
     if kept >= LEARNS:
-        text = "learns: most of what the passive parties know reaches the model"
+        text = "the run learns: most of what the passive parties know reaches the model"
     elif kept >= LEARNS_SOME:
-        text = "learns in part: more rows or a larger epsilon would bring more"
+        text = "the run learns in part: more rows or a larger epsilon would bring more"
     else:
         text = (
-            "hardly learns from the passive parties: the model will be about what the active party "
-            "reaches alone; more rows or a larger epsilon are needed"
+            "the run hardly learns from the passive parties: the model will be about as good as the "
+            "active party's alone; more rows or a larger epsilon are needed"
         )
     return {"signal_kept": kept, "text": text}
 
@@ -210,10 +210,10 @@ def show(found: dict[str, Any]) -> None:
     show_choices(console, found["noises"])
     for name, choice in found["choices"].items():
         said = choice.get("refused") or (
-            f"{choice['weights']:.0%} of the signal in partners' weights, "
+            f"keeps {choice['weights']:.0%} of the signal in partners' weights, "
             f"{choice['scores']:.0%} of a score"
         )
-        console.print(f"{name} keeps {said}", highlight=False)
+        console.print(f"{name}: {said}", highlight=False)
     console.print(_settings_text(found["ways"]["recommended"]), highlight=False)
     kept = found["verdict"]["signal_kept"]
     share = "" if kept is None else f" ({kept:.0%} of the signal kept)"

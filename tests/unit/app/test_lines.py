@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import io
+from pathlib import Path
 
 import pytest
 from rich.console import Console
 
-from hdpvfl_mq.app.console import COSTS_OF_SCORES, Watcher, scores
+from hdpvfl_mq.app.console import COSTS_OF_SCORES, NEXT, Watcher, in_one_sentence, scores
 from hdpvfl_mq.app.lines import say, wrapped
 
 TEXT = "  - that the noise was drawn from the committed seed and added before a release left: only"
@@ -76,3 +77,17 @@ def test_who_pays_for_scores_is_said(charged_to):
     assert ("the scored person epsilon 5 at delta 1e-05" in said) == (charged_to == "scored people")
     assert ("score is disclosed" in said) == (charged_to == "nobody")
     assert all(len(line.rstrip()) <= 80 for line in out.getvalue().splitlines())
+
+
+def test_the_readme_shows_what_is_printed():
+    """The sample of `make run-parties` has today's sentences; numbers differ in every run."""
+    readme = (Path(__file__).parents[3] / "README.md").read_text()
+    sample = " ".join(readme.split("`make run-parties` prints", 1)[1].split("```", 2)[1].split())
+    assert in_one_sentence(1.0, 1e-5) in sample
+    assert " ".join(NEXT.split()) in sample
+    watcher = Watcher(Console(file=(out := io.StringIO()), width=80), "active")
+    fields = {"phase": "closed", "rounds": 1, "round": 1, "rows_common": 16278, "loss": 0.60492}
+    parties = ("active", "passive-1", "passive-2")
+    watcher.show({p: {**fields, "epsilon_spent": 1.0} for p in parties})
+    for line in out.getvalue().splitlines():
+        assert " ".join(line.split()) in sample
