@@ -8,6 +8,7 @@ test process, so a test that measures memory starts a fresh interpreter instead.
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import signal
 import subprocess
@@ -37,6 +38,7 @@ class Forked:
         sys.stderr.flush()
         self.pid = os.fork()
         if self.pid == 0:
+            gc.freeze()  # else the first full collection copies the memory of all test objects
             code = 70
             try:
                 if session:

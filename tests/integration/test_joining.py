@@ -12,7 +12,8 @@ import numpy as np
 import pytest
 
 from hdpvfl_mq.app.demo.prepare import free_port
-from hdpvfl_mq.errors import RefusedError
+from hdpvfl_mq.errors import NetworkError, RefusedError
+from hdpvfl_mq.runtime import control
 from hdpvfl_mq.runtime.keys import make_keys
 from hdpvfl_mq.runtime.knock import knock
 from hdpvfl_mq.wire.invitation import Invitation, read_line
@@ -38,7 +39,24 @@ class Host:
     def serve(self, word: str) -> None:
         log = self.folder / "service.log"
         self.services.append(command(word, out=log, cwd=self.folder))
-        wait_for(lambda: hdpvfl("status", cwd=self.folder).returncode == 0, f"hdpvfl {word}")
+        self.wait_for_service(f"hdpvfl {word}")
+
+    def wait_for_service(self, what: str) -> None:
+        wait_for(lambda: self.asked("status"), what)
+        self.type("status")
+
+    def asked(self, command: str) -> dict:
+        """What its service answers to a command; nothing while none runs.
+
+        For waiting: a typed command is a new process each time.
+        """
+        try:
+            return control.ask(self._place(), {"command": command}, what="test")
+        except (NetworkError, StopIteration):
+            return {}
+
+    def _place(self) -> Path:
+        return next(self.folder.glob(f"state/*/{control.NAME}")).parent
 
     def status(self) -> dict:
         return json.loads(self.type("status", "--json"))
@@ -51,7 +69,7 @@ class Host:
 
     def words_for(self, party: str) -> list[str]:
         def found() -> list[str]:
-            text = self.status()["pairings"].get(party, "")
+            text = self.asked("status").get("pairings", {}).get(party, "")
             return text.split("telephone: ")[1].split(";")[0].split() if "telephone" in text else []
 
         return wait_for(found, f"words for {party}")
@@ -123,7 +141,7 @@ def test_a_federation_is_set_up_by_its_printed_commands(hosts):
     wait_for(lambda: "bank: its operator stopped it" in shop.type("runs"), "the stop")
     # One that has left is known no more, and cannot come back with the same line.
     broker.type("remove", "shop")
-    wait_for(lambda: "shop" not in bank.status()["members"], "the news")
+    wait_for(lambda: "shop" not in bank.asked("status")["members"], "the news")
 
 
 async def test_a_line_lets_one_newcomer_in_once(hosts, tmp_path):

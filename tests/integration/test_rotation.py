@@ -84,7 +84,7 @@ def test_a_member_replaces_its_keys_by_one_command(hosts):
     assert "the broker has them" in said, said
     old, new = load_keys(shop.folder / "keys"), load_keys(shop.folder / "keys-2")
     assert 'keys = "keys-2"' in (shop.folder / "party.toml").read_text()
-    wait_for(lambda: shop.status()["connected"], "a connection with the new key")
+    wait_for(lambda: shop.asked("status")["connected"], "a connection with the new key")
     train(hosts, "two")  # ledger heads that bank co-signed for the old key still count
     assert key_of_shop(bank, "one") == old.verify_hex
     assert key_of_shop(bank, "two") == new.verify_hex
@@ -100,7 +100,7 @@ def test_a_member_replaces_its_keys_by_one_command(hosts):
     shop.services[-1].wait()
     assert "when the service starts" in shop.type("rotate")
     shop.serve("party")
-    wait_for(lambda: shop.status()["keys"] == "known to the others", "the third keys")
+    wait_for(lambda: shop.asked("status")["keys"] == "known to the others", "the third keys")
     train(hosts, "three")
     third = load_keys(shop.folder / "keys-3")
     assert key_of_shop(bank, "three") == third.verify_hex

@@ -57,7 +57,7 @@ class FarHost(Host):
     def serve(self, word: str) -> None:
         self.typed += not self.services
         self.services.append(self._start(word, out=self.folder / "service.log"))
-        wait_for(lambda: self.ask("status")[0] == 0, f"hdpvfl {word} at {self.name}")
+        self.wait_for_service(f"hdpvfl {word} at {self.name}")
 
     def kill(self) -> None:
         self.services[-1].send_signal(signal.SIGKILL)
@@ -105,12 +105,13 @@ class Federation:
         self.bank.type("train", "--rows-min", "100", "--run", run, "--no-wait", *options)
 
     def runs(self, name: str) -> dict:
-        return json.loads(self.hosts[name].ask("runs", "--json")[1] or "{}").get("runs", {})
+        return self.hosts[name].asked("runs").get("runs", {})
 
     def ended(self, run: str, *names: str) -> None:
         for name in names or self.members:
             wait_for(lambda n=name: self.runs(n).get(run, {}).get("outcome"), f"{run} at {name}")
-            assert self.runs(name)[run]["outcome"] == "completed", self.runs(name)[run]
+            told = json.loads(self.hosts[name].ask("runs", "--json")[1])["runs"]
+            assert told[run]["outcome"] == "completed", told[run]
 
     def model(self, name: str, run: str) -> list[float]:
         path = self.hosts[name].folder / "runs" / run / name / "model.json"
@@ -189,7 +190,7 @@ def live(federation: Federation, network: Network, names: list[str], cut_s: floa
     federation.join("late")
     federation.broker.type("remove", names[0])
     gone = federation.hosts[names[0]]
-    wait_for(lambda: names[0] not in federation.bank.status()["members"], "the news")
+    wait_for(lambda: names[0] not in federation.bank.asked("status")["members"], "the news")
     federation.members.remove(names[0])
     others = ",".join(federation.members[1:])
     federation.propose("four", "--epsilon", "0.5", "--with", others)
@@ -197,7 +198,7 @@ def live(federation: Federation, network: Network, names: list[str], cut_s: floa
     assert "no member this party knows" in federation.bank.type(
         *("train", "--with", names[0], "--no-wait", "--rows-min", "100"), code=2
     )
-    wait_for(lambda: "was removed" in gone.status()["trouble"], "what keeps it out")
+    wait_for(lambda: "was removed" in gone.asked("status")["trouble"], "what keeps it out")
 
 
 def rough(federation: Federation, network: Network, names: list[str], cut_s: float) -> None:
