@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from collections.abc import Callable
 from typing import Protocol
 
 from hdpvfl_mq.errors import NetworkError
@@ -22,6 +23,8 @@ class Link(Protocol):
     wake: asyncio.Event
 
     def take(self) -> list[Frames]: ...
+
+    def pass_on(self, to: Callable[[Frames], None]) -> None: ...
 
     def take_connected(self) -> bool: ...
 
@@ -40,7 +43,12 @@ class Arrivals:
         self._queue: deque[Frames] = deque()
         self._queue_bytes = 0
         self._broken: BaseException | None = None
+        self._pass_on: Callable[[Frames], None] | None = None
         self.bytes_received = 0
+
+    def pass_on(self, to: Callable[[Frames], None]) -> None:
+        """Hand every message over as it arrives, instead of queueing it for `take`."""
+        self._pass_on = to
 
     def watch(self, task: asyncio.Task[None]) -> asyncio.Task[None]:
         """Make the runner stop when a task that it depends on ends: nothing would arrive again."""
@@ -54,9 +62,13 @@ class Arrivals:
 
     async def put(self, frames: Frames) -> None:
         """Add frames, waiting while the queue is full."""
+        size = sum(map(len, frames))
+        if self._pass_on is not None:
+            self.bytes_received += size
+            self._pass_on(frames)
+            return
         await self._room.wait()
         self._queue.append(frames)
-        size = sum(map(len, frames))
         self._queue_bytes += size
         self.bytes_received += size
         if len(self._queue) >= QUEUE_MAX or self._queue_bytes >= QUEUE_BYTES_MAX:

@@ -61,11 +61,12 @@ class Hub:
 
     async def pump(self) -> None:
         """Distribute frames for ever; NetworkError when nothing can arrive any more."""
+        self._link.pass_on(self._deal)
         while True:
+            for frames in self._link.take():  # those that came before
+                self._deal(frames)
             await self._link.wake.wait()
             self._link.wake.clear()
-            for frames in self._link.take():
-                self._deal(frames)
             if self._link.take_connected():
                 self.connections += 1
                 for run in self._runs.values():
