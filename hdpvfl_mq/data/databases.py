@@ -22,6 +22,9 @@ from hdpvfl_mq.errors import DataError, HdpvflError, NetworkError, SettingsError
 from schemas.data import DataSettings
 
 BATCH_ROWS = 2**16
+_ODBC_BYTES = 2**26  # of a batch, which a driver fills for cells of their declared length
+_ODBC_STATE = re.compile(r"^State: (\w{5})", re.MULTILINE)
+_NO_DRIVER = ("01000", "IM002", "IM003")
 _PASSWORD = re.compile(r"://[^/]*:[^/@]+@|[?&;]\s*(password|pwd)\s*=|\bpwd\s*=", re.IGNORECASE)
 _KINDS = "postgresql://host/base, sqlite:FILE, duckdb:FILE, odbc:CONNECTION, env:NAME or file:PATH"
 
@@ -90,10 +93,24 @@ def _opened(address: str, query: str) -> Iterator[Any]:
 
 def _told(kind: str, error: Exception) -> HdpvflError:
     state = getattr(error, "sqlstate", None)
+    if kind == "odbc":
+        return _told_by_odbc(error)
     name = f"{type(error).__name__}{f', SQLSTATE {state}' if state else ''}"
     if kind == "postgresql" and not state and "connect" in str(error).lower():
         return NetworkError(f"the database cannot be reached ({name}); check data.source")
     return DataError(f"the database does not answer data.query: {name}")
+
+
+def _told_by_odbc(error: Exception) -> HdpvflError:
+    found = _ODBC_STATE.search(str(error))
+    name = f"{type(error).__name__}{f', SQLSTATE {found[1]}' if found else ''}"
+    if "SQLDriverConnect" not in str(error):
+        return DataError(f"the database does not answer data.query: {name}")
+    if found and found[1] in _NO_DRIVER:
+        return SettingsError(
+            f"data.source: no such ODBC driver or DSN ({name}); see odbcinst -q -d"
+        )
+    return NetworkError(f"the database cannot be reached ({name}); check data.source")
 
 
 def _adbc(driver: str, option: Callable[[str], Mapping[str, Any]], before: tuple[str, ...]) -> Any:
@@ -132,10 +149,18 @@ def _duckdb(address: str, query: str) -> Iterator[Any]:
 
 
 def _odbc(address: str, query: str) -> Iterator[Any]:
+    """Any driver; whatever the query changes is rolled back, because few drivers read only."""
     odbc = _module("arrow_odbc", "odbc")
-    yield odbc.read_arrow_batches_from_odbc(
-        query=query, connection_string=address.removeprefix("odbc:"), batch_size=BATCH_ROWS
-    )
+    connection = odbc.connect(address.removeprefix("odbc:"), autocommit=False)
+    try:
+        reader = connection.read_arrow_batches(
+            query=query, batch_size=BATCH_ROWS, max_bytes_per_batch=_ODBC_BYTES
+        )
+        if not reader.schema.names:
+            raise DataError("data.query gives no table")
+        yield reader
+    finally:
+        connection.rollback()
 
 
 _POSTGRESQL = _adbc(
@@ -157,6 +182,8 @@ def _module(name: str, extra: str) -> Any:
         return import_module(name)
     except ImportError:
         raise SettingsError(f"data.source: pip install 'hdpvfl-mq[{extra}]'") from None
+    except OSError:  # arrow-odbc loads the system's library when it is imported
+        raise SettingsError("data.source: this system has no ODBC: install unixODBC") from None
 
 
 @contextmanager

@@ -15,7 +15,7 @@ from urllib.parse import unquote
 import pyarrow as pa
 from pyarrow import fs
 
-from hdpvfl_mq.errors import DataError, NetworkError, SettingsError
+from hdpvfl_mq.errors import DataError, NetworkError, OperatorError, SettingsError
 
 FORMATS = {
     ".csv": "csv",
@@ -29,6 +29,8 @@ MAX_FILES = 100_000
 _NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
 _ADDRESS = re.compile(r"[a-z][a-z0-9+.-]*://")
 _SECRET = re.compile(r"://[^/?]*@|[?&](secret_key|access_key|session_token)=", re.IGNORECASE)
+_NO_HADOOP = re.compile(r"Unable to load lib(jvm|hdfs)")
+_HADOOP = "Java and Hadoop's libhdfs; set JAVA_HOME, ARROW_LIBHDFS_DIR and CLASSPATH"
 _AWS_KIND = re.compile(r"AWS Error ([A-Z_]+)")
 
 
@@ -85,8 +87,10 @@ def files_at(place: str) -> tuple[DataFile, ...]:
     return tuple(found)
 
 
-def unreachable(place: str, error: OSError) -> NetworkError | DataError:
+def unreachable(place: str, error: OSError) -> OperatorError:
     """Why a place cannot be read, without library messages that may quote contents."""
+    if _NO_HADOOP.search(str(error)):
+        return SettingsError(f"data.file: {place} needs {_HADOOP}")
     kind = _AWS_KIND.search(str(error))
     reason = kind[1] if kind else error.strerror or type(error).__name__
     if _ADDRESS.match(place):

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import sqlite3
 import stat
+import tempfile
 import time
 from collections.abc import Iterator
+from importlib import import_module
 from pathlib import Path
 
 import duckdb
@@ -28,11 +30,14 @@ EXPECTED = Table.of({"id": ["k1", "k2", "k3"], "a": [1.5, -2.0, 0.25], "b": [3, 
 
 
 @pytest.fixture(scope="module")
-def postgresql(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """A server of its own; skipped where none runs."""
+def postgresql() -> Iterator[str]:
+    """A server of its own; skipped where none runs.
+
+    Its folder is not pytest's, which only root can enter: as root, the server has another user.
+    """
     pgserver = pytest.importorskip("pgserver", reason="the wheel pgserver is not installed")
     try:
-        server = pgserver.get_server(tmp_path_factory.mktemp("pg"), cleanup_mode="delete")
+        server = pgserver.get_server(Path(tempfile.mkdtemp()), cleanup_mode="delete")
     except Exception as error:  # noqa: BLE001  ten seconds pass, or a version refuses root
         pytest.skip(f"no PostgreSQL server starts here: {type(error).__name__}")
     server.psql("create table people (id text, a numeric, b int, born date, secret text);")
@@ -57,16 +62,30 @@ def duck(path: Path) -> str:
     return f"duckdb:{path}"
 
 
+def odbc(path: Path) -> str:
+    """The SQLite file through its ODBC driver; skipped where the library or the driver is not."""
+    try:
+        import_module("arrow_odbc")
+    except (ImportError, OSError) as missing:
+        pytest.skip(f"needs arrow-odbc and unixODBC: {type(missing).__name__}")
+    drivers = sorted(Path("/usr/lib").glob("*/odbc/libsqlite3odbc.so"))
+    if not drivers:
+        pytest.skip("no ODBC driver for SQLite: apt-get install libsqliteodbc")
+    sqlite(path)
+    return f"odbc:Driver={drivers[0]};Database={path}"
+
+
 def asked(folder: Path, source: str, query: str = QUERY) -> PreparedData:
     settings = DataSettings(query=query, source=source)
     return prepare(TableFile(spool(settings, folder)), settings, role="passive")
 
 
-@pytest.fixture(params=["postgresql", "sqlite", "duckdb"])
+@pytest.fixture(params=["postgresql", "sqlite", "duckdb", "odbc"])
 def source(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     if request.param == "postgresql":
         return request.getfixturevalue("postgresql")
-    return {"sqlite": sqlite, "duckdb": duck}[request.param](tmp_path / "people.db")
+    made = {"sqlite": sqlite, "duckdb": duck, "odbc": odbc}[request.param]
+    return made(tmp_path / "people.db")
 
 
 def test_a_query_gives_the_rows_a_file_would(tmp_path: Path, source: str) -> None:
@@ -105,6 +124,20 @@ def test_a_query_that_fails_says_so_and_leaves_no_file(tmp_path, source: str, ki
     if kind != "a column twice":
         assert not list((tmp_path / "spool").glob("*.arrow"))
     assert asked(tmp_path / "spool", source).rows == 3  # and nothing was deleted
+
+
+def test_odbc_says_what_is_missing_and_rolls_changes_back(tmp_path: Path) -> None:
+    source = odbc(tmp_path / "people.db")
+    with pytest.raises(SettingsError, match=r"no such ODBC driver or DSN .*SQLSTATE IM002"):
+        asked(tmp_path / "1", "odbc:DSN=nowhere")
+    with pytest.raises(SettingsError, match="no such ODBC driver or DSN"):
+        asked(tmp_path / "2", "odbc:Driver=/no/such/driver.so")
+    with pytest.raises(NetworkError, match="cannot be reached"):
+        asked(tmp_path / "3", source.replace("people.db", "no/people.db"))
+    for change in ("delete from people", "insert into people values ('k4', 1, 1)"):
+        with pytest.raises(DataError, match="gives no table"):
+            asked(tmp_path / "4", source, change)
+    assert asked(tmp_path / "5", source).rows == 3
 
 
 def test_a_column_of_dates_or_text_is_refused_by_name(tmp_path: Path, postgresql: str) -> None:

@@ -17,7 +17,7 @@ from hdpvfl_mq.data.columns import numbers
 from hdpvfl_mq.data.preprocess import prepare
 from hdpvfl_mq.data.readers import TableFile, load_table
 from hdpvfl_mq.data.tables import Table
-from hdpvfl_mq.errors import DataError, SettingsError
+from hdpvfl_mq.errors import DataError, NetworkError, OperatorError, SettingsError
 from schemas.data import ColumnRule, DataSettings, NamedColumn
 
 FRAME = pd.DataFrame(
@@ -220,6 +220,16 @@ def test_wrong_use_names_the_remedy(tmp_path: Path) -> None:
         load_table("s3://key:s3cret@bucket/x.parquet")
     with pytest.raises(SettingsError, match="ftp:// is not known"):
         load_table("ftp://host/x.parquet")
+
+
+def test_hdfs_says_what_it_needs(monkeypatch) -> None:
+    for name in ("JAVA_HOME", "HADOOP_HOME", "ARROW_LIBHDFS_DIR"):
+        monkeypatch.setenv(name, "/no/such/folder")
+    with pytest.raises(OperatorError) as caught:
+        load_table("hdfs://127.0.0.1:1/x.parquet")
+    if isinstance(caught.value, NetworkError):
+        pytest.skip("Hadoop is installed here, and no name node answers")
+    assert "needs Java and Hadoop's libhdfs; set JAVA_HOME" in str(caught.value)
 
 
 def test_a_table_cannot_be_changed() -> None:

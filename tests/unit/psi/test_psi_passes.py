@@ -10,6 +10,7 @@ import pytest
 
 from hdpvfl_mq.errors import CheatingError, DataError, PeerError, TermsError
 from hdpvfl_mq.psi import Outgoing, normalise
+from hdpvfl_mq.psi.elements import padded_size
 from hdpvfl_mq.psi.passes import KeyedWorkspace, open_passes
 from schemas.config import IdRules
 from tests.unit.psi.psi_federation import Federation
@@ -122,6 +123,25 @@ def test_only_the_sum_of_all_keys_is_limited():
         assert {s.is_withheld for s in federation.sessions.values()} == {not is_found}
     federation = KeyedFederation(tables, rows_max=count - 1).run()
     assert not any(s.is_found for s in federation.sessions.values())
+
+
+def test_a_peer_sees_the_padded_number_of_rows_left_with_a_key():
+    class Watched(KeyedFederation):
+        def before(self, sender, receiver, message):
+            if message.stage.endswith("hello"):
+                seen[sender, message.stage] = message.meta
+
+    seen: dict[tuple[str, str], tuple[int, ...]] = {}
+    tables = [known_as(400, party) for party in range(2)]
+    found = Watched(tables).run().rows()
+    for party, table in enumerate(tables):
+        for number, key in enumerate(RULES.key_columns):
+            earlier = {row for matched, row in found[party].items() if matched[0] < number}
+            left = [row[key] for place, row in enumerate(table) if place not in earlier]
+            stage = f"k{number}_hello" if number else "hello"
+            with_key = sum(all(cells) for cells in left)
+            assert seen[f"party{party}", stage] == (padded_size(with_key),)
+            assert padded_size(with_key) > with_key
 
 
 def test_a_pass_without_ids_matches_nobody():
