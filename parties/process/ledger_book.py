@@ -17,6 +17,7 @@ import numpy as np
 
 from hdpvfl_mq.errors import OperatorError, RefusedError
 from hdpvfl_mq.machine import Reserve
+from hdpvfl_mq.methods.private_model.plan import PrivateModelPlan
 from hdpvfl_mq.methods.scoring.plan import ScoringPlan
 from hdpvfl_mq.node.node import Node
 from hdpvfl_mq.privacy.accountant import Spent
@@ -215,6 +216,12 @@ class LedgerBook:
         """
         if self._mine() is None and reservation.mu2_units > self._free():
             raise RefusedError(f"the lifetime of {self._policy.dataset} leaves less than this run")
+        if self._mine() is None and (rows := self._disclosing()):
+            before, most = self._disclosed(), self._policy.disclosed_rows_max
+            if before + rows > most:
+                raise RefusedError(
+                    f"policy.disclosed_rows_max is {most}: {before} rows are disclosed already"
+                )
         self._ledger.reserve(
             RunReserved(
                 dataset=self._policy.dataset,
@@ -226,6 +233,22 @@ class LedgerBook:
                 pure=self._shares(reservation.pure_units),
             )
         )
+
+    def _disclosing(self) -> int:
+        """How many rows the training that asks for a reserve will disclose."""
+        party = self._scored_by
+        setup = None if party is None else setup_of(party.node.state)
+        if party is None or setup is None or not isinstance(setup.plan, PrivateModelPlan):
+            return 0
+        return sum(
+            noise.disclosed_rows for noise in setup.plan.releases_of(party.own.role).values()
+        )
+
+    def _disclosed(self) -> int:
+        """How many rows trainings on this data set have disclosed; a row counts in every run."""
+        booked = (entry for _, entry in self._ledger.entries() if isinstance(entry, ReleaseBooked))
+        mine = (entry for entry in booked if entry.dataset == self._policy.dataset)
+        return sum(entry.event.disclosed_rows for entry in mine)
 
     def _shares(self, wanted: tuple[int, ...]) -> tuple[SlotShare, ...]:
         """A slot for each bounded release; a run that has reserved before keeps its slots."""
