@@ -154,8 +154,8 @@ class PartyPolicy(Closed):
     # gives no more reasons: the operator answers.
     refusals_max: Annotated[int, Field(ge=0, le=10**6)] = 20
     learned_constants: bool = False  # preprocessing constants fitted on the private data
-    # Most rows of one run whose exact scores from private weights may leave; those rows are
-    # disclosed. Another run with another seed discloses other rows.
+    # Most rows, over all trainings of the data set, whose exact scores from private weights may
+    # leave; those rows are disclosed. A row counts in every training that discloses it.
     disclosed_rows_max: Annotated[int, Field(ge=0, le=10**9)] = 0
     exact_scoring: bool = False  # un-noised scores in a prediction: booked as an infinite cost
     # What a score of private weights may reveal about the scored person (docs/scored-people.md):

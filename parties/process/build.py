@@ -32,7 +32,8 @@ from parties.party import Party
 from parties.process import alignment_store
 from parties.process.engines import engine_of
 from parties.process.gram_store import GramStore
-from parties.process.ledger_book import LedgerBook, open_ledger, recognise
+from parties.process.ledger_book import LedgerBook, recognise
+from parties.process.ledger_file import open_ledger
 from parties.process.mapped_arrays import MappedArrays
 from parties.process.models import read_model, scoring_settings
 from schemas.config import PartyPolicy, PartyServiceSettings, PartySettings

@@ -1,36 +1,34 @@
 """A party's ledger as its node sees it: one data set, one run.
 
-It owns the conversion between releases and ledger entries, and the file of the ledger's secret; it
-knows no message and no journal.
+It owns the conversion between releases and ledger entries; ledger_file.py opens the files. It knows
+no message and no journal.
 """
 
 from __future__ import annotations
 
 import hashlib
 import math
-import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 
-from hdpvfl_mq.errors import OperatorError, RefusedError
+from hdpvfl_mq.errors import RefusedError
 from hdpvfl_mq.machine import Reserve
+from hdpvfl_mq.methods.private_model.plan import PrivateModelPlan
 from hdpvfl_mq.methods.scoring.plan import ScoringPlan
 from hdpvfl_mq.node.node import Node
 from hdpvfl_mq.privacy.accountant import Spent
 from hdpvfl_mq.privacy.ledger import RunAccount
-from hdpvfl_mq.privacy.ledger_secret import SECRET_BYTES, LedgerSecret
 from hdpvfl_mq.privacy.ledger_sketch import sketch
 from hdpvfl_mq.privacy.ledger_store import Ledger
 from hdpvfl_mq.privacy.pure import mu_beside, pure_units_of
-from hdpvfl_mq.privacy.scored_people import Asked, Limits, cost_in
+from hdpvfl_mq.privacy.scored_people import Asked, Limits
 from hdpvfl_mq.privacy.slots import placed
-from hdpvfl_mq.runtime.keys import read_secret, write_secret
 from parties.assets import Assets
 from parties.common_rows import people_at
 from parties.phases import setup_of
+from parties.process.ledger_file import ACCOUNT
 from schemas.config import PartyPolicy
 from schemas.ids import PartyId, RunId
 from schemas.privacy import (
@@ -47,56 +45,6 @@ from schemas.records import GENESIS, Charge, Charged, LedgerStanding, Remembered
 # A share 2^-20 of the cap stays free once noised scores are charged: the account counts no tau, and
 # that of all scores is far below what this share of mu^2 leaves of delta.
 _TAU_BITS = 20
-# No party can have this name; the ledger stores the head of the scored people's account under it.
-ACCOUNT = "scored people"
-
-
-def secret_file(ledger: Path) -> Path:
-    """The file of a ledger's secret: separate, so that the ledger can be shown without it."""
-    return ledger.with_name("ledger.secret")
-
-
-def open_ledger(path: Path, party: PartyId) -> Ledger:
-    """Open a party's ledger for writing; a new ledger gets a secret."""
-    ledger = Ledger.open(path, party)
-    try:
-        kept = secret_file(path)
-        if not kept.exists():
-            if ledger.books.secret_check is not None:
-                raise OperatorError(
-                    f"{kept} is missing: put it back from where {path.name} is backed up. If it "
-                    f"is lost for good, 'hdpvfl ledger new-secret {path}' makes another; what is "
-                    "spent stays spent"
-                )
-            write_secret(kept, os.urandom(SECRET_BYTES))
-        ledger.unlock(LedgerSecret(read_secret(kept, SECRET_BYTES)))
-        ledger.people_file = path.with_name("scored.db")
-    except Exception:
-        ledger.close_file()
-        raise
-    return ledger
-
-
-def replace_secret(path: Path, party: PartyId) -> None:
-    """Give a ledger that has lost its secret a new one; an entry records where it starts.
-
-    Nobody can be found again in an account of scored people under the lost secret: it is moved
-    aside and people are counted from zero, but what noised scores have cost stays spent.
-    """
-    kept, scored = secret_file(path), path.with_name("scored.db")
-    if kept.exists():
-        raise OperatorError(f"{kept} is there: a ledger keeps its secret; move a wrong one away")
-    ledger = Ledger.open(path, party)
-    try:
-        spent = cost_in(scored) if scored.exists() else 0
-        write_secret(kept, os.urandom(SECRET_BYTES))
-        secret = LedgerSecret(read_secret(kept, SECRET_BYTES))
-        ledger.unlock(secret, replace=True, mu2_units_scored=spent)
-        ledger.forget(ACCOUNT)
-        if scored.exists():
-            scored.rename(scored.with_name("scored.before.db"))
-    finally:
-        ledger.close_file()
 
 
 def recognise(ledger: Ledger, own: Assets) -> None:
@@ -215,6 +163,12 @@ class LedgerBook:
         """
         if self._mine() is None and reservation.mu2_units > self._free():
             raise RefusedError(f"the lifetime of {self._policy.dataset} leaves less than this run")
+        if self._mine() is None and (rows := self._disclosing()):
+            before, most = self._disclosed(), self._policy.disclosed_rows_max
+            if before + rows > most:
+                raise RefusedError(
+                    f"policy.disclosed_rows_max is {most}: {before} rows are disclosed already"
+                )
         self._ledger.reserve(
             RunReserved(
                 dataset=self._policy.dataset,
@@ -226,6 +180,22 @@ class LedgerBook:
                 pure=self._shares(reservation.pure_units),
             )
         )
+
+    def _disclosing(self) -> int:
+        """How many rows the training that asks for a reserve will disclose."""
+        party = self._scored_by
+        setup = None if party is None else setup_of(party.node.state)
+        if party is None or setup is None or not isinstance(setup.plan, PrivateModelPlan):
+            return 0
+        return sum(
+            noise.disclosed_rows for noise in setup.plan.releases_of(party.own.role).values()
+        )
+
+    def _disclosed(self) -> int:
+        """How many rows trainings on this data set have disclosed; a row counts in every run."""
+        booked = (entry for _, entry in self._ledger.entries() if isinstance(entry, ReleaseBooked))
+        mine = (entry for entry in booked if entry.dataset == self._policy.dataset)
+        return sum(entry.event.disclosed_rows for entry in mine)
 
     def _shares(self, wanted: tuple[int, ...]) -> tuple[SlotShare, ...]:
         """A slot for each bounded release; a run that has reserved before keeps its slots."""

@@ -36,7 +36,8 @@ from parties.process.broker_link import BrokerLink
 from parties.process.build import load_assets, retire_secret
 from parties.process.commands import Commands
 from parties.process.hosted import HostedRun
-from parties.process.ledger_book import LedgerBook, open_ledger
+from parties.process.ledger_book import LedgerBook
+from parties.process.ledger_file import open_ledger
 from parties.process.member_node import MemberNode
 from parties.process.run_settings import settings_of_run
 from parties.refusals import refusals

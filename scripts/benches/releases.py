@@ -24,7 +24,8 @@ from hdpvfl_mq.methods.recommend import sound_descent
 from hdpvfl_mq.privacy.mechanism import Mechanism
 from hdpvfl_mq.wire.codec import Frames, encode_body, encode_header
 from hdpvfl_mq.wire.signing import envelope_digest, sign
-from parties.process.ledger_book import LedgerBook, open_ledger
+from parties.process.ledger_book import LedgerBook
+from parties.process.ledger_file import open_ledger
 from schemas.config import RunManifest
 from schemas.envelope import NO_PARENT, PROTOCOL_VERSION, Delivery, Header
 from schemas.messages import ScoreShare

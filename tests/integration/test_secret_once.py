@@ -14,7 +14,7 @@ from hdpvfl_mq.runtime.settings import load_settings
 from parties.alignment import toss_commitment
 from parties.assets import Assets
 from parties.process.build import PartyFiles, build_node, load_assets, retire_secret
-from parties.process.ledger_book import open_ledger
+from parties.process.ledger_file import open_ledger
 from schemas.config import PartySettings
 from tests.integration.processes import processes
 

@@ -92,6 +92,21 @@ def test_a_policy_that_discloses_nothing_refuses():
     assert set(federation.outcomes.values()) == {"refused"}
 
 
+def test_trainings_together_disclose_no_more_rows_than_the_policy_allows():
+    """Bug: every run with another seed disclosed as many other rows."""
+    method = PrivateModel(columns_max=8, disclosed_rows=20, held_out_rows=10)
+    allowed = {p: policy(disclosed_rows_max=59) for p in ("bank", "shop", "telco")}
+    first = Federation(manifest(method=method), policies=allowed)
+    first.simulate()
+    assert set(first.outcomes.values()) == {"completed"}
+    again = Federation(manifest(method=method, run="again", seed=8), policies=allowed)
+    again.ledgers = first.ledgers
+    again.simulate()
+    assert "completed" not in again.outcomes.values()
+    booked = [e for entries in again.spent().values() for _, e in entries if e.kind == "spend"]
+    assert {entry.run for entry in booked} == {"test-run"}
+
+
 def test_held_out_rows_count_as_disclosed_where_scores_are_exact():
     method = PrivateModel(columns_max=8, disclosed_rows=20, held_out_rows=10)
     allowed = {p: policy(disclosed_rows_max=29) for p in ("bank", "shop", "telco")}

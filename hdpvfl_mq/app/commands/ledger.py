@@ -25,7 +25,7 @@ from hdpvfl_mq.privacy.ledger_store import Ledger
 from hdpvfl_mq.privacy.ledger_tables import owner_of
 from hdpvfl_mq.privacy.scored_people import ScoredPeople
 from hdpvfl_mq.runtime.keys import read_secret
-from parties.process.ledger_book import ACCOUNT, replace_secret, secret_file
+from parties.process.ledger_file import ACCOUNT, replace_secret, secret_file
 from schemas.privacy import PURE_UNIT_BITS, CapFixed, ReleaseBooked
 
 

@@ -219,7 +219,8 @@ def _modes(manifest: RunManifest) -> dict[str, Any]:
         slots = (manifest.budget.epsilon,) * DEMO_SLOTS
         allowed |= {"noises": ("gaussian", "bounded"), "pure_slots": slots}
     if method.disclosed_rows:
-        allowed["disclosed_rows_max"] = method.disclosed_rows + method.held_out_rows
+        # The data are public: as many runs as there are slots may disclose rows.
+        allowed["disclosed_rows_max"] = DEMO_SLOTS * (method.disclosed_rows + method.held_out_rows)
     return allowed
 
 

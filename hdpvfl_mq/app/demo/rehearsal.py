@@ -30,7 +30,8 @@ from hdpvfl_mq.runtime.simulation import Faults, Operator, Simulation
 from hdpvfl_mq.wire.codec import model_digest
 from parties.assets import Assets, TrainedModel
 from parties.party import Party
-from parties.process.ledger_book import LedgerBook, open_ledger, recognise
+from parties.process.ledger_book import LedgerBook, recognise
+from parties.process.ledger_file import open_ledger
 from parties.rounds.private_model import PrivateActive
 from schemas.alignment import KeptAlignment
 from schemas.config import PartyPolicy, RunManifest

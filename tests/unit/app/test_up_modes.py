@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from hdpvfl_mq.app.commands.up import UpOptions, prepare_demo
-from hdpvfl_mq.app.demo.prepare import _policy
+from hdpvfl_mq.app.demo.prepare import DEMO_SLOTS, _policy
 from hdpvfl_mq.errors import SettingsError
 
 
@@ -18,7 +18,7 @@ def test_options_enter_the_manifest_and_the_demos_policies(tmp_path):
     assert (method.noise, method.disclosed_rows, method.held_out_rows) == ("bounded", 20, 10)
     assert "bounded" in policy.noises
     assert policy.pure_slots[0] == 1.0
-    assert policy.disclosed_rows_max == 30
+    assert policy.disclosed_rows_max == DEMO_SLOTS * 30
 
 
 def test_by_default_a_policy_names_none_of_them(tmp_path):

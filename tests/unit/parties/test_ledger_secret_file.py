@@ -13,7 +13,8 @@ from hdpvfl_mq.errors import OperatorError, SettingsError
 from hdpvfl_mq.machine import Reserve
 from hdpvfl_mq.privacy.ledger import EMPTY_LEDGER
 from hdpvfl_mq.privacy.ledger_store import Ledger
-from parties.process.ledger_book import LedgerBook, open_ledger, secret_file
+from parties.process.ledger_book import LedgerBook
+from parties.process.ledger_file import open_ledger, secret_file
 from tests.federation import policy
 
 

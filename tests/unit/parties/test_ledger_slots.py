@@ -17,7 +17,8 @@ from hdpvfl_mq.privacy.ledger_store import Ledger
 from hdpvfl_mq.privacy.mechanism import Mechanism
 from hdpvfl_mq.privacy.plan import plan_bounded, plan_disclosed
 from hdpvfl_mq.privacy.pure import pure_units_of
-from parties.process.ledger_book import LedgerBook, open_ledger
+from parties.process.ledger_book import LedgerBook
+from parties.process.ledger_file import open_ledger
 from schemas.config import PartyPolicy
 from schemas.privacy import Budget, Release
 
