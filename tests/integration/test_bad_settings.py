@@ -116,12 +116,12 @@ WRONG = {
     "missing policy": (
         "passive-1",
         lambda d: d.demo.settings("policy").unlink(),
-        ("policy.toml", "PartyPolicy"),
+        ("policy.toml", "a policy, such as policy.toml"),
     ),
     "missing manifest": (
         COORDINATOR,
         lambda d: d.demo.settings("manifest").unlink(),
-        ("manifest.toml", "RunManifest"),
+        ("manifest.toml", "a manifest, such as manifest.toml"),
     ),
     "not TOML": (
         "passive-1",

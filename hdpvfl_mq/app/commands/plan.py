@@ -142,8 +142,8 @@ def _verdict(plan: RunPlan) -> dict[str, Any]:
         text = "the run learns in part: more rows or a larger epsilon would bring more"
     else:
         text = (
-            "the run hardly learns from the passive parties: the model will be about as good as the "
-            "active party's alone; more rows or a larger epsilon are needed"
+            "the run hardly learns from the passive parties: the model will be about as good as "
+            "the active party's alone; more rows or a larger epsilon are needed"
         )
     return {"signal_kept": kept, "text": text}
 

@@ -85,4 +85,12 @@ def test_what_each_choice_learns_is_said(capsys):
     refused = figures(24_000, 1, Budget(epsilon=20.0, delta=1e-5), LOGISTIC)["choices"]
     assert "bounded noise takes" in refused["bounded"]["refused"]
     assert main(["plan", "--rows", "24000"]) == 0
-    assert "200 disclosed rows keeps" in capsys.readouterr().out
+    assert "200 disclosed rows: keeps" in capsys.readouterr().out
+    assert main(["plan", "--rows", "24000", "--epsilon", "20"]) == 0
+    assert "bounded: bounded noise takes" in " ".join(capsys.readouterr().out.split())
+
+
+def test_a_manifest_that_was_written_is_named(tmp_path, capsys):
+    file = tmp_path / "manifest.toml"
+    assert main(["plan", "--rows", "24000", "--write", str(file)]) == 0
+    assert f"hdpvfl train --manifest {file}" in capsys.readouterr().out

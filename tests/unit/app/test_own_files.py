@@ -9,6 +9,7 @@ import pytest
 
 from hdpvfl_mq.app.cli import main
 from hdpvfl_mq.app.console import _largest_spend, in_one_sentence
+from hdpvfl_mq.app.demo.own_faults import FAULTS_SHOWN, in_one_line
 from hdpvfl_mq.app.demo.own_files import OwnFiles, id_rules, load_own, party_name
 from hdpvfl_mq.data.csv_stream import Dialect
 from hdpvfl_mq.errors import DataError, SettingsError
@@ -164,3 +165,9 @@ def test_all_faults_of_all_files_are_said_at_once_with_the_users_own_names_and_r
         assert fault in said
     assert "\n" not in said
     assert "inf:" not in said
+
+
+def test_of_many_faults_some_are_shown_and_the_others_counted():
+    found = [f"fault {number}" for number in range(FAULTS_SHOWN + 3)]
+    assert in_one_line(found).endswith(f"fault {FAULTS_SHOWN - 1}; and 3 more faults")
+    assert in_one_line(found[:2]) == "fault 0; fault 1"
