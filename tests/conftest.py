@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 ROOT = Path(__file__).parent.parent
 if str(ROOT) not in sys.path:
@@ -19,6 +20,10 @@ if str(ROOT) not in sys.path:
 
 # Bit-identical results are promised for one BLAS thread; processes the tests start inherit this.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
+# An example that takes long says how busy the machine is, not that a property is broken.
+settings.register_profile("busy", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("busy")
 
 HEADER = (
     f"{'loss':<16}{'penalty':<13}{'data':<10}{'reference':<28}"

@@ -6,10 +6,11 @@ this project's formulas. Every function returns the coefficients and then the in
 
 from __future__ import annotations
 
+import importlib
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
-import statsmodels.api as sm
 from scipy.optimize import minimize
 from sklearn import linear_model as lm
 from sklearn.svm import LinearSVC
@@ -26,6 +27,11 @@ class Reference:
     library: str
     weights: np.ndarray
     huber_c: float = 0.0
+
+
+def _statsmodels() -> Any:
+    """Imported late: it takes 40 MB, and every worker that forks processes would copy them."""
+    return importlib.import_module("statsmodels.api")
 
 
 def _coefficients(model: object) -> np.ndarray:
@@ -132,14 +138,15 @@ def gamma(X: np.ndarray, y: np.ndarray, spec: PenaltySpec) -> Reference:
 def gamma_canonical(X: np.ndarray, y: np.ndarray, spec: PenaltySpec) -> Reference:
     """statsmodels' inverse-power link has the opposite sign of the canonical one."""
     if spec.name == "none":
-        found = _glm(X, y, sm.families.Gamma(sm.families.links.InversePower()))
+        families = _statsmodels().families
+        found = _glm(X, y, families.Gamma(families.links.InversePower()))
         return Reference(found.library, -found.weights)
     return _scipy(X, y, spec, _canonical_value, start=-1.0 / y.mean())
 
 
 def bernoulli(X: np.ndarray, y: np.ndarray, spec: PenaltySpec) -> Reference:
     if spec.name == "none":
-        return _glm(X, y, sm.families.Binomial())
+        return _glm(X, y, _statsmodels().families.Binomial())
     return logistic(X, y, spec)
 
 
@@ -147,6 +154,7 @@ def weighted_poisson(
     X: np.ndarray, y: np.ndarray, weights: np.ndarray, offset: np.ndarray
 ) -> Reference:
     """Sample weights and exposure."""
+    sm = _statsmodels()
     model = sm.GLM(
         y, sm.add_constant(X), family=sm.families.Poisson(), freq_weights=weights, offset=offset
     )
@@ -154,6 +162,7 @@ def weighted_poisson(
 
 
 def _glm(X: np.ndarray, y: np.ndarray, family: object) -> Reference:
+    sm = _statsmodels()
     model = sm.GLM(y, sm.add_constant(X), family=family)
     return Reference("statsmodels GLM", np.roll(model.fit(tol=1e-12, maxiter=200).params, -1))
 
