@@ -57,9 +57,13 @@ class Tensor(Closed):
     def _as_bytes(self, data: bytes | memoryview) -> bytes:
         return bytes(data)
 
-    @cached_property
+    @property
     def digest(self) -> bytes:
         """SHA-256 of the bytes; several accounts of a release name it."""
+        return self._digest
+
+    @cached_property  # with this name it is in no `dict(tensor)`
+    def _digest(self) -> bytes:
         return hashlib.sha256(self.data).digest()
 
     def array(self) -> NDArray[Any]:

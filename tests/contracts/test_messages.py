@@ -330,4 +330,4 @@ def test_the_digest_of_a_tensor_is_no_field_of_it():
     assert one.digest == hashlib.sha256(one.data).digest()
     assert one == other
     assert one.model_dump() == other.model_dump()
-    assert set(one.model_dump()) == {"dtype", "shape", "data"}
+    assert set(one.model_dump()) == set(dict(one)) == {"dtype", "shape", "data"}
