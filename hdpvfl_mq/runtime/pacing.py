@@ -18,7 +18,8 @@ RESEND_S = 0.5
 RESEND_BYTES_PER_S = 2e6  # bulk waits longer: its receiver works before it acknowledges
 BULK_MAX_S = 4.5
 RESEND_MAX_S = 1.5  # a peer that restarts after a crash waits at most this long for its frames
-# Bulk waits longer: copies fill the memory of a peer that works for minutes before it reads them.
+# Bulk waits up to this long, by its size: copies fill the memory of a peer that works for minutes
+# before it reads them.
 BULK_RESEND_MAX_S = 60.0
 # Later envelopes may wait this long for a missing one, which its sender resends several times.
 GAP_S = 15.0
@@ -107,7 +108,8 @@ class Pacing:
             self.acknowledge_at = None
         resend = self.resend_at is not None and self.resend_at <= now
         if resend:
-            longest_s = BULK_RESEND_MAX_S if self.bulk_s >= BULK_MAX_S else RESEND_MAX_S
+            bulk = min(1.0, self.bulk_s / BULK_MAX_S)
+            longest_s = max(RESEND_MAX_S, bulk * BULK_RESEND_MAX_S)
             self.resend_s = max(self.resend_s, min(longest_s, self.resend_s * 2))
             self.resend_at = now + self.resend_s
         greet = self.greet_at is not None and self.greet_at <= now

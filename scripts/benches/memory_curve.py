@@ -1,13 +1,15 @@
 """Draw the private memory of large runs over time, from the tables of large_run.py.
 
-It owns the picture and the thinned table beside it; it measures nothing. Run as a program:
-`python -m scripts.benches.memory_curve docs/results/large_runs NAME=TABLE.csv ...`.
+It owns the picture, the thinned table beside it and the table of peaks in the page; it measures
+nothing. Run as a program:
+`python -m scripts.benches.memory_curve docs/results/large_runs PAGE NAME=TABLE.csv ...`.
 """
 
 from __future__ import annotations
 
 import csv
 import sys
+from itertools import pairwise
 from pathlib import Path
 
 import matplotlib as mpl
@@ -18,6 +20,16 @@ from matplotlib import pyplot as plt
 EVERY_S = 15.0
 COLUMNS = ("run", "seconds", "process", "phase", "Anonymous", "Rss")
 PARTIES = {"active": "tab:blue", "passive-1": "tab:orange"}
+# What a process says it is doing -> the heading under which its time counts.
+STAGES = {
+    "": "reading",
+    "accepted": "reading",
+    "aligning": "entity resolution",
+    "agreeing": "row order and terms",
+    "aligned": "row order and terms",
+    "training": "the round",
+}
+BEGIN, END = "<!-- peaks -->", "<!-- end of peaks -->"
 
 
 def thinned(run: str, table: Path) -> list[dict[str, str]]:
@@ -31,6 +43,34 @@ def thinned(run: str, table: Path) -> list[dict[str, str]]:
                 last[process] = now
                 kept.append({"run": run, **{k: row[k] for k in COLUMNS[1:]}})
     return kept
+
+
+def peaks(named: list[tuple[str, Path]]) -> str:
+    """A table of the largest memory and the minutes of every stage, from the whole tables."""
+    stages = list(dict.fromkeys(STAGES.values()))
+    head = ["run", "process", "private MiB, most", "resident MiB, most", *stages, "ended in"]
+    lines = [f"| {' | '.join(head)} |", "|" + "---|" * len(head)]
+    for run, table in named:
+        with table.open(newline="") as file:
+            rows = list(csv.DictReader(file))
+        for process in PARTIES:
+            mine = [row for row in rows if row["process"] == process]
+            minutes = dict.fromkeys(stages, 0.0)
+            for row, after in pairwise(mine):
+                if (stage := STAGES.get(row["phase"])) is not None:
+                    minutes[stage] += (float(after["seconds"]) - float(row["seconds"])) / 60
+            most = [max(float(row[name]) for row in mine) for name in ("Anonymous", "Rss")]
+            cells = [run, process, *(f"{each:.0f}" for each in most)]
+            cells += [f"{minutes[stage]:.0f} min" for stage in stages]
+            lines.append(f"| {' | '.join([*cells, mine[-1]['phase']])} |")
+    return "\n".join(lines)
+
+
+def write_peaks(page: Path, table: str) -> None:
+    """Replace the table of peaks in a page."""
+    before, _, rest = page.read_text().partition(BEGIN)
+    after = rest.partition(END)[2]
+    page.write_text(f"{before}{BEGIN}\n{table}\n{END}{after}")
 
 
 def draw(rows: list[dict[str, str]], path: Path) -> None:
@@ -51,13 +91,11 @@ def draw(rows: list[dict[str, str]], path: Path) -> None:
 
 
 def main() -> int:
-    """Write the table and the picture."""
-    target, *named = sys.argv[1:]
-    rows = [
-        row
-        for run, _, table in (each.partition("=") for each in named)
-        for row in thinned(run, Path(table))
-    ]
+    """Write the table, the peaks and the picture."""
+    target, page, *given = sys.argv[1:]
+    named = [(run, Path(table)) for run, _, table in (each.partition("=") for each in given)]
+    rows = [row for run, table in named for row in thinned(run, table)]
+    write_peaks(Path(page), peaks(named))
     with Path(f"{target}.csv").open("w", newline="") as file:
         writer = csv.DictWriter(file, COLUMNS, lineterminator="\n")
         writer.writeheader()

@@ -124,6 +124,13 @@ def test_folders_named_by_a_value_are_a_column(tmp_path: Path) -> None:
     assert data.X[:, 1].tolist() == [1, 0, 0]
 
 
+class OnlyAStream:
+    """A table of a library that nobody here knows."""
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        return pa.Table.from_pandas(FRAME).__arrow_c_stream__(requested_schema)
+
+
 def handed_over() -> dict[str, object]:
     """The same table as different libraries hold it."""
     fields = [("id", "U8"), ("age", "f8"), ("visits", "i8"), ("sex", "U8")]
@@ -132,6 +139,8 @@ def handed_over() -> dict[str, object]:
         "categories of pandas": FRAME.astype({"sex": "category"}),
         "polars": pl.from_pandas(FRAME),
         "arrow": pa.Table.from_pandas(FRAME),
+        "batches of arrow": pa.Table.from_pandas(FRAME).to_reader(max_chunksize=1),
+        "anything with a stream": OnlyAStream(),
         "mapping": {name: FRAME[name].tolist() for name in FRAME},
         "numpy": np.array(list(FRAME.itertuples(index=False, name=None)), dtype=fields),
     }

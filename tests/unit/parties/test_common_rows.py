@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+from hdpvfl_mq.psi import row_order
 from parties import common_rows
 from schemas.methods import PrivateModel
 from tests.federation import Federation, manifest
 
 
 def test_each_party_sorts_its_common_ids_once(monkeypatch):
-    sort, sorted_ids = common_rows.row_order, []
+    sorted_ids = []
 
     def noted(ids, *others):
         sorted_ids.append(len(ids))
-        return sort(ids, *others)
+        return row_order(ids, *others)
 
     monkeypatch.setattr(common_rows, "row_order", noted)
     federation = Federation(manifest(method=PrivateModel()))

@@ -88,6 +88,17 @@ def test_sending_again_slows_down_while_nothing_gets_through(mailbox):
     assert gaps[-1] == RESEND_MAX_S
 
 
+@pytest.mark.parametrize(("size", "times"), [(3_000_000, 12), (8_000_000, 7)])
+def test_one_bucket_of_ids_is_sent_again_a_few_times_too(mailbox, size, times):
+    pacing = Pacing()
+    mailbox.has_unacknowledged = True
+    pacing.after_turn(mailbox, turn(send=[(bytes(size),)]), 0.0)
+    resent = 0
+    while pacing.next() < 180.0:
+        resent += pacing.due(pacing.next()).resend
+    assert 2 < resent <= times  # it was 89 and 39
+
+
 def test_bulk_is_sent_again_a_few_times_however_long_its_receiver_works(mailbox):
     pacing = Pacing()
     mailbox.has_unacknowledged = True
