@@ -118,6 +118,12 @@ def _unfit(state: Standing, manifest: RunManifest, sender: PartyId) -> str | Non
     wrong = [p for p in manifest.passive_parties if state.members[p].role != "passive"]
     if wrong:
         return f"{', '.join(wrong)} joined as active; a run has one active party"
+    older = [p for p in manifest.parties if state.version_of(p) < manifest.wire]
+    if older:
+        return (
+            f"{', '.join(older)} do not speak version {manifest.wire} of the protocol: upgrade "
+            "them, or propose the run again without stating 'wire'"
+        )
     busy = [run for run in state.runs.values() if run.phase in ("proposed", "open")]
     if len(busy) >= OPEN_RUNS_MAX:
         return f"{len(busy)} runs are proposed or open; stop one ('hdpvfl stop RUN'), try again"

@@ -6,6 +6,7 @@ policies, clocks and operators arrive as recorded inputs.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
@@ -14,6 +15,7 @@ from broker.agreed_runs import AgreedRuns
 from broker.standing import OpenInvitation, Seat, Standing, describe, knock_fault
 from hdpvfl_mq.errors import PeerError
 from hdpvfl_mq.machine import (
+    Effect,
     Input,
     Meet,
     Move,
@@ -33,6 +35,8 @@ from schemas.federation import (
     Invite,
     KeyChanged,
     MemberHello,
+    MemberVersion,
+    MemberVersions,
     Pair,
     RemoveMember,
     Roster,
@@ -40,7 +44,7 @@ from schemas.federation import (
     SeatMember,
     SignedRoster,
 )
-from schemas.ids import COORDINATOR, PartyId
+from schemas.ids import COORDINATOR, OLDEST_VERSION, PartyId
 
 GUESSES_MAX = 3  # wrong secrets after which an invitation is void
 
@@ -75,9 +79,12 @@ class Registrar(AgreedRuns, NoSnapshot):
         return state.with_member(asked.party, seat), (_meet(asked.party, seat),)
 
     def hello(self, state: Standing, given: Received[MemberHello]) -> Step[Standing]:
-        epochs = MappingProxyType({**state.epochs, given.sender: given.message.epoch})
-        rosters = (Send((given.sender,), signed) for signed in _rosters(state, given.sender))
-        return replace(state, epochs=epochs), (_roster(state, (given.sender,)), *rosters)
+        sender, message = given.sender, given.message
+        state = replace(state, epochs=MappingProxyType({**state.epochs, sender: message.epoch}))
+        state, met = _version(state, sender, message.speaks)
+        rosters = (Send((sender,), signed) for signed in _rosters(state, sender))
+        versions = _versions(state, (sender,), sorted(state.speaks))
+        return state, (*met, _roster(state, (sender,)), *rosters, *versions)
 
     def invite(self, state: Standing, given: OperatorCommand) -> Step[Standing]:
         """Invite one new member; a second invitation for the same name replaces the first."""
@@ -110,7 +117,13 @@ class Registrar(AgreedRuns, NoSnapshot):
             raise PeerError(f"{name} is no member")
         members = {party: seat for party, seat in state.members.items() if party != name}
         rosters = {party: signed for party, signed in state.rosters.items() if party != name}
-        state = replace(state, members=MappingProxyType(members), rosters=MappingProxyType(rosters))
+        speaks = {party: each for party, each in state.speaks.items() if party != name}
+        state = replace(
+            state,
+            members=MappingProxyType(members),
+            rosters=MappingProxyType(rosters),
+            speaks=MappingProxyType(speaks),
+        )
         return state, (_roster(state, tuple(sorted(members))),) if members else ()
 
     def pair(self, state: Standing, given: Received[Pair]) -> Step[Standing]:
@@ -153,7 +166,8 @@ class Registrar(AgreedRuns, NoSnapshot):
         changed = {**state.former, given.sender: (*former, seat.verify_key)}
         state = replace(state, former=MappingProxyType(changed))
         told = (Send(others, given.message),) if others else ()
-        return state, (_meet(given.sender, state.members[given.sender]), *told)
+        met = _meet(given.sender, state.members[given.sender], state.version_of(given.sender))
+        return state, (met, *told)
 
 
 def _roster(state: Standing, to: tuple[PartyId, ...]) -> Send:
@@ -167,8 +181,31 @@ def _rosters(state: Standing, to: PartyId) -> tuple[SignedRoster, ...]:
     return tuple(signed for party, signed in sorted(state.rosters.items()) if party != to)
 
 
-def _meet(party: PartyId, seat: Seat) -> Meet:
-    return Meet(party=party, role=seat.role, verify_key=seat.verify_key)
+def _version(state: Standing, party: PartyId, speaks: int) -> Step[Standing]:
+    """Note a member's version: write to it in this one, and tell the other active parties."""
+    if speaks == state.version_of(party) or party not in state.members:
+        return state, ()
+    state = replace(state, speaks=MappingProxyType({**state.speaks, party: speaks}))
+    others = tuple(p for p in sorted(state.members) if p != party)
+    return state, (
+        _meet(party, state.members[party], speaks),
+        *_versions(state, others, (party,)),
+    )
+
+
+def _versions(
+    state: Standing, to: tuple[PartyId, ...], about: Sequence[PartyId]
+) -> tuple[Effect, ...]:
+    """The versions of these members, to those who propose runs; version 1 has no such message."""
+    proposers = tuple(
+        p for p in to if state.version_of(p) > OLDEST_VERSION and state.members[p].role == "active"
+    )
+    members = tuple(MemberVersion(party=p, speaks=state.speaks[p]) for p in about)
+    return (Send(proposers, MemberVersions(members=members)),) if proposers and members else ()
+
+
+def _meet(party: PartyId, seat: Seat, speaks: int = OLDEST_VERSION) -> Meet:
+    return Meet(party=party, role=seat.role, verify_key=seat.verify_key, speaks=speaks)
 
 
 _R = Registrar

@@ -14,7 +14,7 @@ from typing import Any
 
 from schemas.config import RunManifest
 from schemas.federation import Admit, RunPhase, SignedRoster
-from schemas.ids import PartyId, PartyRole, RunId
+from schemas.ids import OLDEST_VERSION, PartyId, PartyRole, RunId
 
 _NONE: Mapping[Any, Any] = MappingProxyType({})
 
@@ -67,6 +67,11 @@ class Standing:
     former: Mapping[PartyId, tuple[bytes, ...]] = field(default_factory=lambda: _NONE)  # replaced
     rosters: Mapping[PartyId, SignedRoster] = field(default_factory=lambda: _NONE)  # as signed
     runs: Mapping[RunId, AgreedRun] = field(default_factory=lambda: _NONE)
+    speaks: Mapping[PartyId, int] = field(default_factory=lambda: _NONE)  # above the oldest version
+
+    def version_of(self, party: PartyId) -> int:
+        """The newest version of the protocol that a member has said it speaks."""
+        return self.speaks.get(party, OLDEST_VERSION)
 
     def with_run(self, name: RunId, run: AgreedRun) -> Standing:
         """The same federation with one run changed."""

@@ -39,6 +39,7 @@ from schemas.federation import (
     ConfirmMember,
     KeyChanged,
     MemberHello,
+    MemberVersions,
     Pair,
     RemoveMember,
     ReplaceKeys,
@@ -95,8 +96,8 @@ class Membership(Proposals, NoSnapshot):
 
     def started(self, state: Belonging, given: Started) -> Step[Belonging]:
         """Greet the registrar."""
-        hello = MemberHello(epoch=given.epoch)
-        return replace(state, epoch=given.epoch), (Send((COORDINATOR,), hello),)
+        state = replace(state, epoch=given.epoch, version=given.speaks)
+        return state, (Send((COORDINATOR,), _hello(state)),)
 
     def seat(self, state: Belonging, given: OperatorCommand) -> Step[Belonging]:
         """Pin a member whose keys are in this party's settings; nobody else need know."""
@@ -123,6 +124,11 @@ class Membership(Proposals, NoSnapshot):
             state, more = self._begin(state, party, named[party])
             effects = (*effects, *more)
         return state, effects
+
+    def versions(self, state: Belonging, given: Received[MemberVersions]) -> Step[Belonging]:
+        """Store which versions the others speak, as the registrar tells."""
+        told = {each.party: each.speaks for each in given.message.members}
+        return replace(state, speaks=MappingProxyType({**state.speaks, **told})), ()
 
     def _begin(self, state: Belonging, party: PartyId, role: PartyRole) -> Step[Belonging]:
         attempt = state.attempts.get(party, 0)
@@ -207,11 +213,10 @@ class Membership(Proposals, NoSnapshot):
         old = self.me(state).verify_key
         verify_key, curve_key = next_keys(change, self.name, old, state.former.get(self.name, ()))
         state = replace(_without(state, self.name, old), keys=OwnKeys(verify_key, curve_key))
-        hello = MemberHello(epoch=state.epoch)
         told: tuple[Effect, ...] = (
             Send((COORDINATOR,), KeyChanged(change=change)),
             SignWith(verify_key=verify_key),
-            Send((COORDINATOR,), hello),
+            Send((COORDINATOR,), _hello(state)),
         )
         state, signed = self._pin(state, state.fellows)
         state, paired = self._pair_again(state, *sorted(state.pairings))
@@ -241,6 +246,10 @@ class Membership(Proposals, NoSnapshot):
         return state, effects
 
 
+def _hello(state: Belonging) -> MemberHello:
+    return MemberHello(epoch=state.epoch, speaks=state.version)
+
+
 def _without(state: Belonging, party: PartyId, key: bytes) -> Belonging:
     """The same membership in which a party's key has been replaced."""
     former = {**state.former, party: (*state.former.get(party, ()), key)}
@@ -254,6 +263,7 @@ MOVES: Moves = {
     (Belonging, "command:confirm"): Move(_M.confirm, ()),
     (Belonging, "command:remove"): Move(_M.remove, ()),
     (Belonging, "roster"): Move(_M.roster, ()),
+    (Belonging, "member_versions"): Move(_M.versions, ()),
     (Belonging, "signed_roster"): Move(_M.signed_roster, ()),
     (Belonging, "pair"): Move(_M.pair, ()),
     (Belonging, "command:replace_keys"): Move(_M.replace_keys, ()),

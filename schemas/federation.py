@@ -6,13 +6,22 @@ its runs: the header then holds the federation's name instead of a run's.
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
-from schemas.base import Closed, Count, Digest, Signature, Text
+from schemas.base import Closed, Count, Digest, Extended, Signature, Text
 from schemas.config import Path, RunManifest
-from schemas.ids import MAX_PASSIVES, Epoch, Parties, PartyId, PartyRole, RunId
+from schemas.ids import (
+    MAX_PASSIVES,
+    OLDEST_VERSION,
+    Epoch,
+    Parties,
+    PartyId,
+    PartyRole,
+    RunId,
+    Version,
+)
 from schemas.key_change import KeyChange
 from schemas.tensor import Tensor
 
@@ -20,11 +29,14 @@ Secret = Annotated[bytes, Field(min_length=16, max_length=16)]
 RunPhase = Literal["proposed", "open", "refused", "over"]
 
 
-class MemberHello(Closed):
+class MemberHello(Extended):
     """A member's service has started or restarted; binds its connection to its name."""
+
+    later: ClassVar[tuple[str, ...]] = ("speaks",)
 
     kind: Literal["member_hello"] = "member_hello"
     epoch: Epoch
+    speaks: Version = OLDEST_VERSION  # the newest version of the protocol that the member speaks
 
 
 class RunProposal(Closed):
@@ -73,6 +85,23 @@ class Roster(Closed):
 
     kind: Literal["roster"] = "roster"
     members: Annotated[tuple[RosterEntry, ...], Field(max_length=MAX_PASSIVES + 1)]
+
+
+class MemberVersion(Closed):
+    """The newest version of the protocol that a member speaks."""
+
+    party: PartyId
+    speaks: Version
+
+
+class MemberVersions(Closed):
+    """What the registrar has heard from members that are upgraded; for the active party.
+
+    Not in version 1. A registrar that states too little is found out (parties/lowered.py).
+    """
+
+    kind: Literal["member_versions"] = "member_versions"
+    members: Annotated[tuple[MemberVersion, ...], Field(max_length=MAX_PASSIVES + 1)]
 
 
 class Pair(Closed):
@@ -130,6 +159,7 @@ FederationMessage = (
     | RunStop
     | RunNews
     | Roster
+    | MemberVersions
     | SignedRoster
     | Pair
     | KeyChanged
@@ -266,13 +296,16 @@ class OperatorCommand(Closed):
     command: Command
 
 
-class Meet(Closed):
-    """Accept this peer's envelopes from now on, with this key."""
+class Meet(Extended):
+    """Accept this peer's envelopes from now on, with this key, and write to it in this version."""
+
+    later: ClassVar[tuple[str, ...]] = ("speaks",)
 
     kind: Literal["meet"] = "meet"
     party: PartyId
     role: PartyRole
     verify_key: Digest
+    speaks: Version = OLDEST_VERSION
 
 
 class SignWith(Closed):

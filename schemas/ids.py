@@ -17,6 +17,9 @@ ReleaseId = Annotated[
 ]
 Round = Annotated[int, Field(ge=0, le=10_000_000)]
 Epoch = Annotated[int, Field(ge=1, le=2**31)]
+# A version of the protocol. The one before the newest is spoken too; schemas/envelope.py.
+OLDEST_VERSION = 1
+Version = Annotated[int, Field(ge=OLDEST_VERSION, le=2**16)]
 
 PartyRole = Literal["active", "passive"]
 RoleName = Literal["active", "passive", "coordinator"]

@@ -16,7 +16,8 @@ from hdpvfl_mq.wire.codec import Frames, decode_header, encode_body, encode_head
 from hdpvfl_mq.wire.parts import PartList, is_in_parts
 from hdpvfl_mq.wire.sequence import UNACKNOWLEDGED_BYTES_MAX, Inbox, Outbox
 from hdpvfl_mq.wire.signing import envelope_digest, frames_digest, sign, verify
-from schemas.envelope import NO_PARENT, PROTOCOL_VERSION, Delivery, Header
+from hdpvfl_mq.wire.versions import check_version
+from schemas.envelope import NO_PARENT, Delivery, Header
 from schemas.ids import PartyId
 from schemas.messages import GREETINGS, ROUTES, UNNUMBERED, Ack, Message
 from schemas.snapshot import DIGESTS_MAX, StreamMark
@@ -42,6 +43,7 @@ class Mailbox:
 
     def __init__(self, identity: Identity, contacts: Mapping[PartyId, Contact]) -> None:
         self._identity, self._contacts = identity, dict(contacts)
+        self._version = identity.versions[0]  # until `speak`
         self._inbox: dict[PartyId, Inbox[tuple[Header, Frames]]] = {p: Inbox() for p in contacts}
         self._outbox: dict[PartyId, Outbox[Frames]] = {p: Outbox() for p in contacts}
         self._seen: dict[PartyId, bytes] = dict.fromkeys(contacts, NO_PARENT)
@@ -60,6 +62,10 @@ class Mailbox:
         self._inbox.setdefault(party, Inbox())
         self._outbox.setdefault(party, Outbox())
         self._seen.setdefault(party, NO_PARENT)
+
+    def speak(self, version: int) -> None:
+        """Write later envelopes in this version, or in the newest that their receivers read."""
+        self._version = version
 
     def sign_with(self, verify_key: bytes) -> None:
         """Sign later envelopes with another key of this node's identity."""
@@ -134,9 +140,10 @@ class Mailbox:
     def _envelope(
         self, to: tuple[Delivery, ...], message: Message, parent: bytes, stamp: Stamp
     ) -> Frames:
+        version = min(self._version, *(self._contacts[each.party].version for each in to))
         header = encode_header(
             Header(
-                version=PROTOCOL_VERSION,
+                version=version,
                 run=self._identity.run,
                 sender=self._identity.party,
                 epoch=max(stamp.epoch, 1),
@@ -167,6 +174,7 @@ class Mailbox:
         contact = self._contacts.get(header.sender)
         if header.run != me.run or contact is None:
             raise PeerError("unknown run or sender")
+        check_version(header.version, me.versions)
         mine = next((d for d in header.to if d.party == me.party), None)
         if mine is None:
             raise PeerError("not addressed to this party")

@@ -117,7 +117,8 @@ class Node(Chained):
     def start(self) -> Turn:
         """Announce this process; call it once, after `open`."""
         standing = self._ledger.standing() if self._ledger else NO_LEDGER
-        started = Started(epoch=self.epoch + 1, standing=standing)
+        speaks = self.identity.versions[1]
+        started = Started(epoch=self.epoch + 1, standing=standing, speaks=speaks)
         self._uncommitted.arm.extend(self.armed.values())  # armed before a crash and not fired yet
         self._step(started, started, NO_PARENT)
         return self._commit()
@@ -195,6 +196,7 @@ class Node(Chained):
     def _step(self, given: Input | PeerError, recorded: RecordedInput, parent: bytes) -> None:
         if isinstance(given, Started):
             self.epoch = given.epoch
+            self.mailbox.speak(given.speaks)
         if isinstance(given, TimerFired):
             self.armed.pop(given.timer, None)
         if isinstance(given, LedgerRead):
@@ -268,8 +270,8 @@ class Node(Chained):
                 self._uncommitted.ledger_orders.append(effect)
                 # Set until `LedgerRead` is recorded: a crash may come between the two steps.
                 self.is_ledger_due |= isinstance(effect, ReadLedger)
-            case Meet(party=party, role=role, verify_key=key):
-                self.mailbox.meet(party, Contact(role, VerifyKey(key)))
+            case Meet(party=party, role=role, verify_key=key, speaks=version):
+                self.mailbox.meet(party, Contact(role, VerifyKey(key), version))
             case SignWith(verify_key=key):
                 self.mailbox.sign_with(key)
             case Finish(outcome=outcome):

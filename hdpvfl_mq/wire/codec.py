@@ -15,6 +15,7 @@ from pydantic import BaseModel, ValidationError
 from hdpvfl_mq.errors import PeerError
 from hdpvfl_mq.wire.canonical import pack, unpack
 from hdpvfl_mq.wire.parts import Buffer, PartList, is_in_parts, is_large
+from hdpvfl_mq.wire.versions import check_version
 from schemas.base import printable
 from schemas.envelope import (
     MAX_ARRAY_BYTES,
@@ -62,7 +63,10 @@ def check_frames(frames: Frames) -> None:
 def decode_header(frames: Frames) -> Header:
     """The header, which a broker may read; checks the sizes of the other frames for its kind."""
     check_frames(frames)
-    header = _validated(Header, unpack(frames[0], max_bytes=MAX_HEADER_BYTES), "header")
+    plain = unpack(frames[0], max_bytes=MAX_HEADER_BYTES)
+    if isinstance(plain, dict) and "version" in plain:
+        check_version(plain["version"])  # first: another version may have other fields
+    header = _validated(Header, plain, "header")
     if sum(map(len, frames[3:])) > ARRAY_BYTES.get(header.kind, 0):
         raise PeerError(f"array frame is above its limit for {header.kind}")
     if is_in_parts(frames):

@@ -134,6 +134,7 @@ class Commands:
     def _propose(self, asked: dict[str, Any]) -> Answer:
         service = self._service
         manifest = check_settings(RunManifest, asked.get("manifest") or {}, "manifest")
+        manifest = self._in_common_version(manifest)
         known = service.belonging.runs.get(manifest.run)
         if known is not None:
             if known.manifest == manifest:
@@ -152,9 +153,25 @@ class Commands:
         names = ("rows", "out", "session")
         wanted: dict[str, Any] = {name: asked[name] for name in names if name in asked}
         service.give(
-            check_settings(ProposeRun, {"manifest": asked["manifest"], **wanted}, "options")
+            check_settings(
+                ProposeRun,
+                {"manifest": json.loads(manifest.model_dump_json()), **wanted},
+                "options",
+            )
         )
         return {"run": manifest.run}
+
+    def _in_common_version(self, manifest: RunManifest) -> RunManifest:
+        """The run in the newest version of the protocol that all its parties speak."""
+        belonging = self._service.belonging
+        common = belonging.version_for(manifest.passive_parties)
+        if manifest.wire > common:
+            older = [p for p in manifest.passive_parties if belonging.version_for((p,)) == common]
+            raise OperatorError(
+                f"wire = {manifest.wire}: {', '.join(older)} speak version {common} of the "
+                "protocol; upgrade them, or leave 'wire' out"
+            )
+        return RunManifest(**{**dict(manifest), "wire": common})
 
     def _answer(self, asked: dict[str, Any]) -> Answer:
         name = str(asked.get("run"))

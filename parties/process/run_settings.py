@@ -32,6 +32,7 @@ _SAME = (
     "state",
     "ids",
     "engine",
+    "speaks",
 )
 PATIENCE_S = 30 * 86400.0  # a service keeps waiting; the run's own deadline ends it
 
@@ -80,6 +81,7 @@ def _made(
     registrar = Peer(party=COORDINATOR, role="coordinator", verify_key=service.broker_verify_key)
     changes: dict[str, object] = {
         "run": manifest.run,
+        "wire": manifest.wire,
         "role": "active" if is_active else "passive",
         "data": service.data,
         "patience_s": PATIENCE_S,
