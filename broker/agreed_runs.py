@@ -23,7 +23,7 @@ from hdpvfl_mq.machine import (
 from schemas.base import in_words
 from schemas.config import RunManifest
 from schemas.federation import EndRun, RunAnswer, RunNews, RunProposal, RunStop, StopRun
-from schemas.ids import COORDINATOR, PartyId, RunId
+from schemas.ids import COORDINATOR, OLDEST_VERSION, PartyId, RunId
 
 OPEN_RUNS_MAX = 64  # proposed or open at the same time
 ANSWER_S = 7 * 86400.0  # how long a proposal waits for answers
@@ -59,7 +59,7 @@ class AgreedRuns:
         run = replace(run, accepted=run.accepted | {given.sender})
         if run.waiting_for:
             return state.with_run(message.run, run), (_news((run.manifest.active_party,), run),)
-        run = replace(run, phase="open")
+        run = replace(run, phase="open", manifest=_in_common_version(state, run.manifest))
         return state.with_run(message.run, run), (_news(run.manifest.parties, run),)
 
     def _refuse(self, state: Standing, run: AgreedRun, reason: str) -> Step[Standing]:
@@ -118,16 +118,18 @@ def _unfit(state: Standing, manifest: RunManifest, sender: PartyId) -> str | Non
     wrong = [p for p in manifest.passive_parties if state.members[p].role != "passive"]
     if wrong:
         return f"{', '.join(wrong)} joined as active; a run has one active party"
-    older = [p for p in manifest.parties if state.version_of(p) < manifest.wire]
-    if older:
-        return (
-            f"{', '.join(older)} do not speak version {manifest.wire} of the protocol: upgrade "
-            "them, or propose the run again without stating 'wire'"
-        )
+    if manifest.wire != OLDEST_VERSION:
+        return "leave 'wire' out: the parties' versions are known when the run opens"
     busy = [run for run in state.runs.values() if run.phase in ("proposed", "open")]
     if len(busy) >= OPEN_RUNS_MAX:
         return f"{len(busy)} runs are proposed or open; stop one ('hdpvfl stop RUN'), try again"
     return None
+
+
+def _in_common_version(state: Standing, manifest: RunManifest) -> RunManifest:
+    """The run in the newest version that all its parties speak; each has said hello by now."""
+    common = min(state.version_of(party) for party in manifest.parties)
+    return RunManifest(**{**dict(manifest), "wire": common})
 
 
 def _run_of(state: Standing, name: RunId, sender: PartyId) -> AgreedRun:
@@ -139,6 +141,10 @@ def _run_of(state: Standing, name: RunId, sender: PartyId) -> AgreedRun:
 
 def _news(to: tuple[PartyId, ...], run: AgreedRun) -> Effect:
     news = RunNews(
-        run=run.manifest.run, phase=run.phase, waiting_for=run.waiting_for, reason=run.reason
+        run=run.manifest.run,
+        phase=run.phase,
+        waiting_for=run.waiting_for,
+        reason=run.reason,
+        wire=run.manifest.wire,
     )
     return Send(to, news)

@@ -6,7 +6,6 @@ policies, clocks and operators arrive as recorded inputs.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
@@ -15,7 +14,6 @@ from broker.agreed_runs import AgreedRuns
 from broker.standing import OpenInvitation, Seat, Standing, describe, knock_fault
 from hdpvfl_mq.errors import PeerError
 from hdpvfl_mq.machine import (
-    Effect,
     Input,
     Meet,
     Move,
@@ -35,8 +33,6 @@ from schemas.federation import (
     Invite,
     KeyChanged,
     MemberHello,
-    MemberVersion,
-    MemberVersions,
     Pair,
     RemoveMember,
     Roster,
@@ -83,8 +79,7 @@ class Registrar(AgreedRuns, NoSnapshot):
         state = replace(state, epochs=MappingProxyType({**state.epochs, sender: message.epoch}))
         state, met = _version(state, sender, message.speaks)
         rosters = (Send((sender,), signed) for signed in _rosters(state, sender))
-        versions = _versions(state, (sender,), sorted(state.speaks))
-        return state, (*met, _roster(state, (sender,)), *rosters, *versions)
+        return state, (*met, _roster(state, (sender,)), *rosters)
 
     def invite(self, state: Standing, given: OperatorCommand) -> Step[Standing]:
         """Invite one new member; a second invitation for the same name replaces the first."""
@@ -182,26 +177,11 @@ def _rosters(state: Standing, to: PartyId) -> tuple[SignedRoster, ...]:
 
 
 def _version(state: Standing, party: PartyId, speaks: int) -> Step[Standing]:
-    """Note a member's version: write to it in this one, and tell the other active parties."""
+    """Note the newest version that a member speaks, and write to it in this one."""
     if speaks == state.version_of(party) or party not in state.members:
         return state, ()
     state = replace(state, speaks=MappingProxyType({**state.speaks, party: speaks}))
-    others = tuple(p for p in sorted(state.members) if p != party)
-    return state, (
-        _meet(party, state.members[party], speaks),
-        *_versions(state, others, (party,)),
-    )
-
-
-def _versions(
-    state: Standing, to: tuple[PartyId, ...], about: Sequence[PartyId]
-) -> tuple[Effect, ...]:
-    """The versions of these members, to those who propose runs; version 1 has no such message."""
-    proposers = tuple(
-        p for p in to if state.version_of(p) > OLDEST_VERSION and state.members[p].role == "active"
-    )
-    members = tuple(MemberVersion(party=p, speaks=state.speaks[p]) for p in about)
-    return (Send(proposers, MemberVersions(members=members)),) if proposers and members else ()
+    return state, (_meet(party, state.members[party], speaks),)
 
 
 def _meet(party: PartyId, seat: Seat, speaks: int = OLDEST_VERSION) -> Meet:

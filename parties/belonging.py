@@ -5,7 +5,7 @@ It owns these values; the membership decides when they change.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any, Literal
@@ -49,7 +49,6 @@ class Belonging:
 
     epoch: int = 1  # of the process that said the last hello
     version: int = OLDEST_VERSION  # the newest that this process speaks
-    speaks: Mapping[PartyId, int] = field(default_factory=lambda: _NONE)  # the others, as told
     fellows: Mapping[PartyId, Fellow] = field(default_factory=lambda: _NONE)
     pairings: Mapping[PartyId, Pairing] = field(default_factory=lambda: _NONE)
     attempts: Mapping[PartyId, int] = field(default_factory=lambda: _NONE)  # pairings begun so far
@@ -59,10 +58,6 @@ class Belonging:
     keys: OwnKeys | None = None  # this party's keys, once it has replaced its first ones
     # Keys that each member, this party included, has replaced, oldest first.
     former: Mapping[PartyId, tuple[bytes, ...]] = field(default_factory=lambda: _NONE)
-
-    def version_for(self, parties: Iterable[PartyId]) -> int:
-        """The newest version that this party and these members speak, as the registrar told."""
-        return min(self.version, *(self.speaks.get(each, OLDEST_VERSION) for each in parties))
 
     def with_run(self, name: RunId, run: KnownRun) -> Belonging:
         """The same membership with one run changed."""

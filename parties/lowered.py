@@ -1,12 +1,13 @@
 """Whether a run is held in an older version of the protocol than it need be.
 
-It owns that check. The active party proposes a run in the lowest version of its members, as far as
-the registrar tells it, and version 1 has no place for a member's own statement. So a party that
-speaks a newer version than its run marks its share of the public seed (hdpvfl_mq/psi/toss.py), as
-TLS 1.3 marks the random number of a server: an older program takes the mark for random bytes. The
-shares are committed to, travel in signed envelopes and are the same for all, so neither broker nor
-coordinator can remove a mark. If all shares are marked, every party speaks a newer version, and
-somebody has understated it. Nothing has been released by then.
+It owns that check. The registrar opens a run in the newest version that all its parties speak. It
+knows their versions by then, because each has said hello and answered the proposal; but it may lie,
+and version 1 has no place for a party's own statement. So a party that speaks a newer version than
+its run marks its share of the public seed (hdpvfl_mq/psi/toss.py), as TLS 1.3 marks the random
+number of a server: an older program takes the mark for random bytes. The shares are committed to,
+travel in signed envelopes and are the same for all, so neither broker nor coordinator can remove a
+mark. If all shares are marked, every party speaks a newer version, and somebody has understated it.
+Nothing has been released by then.
 """
 
 from __future__ import annotations

@@ -39,7 +39,6 @@ from schemas.federation import (
     ConfirmMember,
     KeyChanged,
     MemberHello,
-    MemberVersions,
     Pair,
     RemoveMember,
     ReplaceKeys,
@@ -124,11 +123,6 @@ class Membership(Proposals, NoSnapshot):
             state, more = self._begin(state, party, named[party])
             effects = (*effects, *more)
         return state, effects
-
-    def versions(self, state: Belonging, given: Received[MemberVersions]) -> Step[Belonging]:
-        """Store which versions the others speak, as the registrar tells."""
-        told = {each.party: each.speaks for each in given.message.members}
-        return replace(state, speaks=MappingProxyType({**state.speaks, **told})), ()
 
     def _begin(self, state: Belonging, party: PartyId, role: PartyRole) -> Step[Belonging]:
         attempt = state.attempts.get(party, 0)
@@ -263,7 +257,6 @@ MOVES: Moves = {
     (Belonging, "command:confirm"): Move(_M.confirm, ()),
     (Belonging, "command:remove"): Move(_M.remove, ()),
     (Belonging, "roster"): Move(_M.roster, ()),
-    (Belonging, "member_versions"): Move(_M.versions, ()),
     (Belonging, "signed_roster"): Move(_M.signed_roster, ()),
     (Belonging, "pair"): Move(_M.pair, ()),
     (Belonging, "command:replace_keys"): Move(_M.replace_keys, ()),

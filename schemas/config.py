@@ -111,7 +111,7 @@ class RunManifest(Extended):
     deadline_s: Seconds = 86400.0
     scale_rows: bool = True  # only guarantee none may turn it off
     rounds_ahead: Annotated[int, Field(ge=1, le=100_000)] = 256
-    # Version of the protocol in which the run is held; a service states the lowest of its members.
+    # The version of the protocol in which the run is held; services agree on it when a run opens.
     wire: Version = OLDEST_VERSION
 
     @model_validator(mode="after")
@@ -220,7 +220,7 @@ class PartySettings(Closed):
     scores_out: Path | None = None  # where an active party's scores go; None: predictions.csv
     session: bool = False  # a scoring session that stays open for 'hdpvfl score'
     wire: Version = OLDEST_VERSION  # the manifest's; a run is held in one version of the protocol
-    speaks: Version = OLDEST_VERSION  # the newest version that this process speaks
+    wire_max: Version = OLDEST_VERSION  # the newest version that this party speaks
     peers: Annotated[tuple[Peer, ...], Field(min_length=2, max_length=MAX_PASSIVES + 1)]
 
     @model_validator(mode="after")

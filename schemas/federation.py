@@ -63,14 +63,17 @@ class RunStop(Closed):
     reason: Literal["operator", "settings"]
 
 
-class RunNews(Closed):
+class RunNews(Extended):
     """The phase of a run before and after its own stream, and whom it waits for."""
+
+    later: ClassVar[tuple[str, ...]] = ("wire",)
 
     kind: Literal["run_news"] = "run_news"
     run: RunId
     phase: RunPhase
     waiting_for: Parties
     reason: Text
+    wire: Version = OLDEST_VERSION  # of an open run: the newest version that all its parties speak
 
 
 class RosterEntry(Closed):
@@ -85,23 +88,6 @@ class Roster(Closed):
 
     kind: Literal["roster"] = "roster"
     members: Annotated[tuple[RosterEntry, ...], Field(max_length=MAX_PASSIVES + 1)]
-
-
-class MemberVersion(Closed):
-    """The newest version of the protocol that a member speaks."""
-
-    party: PartyId
-    speaks: Version
-
-
-class MemberVersions(Closed):
-    """What the registrar has heard from members that are upgraded; for the active party.
-
-    Not in version 1. A registrar that states too little is found out (parties/lowered.py).
-    """
-
-    kind: Literal["member_versions"] = "member_versions"
-    members: Annotated[tuple[MemberVersion, ...], Field(max_length=MAX_PASSIVES + 1)]
 
 
 class Pair(Closed):
@@ -159,7 +145,6 @@ FederationMessage = (
     | RunStop
     | RunNews
     | Roster
-    | MemberVersions
     | SignedRoster
     | Pair
     | KeyChanged

@@ -398,7 +398,6 @@ ROUTES: dict[str, tuple[frozenset[RoleName], frozenset[RoleName]]] = {
     "run_stop": (_PARTY, _COORDINATOR),
     "run_news": (_COORDINATOR, _PARTY),
     "roster": (_COORDINATOR, _PARTY),
-    "member_versions": (_COORDINATOR, _ACTIVE),
     "signed_roster": (_ALL, _ALL),
     "pair": (_ALL, _ALL),
     "key_changed": (_ALL, _ALL),

@@ -177,7 +177,7 @@ def _assets(settings: PartySettings, keys: Keys) -> Assets:
         allocate=allocate,
         engine=engine_of(settings.engine, allocate=allocate, folder=folder),
         wire=settings.wire,
-        speaks=settings.speaks,
+        speaks=settings.wire_max,
     )
 
 

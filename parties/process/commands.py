@@ -22,7 +22,7 @@ from parties.process.ledger_book import LedgerBook
 from schemas.base import in_words
 from schemas.config import RunManifest
 from schemas.federation import AnswerRun, ConfirmMember, ProposeRun, RemoveMember
-from schemas.ids import RunId
+from schemas.ids import OLDEST_VERSION, RunId
 
 if TYPE_CHECKING:
     from parties.process.hosted import HostedRun
@@ -134,10 +134,10 @@ class Commands:
     def _propose(self, asked: dict[str, Any]) -> Answer:
         service = self._service
         manifest = check_settings(RunManifest, asked.get("manifest") or {}, "manifest")
-        manifest = self._in_common_version(manifest)
+        manifest = _before_opening(manifest)
         known = service.belonging.runs.get(manifest.run)
         if known is not None:
-            if known.manifest == manifest:
+            if _before_opening(known.manifest) == manifest:
                 return {"run": manifest.run}  # already proposed
             raise OperatorError(f"run {manifest.run} exists: choose another name")
         if manifest.active_party != service.settings.party or service.settings.role != "active":
@@ -160,18 +160,6 @@ class Commands:
             )
         )
         return {"run": manifest.run}
-
-    def _in_common_version(self, manifest: RunManifest) -> RunManifest:
-        """The run in the newest version of the protocol that all its parties speak."""
-        belonging = self._service.belonging
-        common = belonging.version_for(manifest.passive_parties)
-        if manifest.wire > common:
-            older = [p for p in manifest.passive_parties if belonging.version_for((p,)) == common]
-            raise OperatorError(
-                f"wire = {manifest.wire}: {', '.join(older)} speak version {common} of the "
-                "protocol; upgrade them, or leave 'wire' out"
-            )
-        return RunManifest(**{**dict(manifest), "wire": common})
 
     def _answer(self, asked: dict[str, Any]) -> Answer:
         name = str(asked.get("run"))
@@ -234,6 +222,11 @@ class Commands:
     def _replace_keys(self, asked: dict[str, Any]) -> Answer:
         self._service.replace_keys(str(asked.get("folder")))
         return {"party": self._service.settings.party}
+
+
+def _before_opening(manifest: RunManifest) -> RunManifest:
+    """The manifest as proposed: the version of the protocol is agreed on when the run opens."""
+    return RunManifest(**{**dict(manifest), "wire": OLDEST_VERSION})
 
 
 def _queue(waiting: int, node: Node) -> Answer:

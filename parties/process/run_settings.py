@@ -32,7 +32,6 @@ _SAME = (
     "state",
     "ids",
     "engine",
-    "speaks",
 )
 PATIENCE_S = 30 * 86400.0  # a service keeps waiting; the run's own deadline ends it
 
@@ -67,6 +66,11 @@ def _made(
             f"{', '.join(strangers)}: not confirmed here; compare words and say "
             f"'hdpvfl confirm {strangers[0]}'"
         )
+    if manifest.wire > service.speaks:
+        raise RefusedError(
+            f"the run is held in version {manifest.wire} of the protocol, and this party speaks "
+            f"{service.speaks}: raise 'speaks' in party.toml"
+        )
     is_active = manifest.active_party == service.party
     plain = {name: getattr(service, name) for name in _SAME}
     peers = [
@@ -82,6 +86,7 @@ def _made(
     changes: dict[str, object] = {
         "run": manifest.run,
         "wire": manifest.wire,
+        "wire_max": service.speaks,
         "role": "active" if is_active else "passive",
         "data": service.data,
         "patience_s": PATIENCE_S,

@@ -206,7 +206,7 @@ class PartyService:
                 return
             standing = LedgerBook(self.ledger, policy, name, b"").standing()
             rule = policy_rule(policy, self.settings.party, run.manifest, standing)
-            rule = rule or self.dispute(run.manifest.parties) or self._too_new(run.manifest.wire)
+            rule = rule or self.dispute(run.manifest.parties)
             must_ask = policy.proposals == "ask"
         except OperatorError as wrong:  # the policy cannot be read, or its cap has changed
             rule = f"the policy of {self.settings.party} cannot be used"
@@ -217,12 +217,6 @@ class PartyService:
         reason = rule or "policy.proposals accepts what breaks no rule"
         self.log.say("run_answered", run=name, reason=reason)
         self.give(AnswerRun(run=name, accepted=rule is None, reason=in_words(reason)))
-
-    def _too_new(self, wire: int) -> str | None:
-        """Why a run cannot be held in its version of the protocol."""
-        party, speaks = self.settings.party, self.settings.speaks
-        new = f"{party} speaks version {speaks} of the protocol, the run is held in {wire}"
-        return None if wire <= speaks else new
 
     def _is_probing(self, policy: PartyPolicy, name: RunId, active: PartyId) -> bool:
         """Whether an active party's proposals were refused too often to be told another reason."""

@@ -18,7 +18,7 @@ from hdpvfl_mq.runtime.keys import make_keys
 from hdpvfl_mq.runtime.settings import dump_settings, fields_of, load_settings
 from parties.process import broker_link
 from parties.process import service as party_service
-from schemas.config import PartyServiceSettings
+from schemas.config import BrokerServiceSettings, PartyServiceSettings
 from schemas.ids import COORDINATOR
 from tests.integration.standing import Services, standing, until
 
@@ -53,6 +53,7 @@ WAITS_S = {
     "broker's key": broker_link.UNCONNECTED_S,
     "own key": broker_link.UNCONNECTED_S,
     "federation": broker_link.UNANSWERED_S,
+    "version": 0.0,  # the broker answers at once
 }
 
 
@@ -80,6 +81,21 @@ async def test_a_service_says_what_keeps_it_from_its_broker(tmp_path, mistake, c
         found, said = await ask_doctor(path, capsys)
         assert found == code
         assert any(words in each["said"] for each in said.values() if not each["good"]), said
+
+
+async def test_a_party_that_is_newer_than_its_broker_says_so(tmp_path, capsys):
+    words, _, code = documented()["version"]
+    async with standing(tmp_path, start=False) as services:
+        path = services.demo.service(COORDINATOR)
+        older = {**fields_of(load_settings(BrokerServiceSettings, path)), "speaks": 1}
+        path.write_text(dump_settings(BrokerServiceSettings(**older)))
+        await services.start(COORDINATOR, "passive-1")
+        party = services.live["passive-1"]
+        assert isinstance(party, party_service.PartyService)
+        assert await until(lambda: words in party.broker.trouble, "version")
+        found, said = await ask_doctor(services.demo.service("passive-1"), capsys)
+        assert found == code
+        assert words in said["service"]["said"]
 
 
 async def test_the_doctor_finds_the_same(tmp_path, capsys):
