@@ -176,7 +176,9 @@ class HostedFederation(Hosted):
         members = self.standing.members
         self.users = {seat.curve_key.hex(): party for party, seat in members.items()}
         for party, seat in members.items():
-            self.keys_of_members[party] = VerifyKey(seat.verify_key)
+            known = self.keys_of_members.get(party)
+            if known is None or bytes(known) != seat.verify_key:
+                self.keys_of_members[party] = VerifyKey(seat.verify_key)
         for party in set(self.keys_of_members) - set(members):
             del self.keys_of_members[party]
 

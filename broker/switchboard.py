@@ -42,7 +42,9 @@ class Doors(Mapping[bytes, str]):
 
     def knows(self, user: str | None) -> bool:
         """Whether the key of a connection belongs to a current member."""
-        return user in self.members.values()
+        if user is None or user.startswith(LOBBY):
+            return False
+        return bytes.fromhex(user) in self.members
 
     def __iter__(self) -> Iterator[bytes]:
         return iter(self.members)

@@ -26,7 +26,7 @@ RoleName = Literal["active", "passive", "coordinator"]
 PARTY_ROLES: tuple[PartyRole, ...] = ("active", "passive")
 
 COORDINATOR: PartyId = "coordinator"
-MAX_PASSIVES = 256
+MAX_PASSIVES = 512
 Parties = Annotated[tuple[PartyId, ...], Field(max_length=MAX_PASSIVES + 1)]
 
 

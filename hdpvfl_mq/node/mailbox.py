@@ -14,7 +14,7 @@ from hdpvfl_mq.errors import CheatingError, PeerError, WithheldError
 from hdpvfl_mq.node.ports import Contact, Identity
 from hdpvfl_mq.wire.codec import Frames, decode_header, encode_body, encode_header
 from hdpvfl_mq.wire.parts import PartList, is_in_parts
-from hdpvfl_mq.wire.sequence import UNACKNOWLEDGED_BYTES_MAX, Inbox, Outbox
+from hdpvfl_mq.wire.sequence import UNACKNOWLEDGED_BYTES_MAX, Busy, Inbox, Outbox
 from hdpvfl_mq.wire.signing import envelope_digest, frames_digest, sign, verify
 from hdpvfl_mq.wire.versions import check_version
 from schemas.envelope import NO_PARENT, Delivery, Header
@@ -44,8 +44,11 @@ class Mailbox:
     def __init__(self, identity: Identity, contacts: Mapping[PartyId, Contact]) -> None:
         self._identity, self._contacts = identity, dict(contacts)
         self._version = identity.versions[0]  # until `speak`
-        self._inbox: dict[PartyId, Inbox[tuple[Header, Frames]]] = {p: Inbox() for p in contacts}
-        self._outbox: dict[PartyId, Outbox[Frames]] = {p: Outbox() for p in contacts}
+        self._busy = busy = Busy()
+        self._inbox: dict[PartyId, Inbox[tuple[Header, Frames]]] = {
+            p: Inbox(p, busy) for p in contacts
+        }
+        self._outbox: dict[PartyId, Outbox[Frames]] = {p: Outbox(p, busy) for p in contacts}
         self._seen: dict[PartyId, bytes] = dict.fromkeys(contacts, NO_PARENT)
         for outbox in self._outbox.values():
             outbox.digests[0] = NO_PARENT  # for a peer that has seen nothing yet
@@ -59,8 +62,8 @@ class Mailbox:
     def meet(self, party: PartyId, contact: Contact) -> None:
         """Accept a peer's envelopes from now on, with this key; an existing stream continues."""
         self._contacts[party] = contact
-        self._inbox.setdefault(party, Inbox())
-        self._outbox.setdefault(party, Outbox())
+        self._inbox.setdefault(party, Inbox(party, self._busy))
+        self._outbox.setdefault(party, Outbox(party, self._busy))
         self._seen.setdefault(party, NO_PARENT)
 
     def speak(self, version: int) -> None:
@@ -112,8 +115,8 @@ class Mailbox:
     def unacknowledged(self) -> tuple[Frames, ...]:
         """Stored envelopes that some peer has not acknowledged, to be sent again unchanged."""
         waiting: dict[int, Frames] = {}
-        for outbox in self._outbox.values():
-            for frames, _ in outbox.waiting.values():
+        for party in sorted(self._busy.waiting):
+            for frames, _ in self._outbox[party].waiting.values():
                 waiting[id(frames)] = frames
         return tuple(waiting.values())
 
@@ -125,17 +128,17 @@ class Mailbox:
     @property
     def has_unacknowledged(self) -> bool:
         """Whether some peer has not acknowledged an envelope that was sent to it."""
-        return any(outbox.waiting for outbox in self._outbox.values())
+        return bool(self._busy.waiting)
 
     @property
     def unacknowledged_count(self) -> int:
         """The number of deliveries that peers have not acknowledged."""
-        return sum(len(outbox.waiting) for outbox in self._outbox.values())
+        return sum(len(self._outbox[party].waiting) for party in self._busy.waiting)
 
     @property
     def acknowledged(self) -> int:
         """The number of deliveries that peers have acknowledged; it rises when one got through."""
-        return sum(outbox.acknowledged for outbox in self._outbox.values())
+        return self._busy.acknowledged
 
     def _envelope(
         self, to: tuple[Delivery, ...], message: Message, parent: bytes, stamp: Stamp
@@ -262,7 +265,7 @@ class Mailbox:
 
     def has_arrived(self, is_whole: IsWhole) -> bool:
         """Whether the next envelope of some stream has arrived, with all its parts."""
-        return any(self._is_next_whole(party, is_whole) for party in self._inbox)
+        return any(self._is_next_whole(party, is_whole) for party in self._busy.arrived)
 
     def _is_next_whole(self, party: PartyId, is_whole: IsWhole) -> bool:
         inbox = self._inbox[party]
@@ -277,7 +280,7 @@ class Mailbox:
 
         A stream stops at an envelope whose parts are not all here.
         """
-        for party in sorted(self._inbox):
+        for party in sorted(self._busy.arrived):
             while self._is_next_whole(party, is_whole):
                 item = self._inbox[party].next()
                 assert item is not None

@@ -63,6 +63,9 @@ from schemas.snapshot import NodeSnapshot
 
 Event = TimerFired | OperatorRequest | OperatorCommand
 Moved = Started | LedgerRead | Charged | Event
+# A header names all receivers of its envelope and goes to each of them. Bytes and time of one that
+# goes to all parties would grow with the square of their number.
+RECEIVERS_MAX = 64
 TURNED_AWAY_MAX = 10_000  # records of refused frames that one process writes
 NO_LEDGER = LedgerStanding(head=LedgerHead(sequence=0, digest=GENESIS), mu2_units_free=0)
 
@@ -207,7 +210,9 @@ class Node(Chained):
             if isinstance(given, PeerError):
                 raise given
             self.state, effects = self.role.step(self.state, given)
-            stored: tuple[RecordedEffect, ...] = tuple(self._perform(e, parent) for e in effects)
+            stored: tuple[RecordedEffect, ...] = tuple(
+                self._perform(part, parent) for effect in effects for part in _spread(effect)
+            )
         except PeerError as refused:
             stored = (Refused(reason=str(refused)[:500]),)
             self.refused += 1
@@ -377,3 +382,16 @@ class Node(Chained):
     def resume(self, snapshot: NodeSnapshot) -> bool:
         """Continue from a snapshot, before `open`; False if it is not of this node."""
         return node_snapshot.resume(self, snapshot)
+
+
+def _spread(effect: Effect) -> tuple[Effect, ...]:
+    """Several envelopes in place of one with very many receivers.
+
+    A release stays one envelope: it is the same bytes for all, and large beside its header.
+    """
+    if not isinstance(effect, Send) or len(effect.to) <= RECEIVERS_MAX:
+        return (effect,)
+    if isinstance(effect.message, Releasing):
+        return (effect,)
+    firsts = range(0, len(effect.to), RECEIVERS_MAX)
+    return tuple(replace(effect, to=effect.to[k : k + RECEIVERS_MAX]) for k in firsts)
