@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 
 from hdpvfl_mq.errors import CheatingError, PeerError, WithheldError
 from hdpvfl_mq.node.ports import Contact, Identity
@@ -112,11 +113,14 @@ class Mailbox:
         """Acknowledge to every peer what is recorded: an earlier process may not have done so."""
         self._owed.update(self._contacts)
 
-    def unacknowledged(self) -> tuple[Frames, ...]:
-        """Stored envelopes that some peer has not acknowledged, to be sent again unchanged."""
+    def unacknowledged(self, first: int | None = None) -> tuple[Frames, ...]:
+        """Stored envelopes that some peer has not acknowledged, to be sent again unchanged.
+
+        `first` limits them to so many of each peer: it refuses more than EARLY_MAX at once.
+        """
         waiting: dict[int, Frames] = {}
         for party in sorted(self._busy.waiting):
-            for frames, _ in self._outbox[party].waiting.values():
+            for frames, _ in islice(self._outbox[party].waiting.values(), first):
                 waiting[id(frames)] = frames
         return tuple(waiting.values())
 
