@@ -135,6 +135,11 @@ class Mailbox:
         return bool(self._busy.waiting)
 
     @property
+    def unacknowledged_peers(self) -> int:
+        """The number of peers that have not acknowledged an envelope that was sent to them."""
+        return len(self._busy.waiting)
+
+    @property
     def unacknowledged_count(self) -> int:
         """The number of deliveries that peers have not acknowledged."""
         return sum(len(self._outbox[party].waiting) for party in self._busy.waiting)

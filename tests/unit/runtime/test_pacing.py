@@ -9,6 +9,7 @@ from hdpvfl_mq.node.ports import Turn
 from hdpvfl_mq.runtime.pacing import (
     ACK_DELAY_S,
     BULK_MAX_S,
+    CROWD_PEERS,
     GAP_S,
     GREET_S,
     RESEND_MAX_S,
@@ -20,6 +21,7 @@ from hdpvfl_mq.runtime.pacing import (
 class FakePost:
     owes = False
     has_unacknowledged = False
+    unacknowledged_peers = 1
     acknowledged = 0
     greeting = None
     early = ()
@@ -102,6 +104,16 @@ def test_bulk_is_sent_again_a_few_times_however_long_its_receiver_works(mailbox)
     mailbox.acknowledged = 1  # it got through: what is lost after it comes as soon as ever
     pacing.after_turn(mailbox, turn(), 200.0)
     assert pacing.next() == 200.0 + RESEND_S + BULK_MAX_S
+
+
+@pytest.mark.parametrize(("peers", "first_s"), [(CROWD_PEERS, 0.5), (64, 2.18), (512, 15.62)])
+def test_a_crowd_is_given_time_to_answer(mailbox, peers, first_s):
+    pacing = Pacing()
+    mailbox.has_unacknowledged, mailbox.unacknowledged_peers = True, peers
+    pacing.after_turn(mailbox, turn(send=[(b"",)]), 0.0)
+    assert pacing.next() == pytest.approx(first_s)
+    assert pacing.due(pacing.next()).resend
+    assert pacing.next() > 2 * first_s - 1e-6
 
 
 def test_a_hello_is_repeated_after_a_silence(mailbox):
