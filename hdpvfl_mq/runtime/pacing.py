@@ -18,8 +18,8 @@ RESEND_S = 0.5
 RESEND_BYTES_PER_S = 2e6  # bulk waits longer: its receiver works before it acknowledges
 BULK_MAX_S = 4.5
 RESEND_MAX_S = 1.5  # a peer that restarts after a crash waits at most this long for its frames
-# A crowd waits longer: if all parties greet each other, each has work for all before it answers, and
-# copies would add to that work faster than it is done.
+# A crowd waits longer: when all parties greet each other, each has work for all before it answers,
+# and copies would add to that work faster than it is done.
 CROWD_PEERS = 8
 CROWD_S = 0.03  # for each further peer that has not acknowledged
 # Bulk waits longer: copies fill the memory of a peer that works for minutes before it reads them.

@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import json
 import math
+import os
 import re
 import socket
+import time
 from pathlib import Path
 
 import pytest
@@ -110,11 +112,29 @@ async def test_the_doctor_finds_the_same(tmp_path, capsys):
             (MISTAKES["port"](tmp_path), "network", "nobody listens", 4),
             (other_keys(tmp_path), "broker", "does not know this party's key", 4),
             ({"policy": str(tmp_path / "none.toml")}, "policy", "none.toml", 2),
+            ({"state": str(_from_tomorrow(tmp_path))}, "clock", "hours behind the files", 2),
+            ({"state": str(_open_ledger(tmp_path))}, "rights", "chmod 600", 2),
         ):
             code, said = await ask_doctor(change(services, **wrong), capsys)
             assert code == expected
             assert words in said[name]["said"], said
             services.demo.service("passive-1").write_text(dump_settings(party.settings))
+
+
+def _from_tomorrow(tmp_path: Path) -> Path:
+    file = tmp_path / "tomorrow" / "passive-1" / "ledger.db"
+    file.parent.mkdir(parents=True)
+    file.touch(mode=0o600)
+    os.utime(file, (time.time() + 86400,) * 2)
+    return tmp_path / "tomorrow"
+
+
+def _open_ledger(tmp_path: Path) -> Path:
+    file = tmp_path / "open" / "passive-1" / "ledger.db"
+    file.parent.mkdir(parents=True)
+    file.touch()
+    file.chmod(0o644)
+    return tmp_path / "open"
 
 
 async def ask_doctor(path: Path, capsys) -> tuple[int, dict]:
