@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import subprocess
+import sys
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -32,10 +34,11 @@ from schemas.ids import COORDINATOR
 from schemas.records import EnvelopeReceived, EnvelopeSent
 from tests import version_1
 from tests.integration.forked import Forked
-from tests.integration.processes import environment
+from tests.integration.processes import ROOT, environment
 from tests.integration.standing import Services, standing, until
 
 OLD = "passive-1"
+VERIFIER = ROOT / "scripts" / "verify_journal.py"
 
 
 def speak(services: Services, name: str, version: int) -> None:
@@ -123,6 +126,9 @@ async def test_an_older_process_takes_part_until_it_is_upgraded(tmp_path):
         sound(tmp_path, "two")
     for run in ("one", "two"):  # what either version has written is replayed by this one
         assert replay(ReplayOptions(tmp_path / "runs" / run, party=OLD)) == 0
+        members = tmp_path / "runs" / run / "active" / "members.toml"
+        words = [tmp_path / "runs" / run, tmp_path / "state", members]
+        assert subprocess.run([sys.executable, VERIFIER, *words], check=False).returncode == 0
 
 
 async def predict(services: Services, folder: Path, model: str, run: str) -> None:
