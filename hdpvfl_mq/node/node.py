@@ -65,7 +65,7 @@ Event = TimerFired | OperatorRequest | OperatorCommand
 Moved = Started | LedgerRead | Charged | Event
 # A header names all receivers of its envelope and goes to each of them. Bytes and time of one that
 # goes to all parties would grow with the square of their number.
-RECEIVERS_MAX = 64
+RECEIVERS_MAX = 32
 TURNED_AWAY_MAX = 10_000  # records of refused frames that one process writes
 NO_LEDGER = LedgerStanding(head=LedgerHead(sequence=0, digest=GENESIS), mu2_units_free=0)
 

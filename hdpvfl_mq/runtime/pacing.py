@@ -22,6 +22,7 @@ RESEND_MAX_S = 1.5  # a peer that restarts after a crash waits at most this long
 # and copies would add to that work faster than it is done.
 CROWD_PEERS = 8
 CROWD_S = 0.03  # for each further peer that has not acknowledged
+CROWD_MAX_S = 30.0  # sending slows down to this, also while some of the crowd answer
 # Bulk waits longer: copies fill the memory of a peer that works for minutes before it reads them.
 BULK_RESEND_MAX_S = 60.0
 # Later envelopes may wait this long for a missing one, which its sender resends several times.
@@ -81,7 +82,9 @@ class Pacing:
                 # Bulk of earlier turns is probably still on its way.
                 self.bulk_s = max(size / RESEND_BYTES_PER_S, self.bulk_s / 2)
             self.crowd_s = CROWD_S * max(0, mailbox.unacknowledged_peers - CROWD_PEERS)
-            self.resend_s = RESEND_S + min(BULK_MAX_S, self.bulk_s) + self.crowd_s
+            base_s = RESEND_S + min(BULK_MAX_S, self.bulk_s) + self.crowd_s
+            is_slowing = self.crowd_s > 0.0 and self.resend_at is not None
+            self.resend_s = max(self.resend_s, base_s) if is_slowing else base_s
             self.resend_at = now + self.resend_s
         self.acknowledged = acknowledged
 
@@ -114,7 +117,8 @@ class Pacing:
         resend = self.resend_at is not None and self.resend_at <= now
         if resend:
             longest_s = BULK_RESEND_MAX_S if self.bulk_s >= BULK_MAX_S else RESEND_MAX_S
-            self.resend_s = max(self.resend_s, min(longest_s + self.crowd_s, self.resend_s * 2))
+            longest_s = CROWD_MAX_S if self.crowd_s else longest_s
+            self.resend_s = max(self.resend_s, min(longest_s, self.resend_s * 2))
             self.resend_at = now + self.resend_s
         greet = self.greet_at is not None and self.greet_at <= now
         if greet:
