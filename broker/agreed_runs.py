@@ -32,7 +32,7 @@ from schemas.federation import (
     RunStop,
     StopRun,
 )
-from schemas.ids import COORDINATOR, PartyId, RunId
+from schemas.ids import COORDINATOR, OLDEST_VERSION, PartyId, RunId
 
 IN_VAIN_MAX = 1000  # proposals of one active party that came to nothing since its last run
 OPEN_RUNS_MAX = 64  # proposed or open at the same time
@@ -73,7 +73,7 @@ class AgreedRuns:
         run = replace(run, accepted=run.accepted | {given.sender})
         if run.waiting_for:
             return state.with_run(message.run, run), (_news((run.manifest.active_party,), run),)
-        run = replace(run, phase="open")
+        run = replace(run, phase="open", manifest=_in_common_version(state, run.manifest))
         return state.with_run(message.run, run), (_news(run.manifest.parties, run),)
 
     def _refuse(self, state: Standing, run: AgreedRun, reason: str) -> Step[Standing]:
@@ -147,10 +147,18 @@ def _unfit(state: Standing, manifest: RunManifest) -> str | None:
     wrong = [p for p in manifest.passive_parties if state.members[p].role != "passive"]
     if wrong:
         return f"{', '.join(wrong)} joined as active; a run has one active party"
+    if manifest.wire != OLDEST_VERSION:
+        return "leave 'wire' out: the parties' versions are known when the run opens"
     busy = [run for run in state.runs.values() if run.is_busy]
     if len(busy) >= OPEN_RUNS_MAX:
         return f"{len(busy)} runs are proposed or open; stop one ('hdpvfl stop RUN'), try again"
     return None
+
+
+def _in_common_version(state: Standing, manifest: RunManifest) -> RunManifest:
+    """The run in the newest version that all its parties speak; each has said hello by now."""
+    common = min(state.version_of(party) for party in manifest.parties)
+    return RunManifest(**{**dict(manifest), "wire": common})
 
 
 def _run_of(state: Standing, name: RunId, sender: PartyId) -> AgreedRun:
@@ -162,6 +170,10 @@ def _run_of(state: Standing, name: RunId, sender: PartyId) -> AgreedRun:
 
 def _news(to: tuple[PartyId, ...], run: AgreedRun) -> Effect:
     news = RunNews(
-        run=run.manifest.run, phase=run.phase, waiting_for=run.waiting_for, reason=run.reason
+        run=run.manifest.run,
+        phase=run.phase,
+        waiting_for=run.waiting_for,
+        reason=run.reason,
+        wire=run.manifest.wire,
     )
     return Send(to, news)

@@ -28,7 +28,7 @@ from hdpvfl_mq.runtime.snapshots import Snapshots
 from hdpvfl_mq.runtime.status import Status
 from hdpvfl_mq.wire.codec import Frames, model_digest
 from schemas.config import RunManifest
-from schemas.ids import COORDINATOR, PartyId, RunId
+from schemas.ids import COORDINATOR, OLDEST_VERSION, PartyId, RunId
 
 Forward = Callable[["Hosted", Frames, Routed], Awaitable[None]]
 
@@ -85,8 +85,14 @@ class HostedRun(Hosted):
         verify = {p: VerifyKey(seat.verify_key) for p, seat in seats.items()}
         node = Node(
             Coordinator(manifest, model_digest(manifest)),
-            Identity(COORDINATOR, "coordinator", manifest.run, keys.signing),
-            {p: Contact(seat.role, verify[p]) for p, seat in seats.items()},
+            Identity(
+                COORDINATOR,
+                "coordinator",
+                manifest.run,
+                keys.signing,
+                versions=(manifest.wire, manifest.wire),
+            ),
+            {p: Contact(seat.role, verify[p], manifest.wire) for p, seat in seats.items()},
             journal=Journal(self.folder / "journal.db", run=manifest.run, party=COORDINATOR),
         )
         self._snapshots = Snapshots(self.folder / "snapshot", keys.signing)
@@ -144,13 +150,17 @@ class HostedRun(Hosted):
 class HostedFederation(Hosted):
     """The registrar of one federation."""
 
-    def __init__(self, name: RunId, keys: Keys, *, state: Path, forward: Forward) -> None:
+    def __init__(
+        self, name: RunId, keys: Keys, *, state: Path, forward: Forward, speaks: int
+    ) -> None:
         folder = state / "federations"
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         self.name = name
         node = Node(
             Registrar(),
-            Identity(COORDINATOR, "coordinator", name, keys.signing),
+            Identity(
+                COORDINATOR, "coordinator", name, keys.signing, versions=(OLDEST_VERSION, speaks)
+            ),
             {},
             journal=Journal(folder / f"{name}.db", run=name, party=COORDINATOR),
         )
@@ -174,7 +184,9 @@ class HostedFederation(Hosted):
         members = self.standing.members
         self.users = {seat.curve_key.hex(): party for party, seat in members.items()}
         for party, seat in members.items():
-            self.keys_of_members[party] = VerifyKey(seat.verify_key)
+            known = self.keys_of_members.get(party)
+            if known is None or bytes(known) != seat.verify_key:
+                self.keys_of_members[party] = VerifyKey(seat.verify_key)
         for party in set(self.keys_of_members) - set(members):
             del self.keys_of_members[party]
             self.router.forget(party)

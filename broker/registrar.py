@@ -42,7 +42,7 @@ from schemas.federation import (
     SeatMember,
     SignedRoster,
 )
-from schemas.ids import COORDINATOR, PartyId
+from schemas.ids import COORDINATOR, OLDEST_VERSION, PartyId
 
 PAIRS_MAX = 1000  # messages from one member to another; an attempt takes two
 ROSTERS_MAX = 10_000  # signed lists of one member; it signs one for each change of a key
@@ -80,9 +80,11 @@ class Registrar(AgreedRuns, NoSnapshot):
         return state.with_member(asked.party, seat), (_meet(asked.party, seat),)
 
     def hello(self, state: Standing, given: Received[MemberHello]) -> Step[Standing]:
-        epochs = MappingProxyType({**state.epochs, given.sender: given.message.epoch})
-        rosters = (Send((given.sender,), signed) for signed in _rosters(state, given.sender))
-        return replace(state, epochs=epochs), (_roster(state, (given.sender,)), *rosters)
+        sender, message = given.sender, given.message
+        state = replace(state, epochs=MappingProxyType({**state.epochs, sender: message.epoch}))
+        state, met = _version(state, sender, message.speaks)
+        rosters = (Send((sender,), signed) for signed in _rosters(state, sender))
+        return state, (*met, _roster(state, (sender,)), *rosters)
 
     def invite(self, state: Standing, given: OperatorCommand) -> Step[Standing]:
         """Invite one new member; a second invitation for the same name replaces the first."""
@@ -165,7 +167,8 @@ class Registrar(AgreedRuns, NoSnapshot):
         changed = {**state.former, given.sender: (*former, seat.verify_key)}
         state = replace(state, former=MappingProxyType(changed))
         told = (Send(others, given.message),) if others else ()
-        return state, (_meet(given.sender, state.members[given.sender]), *told)
+        met = _meet(given.sender, state.members[given.sender], state.version_of(given.sender))
+        return state, (met, *told)
 
 
 def _roster(state: Standing, to: tuple[PartyId, ...]) -> Send:
@@ -179,8 +182,16 @@ def _rosters(state: Standing, to: PartyId) -> tuple[SignedRoster, ...]:
     return tuple(signed for party, signed in sorted(state.rosters.items()) if party != to)
 
 
-def _meet(party: PartyId, seat: Seat) -> Meet:
-    return Meet(party=party, role=seat.role, verify_key=seat.verify_key)
+def _version(state: Standing, party: PartyId, speaks: int) -> Step[Standing]:
+    """Note the newest version that a member speaks, and write to it in this one."""
+    if speaks == state.version_of(party) or party not in state.members:
+        return state, ()
+    state = replace(state, speaks=MappingProxyType({**state.speaks, party: speaks}))
+    return state, (_meet(party, state.members[party], speaks),)
+
+
+def _meet(party: PartyId, seat: Seat, speaks: int = OLDEST_VERSION) -> Meet:
+    return Meet(party=party, role=seat.role, verify_key=seat.verify_key, speaks=speaks)
 
 
 _R = Registrar

@@ -61,7 +61,11 @@ class BrokerService(Lobby):
         self.federations: dict[RunId, HostedFederation] = {}
         for federation in settings.federations:
             hosted = HostedFederation(
-                federation.name, self.keys, state=self.state, forward=self.forward
+                federation.name,
+                self.keys,
+                state=self.state,
+                forward=self.forward,
+                speaks=settings.speaks,
             )
             self.federations[federation.name] = hosted
             self.add(federation.name, hosted)

@@ -15,7 +15,7 @@ from typing import Any
 from hdpvfl_mq.errors import PeerError
 from schemas.config import RunManifest
 from schemas.federation import Admit, RunPhase, SignedRoster
-from schemas.ids import PartyId, PartyRole, RunId
+from schemas.ids import OLDEST_VERSION, PartyId, PartyRole, RunId
 
 _NONE: Mapping[Any, Any] = MappingProxyType({})
 
@@ -77,6 +77,11 @@ class Standing:
     forwarded: Mapping[tuple[PartyId, PartyId, str], int] = field(default_factory=lambda: _NONE)
     rosters: Mapping[PartyId, SignedRoster] = field(default_factory=lambda: _NONE)  # as signed
     runs: Mapping[RunId, AgreedRun] = field(default_factory=lambda: _NONE)
+    speaks: Mapping[PartyId, int] = field(default_factory=lambda: _NONE)  # above the oldest version
+
+    def version_of(self, party: PartyId) -> int:
+        """The newest version of the protocol that a member has said it speaks."""
+        return self.speaks.get(party, OLDEST_VERSION)
 
     def with_run(self, name: RunId, run: AgreedRun) -> Standing:
         """The same federation with one run changed."""
@@ -90,10 +95,12 @@ class Standing:
         """The same federation with one member removed."""
         members = {name: seat for name, seat in self.members.items() if name != party}
         rosters = {name: signed for name, signed in self.rosters.items() if name != party}
+        speaks = {name: version for name, version in self.speaks.items() if name != party}
         return replace(
             self,
             members=MappingProxyType(members),
             rosters=MappingProxyType(rosters),
+            speaks=MappingProxyType(speaks),
             past=MappingProxyType({**self.past, party: self.members[party].verify_key}),
             forwarded=MappingProxyType(
                 {place: count for place, count in self.forwarded.items() if party not in place[:2]}

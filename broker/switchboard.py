@@ -19,6 +19,7 @@ from hdpvfl_mq.runtime.keys import Keys, load_keys
 from hdpvfl_mq.runtime.settings import load_settings
 from hdpvfl_mq.runtime.transport import PING, PONG
 from hdpvfl_mq.wire.codec import Frames, decode_header
+from hdpvfl_mq.wire.versions import SPOKEN, VersionError, check_version, notice
 from schemas.config import BrokerSettings, Member, RunManifest
 from schemas.ids import PartyId, RunId
 
@@ -43,7 +44,9 @@ class Doors(Mapping[bytes, str]):
 
     def knows(self, user: str | None) -> bool:
         """Whether the key of a connection belongs to a current member."""
-        return user in self.members.values()
+        if user is None or user.startswith(LOBBY):
+            return False
+        return bytes.fromhex(user) in self.members
 
     def __iter__(self) -> Iterator[bytes]:
         return iter(self.members)
@@ -105,7 +108,13 @@ class Switchboard:
                 hosted = self.table.get(header.run)
                 if hosted is None:
                     raise PeerError("frames of a run that is not here")
+                check_version(header.version, hosted.node.identity.versions)
                 routed = hosted.router.from_connection(connection, hosted.party_of(user), frames)
+            except VersionError as other:
+                spoken = SPOKEN if hosted is None else hosted.node.identity.versions
+                self._refuse(hosted, frames, f"at the router: {other}")
+                await self.gate.send(connection, notice(spoken))
+                continue
             except PeerError as refused:
                 self._refuse(hosted, frames, f"at the router: {refused}")
                 continue

@@ -34,6 +34,8 @@ WHY: dict[WithdrawReason, str] = {
     "{about} or the broker withholds them",
     "deadline": "the deadline of the run is over",
     "end": "the coordinator ends the run as it cannot end",
+    "version": "the run is held in an older version of the protocol than every party speaks: the "
+    "broker has stated too old versions; ask its operator, then propose the run again",
 }
 _WITHDRAWN = ("operator", "budget", "rows", "proof", "data")
 

@@ -77,6 +77,11 @@ def _wrong_part(own: Assets, manifest: RunManifest) -> str | None:
     mine = manifest.active_party == own.party
     if own.approved is not None and model_digest(manifest) != own.approved:
         return "the offered run is not the one this party agreed to"
+    if manifest.wire != own.wire:
+        return (
+            f"settings: this party was started with wire = {own.wire}, the manifest says "
+            f"{manifest.wire}: make them equal"
+        )
     if manifest.run != own.run:
         return "settings: the run has another name than the one this party was started for"
     if own.party not in names or mine != (own.role == "active"):

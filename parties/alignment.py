@@ -38,6 +38,7 @@ from parties.assets import Assets, ids_digest
 from parties.common_rows import in_shared_order, packed_positions
 from parties.echo import residuals_start
 from parties.leaving import leave, wronged
+from parties.lowered import is_needlessly_low
 from parties.phases import Accepted, Agreeing, Aligning, Leaving, Setup, Terms, WithRows
 from schemas.alignment import KeptAlignment
 from schemas.config import RunManifest
@@ -171,7 +172,8 @@ def align_block(
     if not session.is_found:
         return replace(state, session=session), effects
     found = _Found(session.positions(own.workspace), session.shared_key, state.toss)
-    agreeing, said = _found(own, state, found)
+    is_low = is_needlessly_low(own, session.nonces)
+    agreeing, said = leave(own, state, "version") if is_low else _found(own, state, found)
     if isinstance(agreeing, Agreeing):
         return _let_go(own, agreeing, session), (*effects, *said)
     return agreeing, (*effects, *said)

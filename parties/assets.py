@@ -21,11 +21,11 @@ from hdpvfl_mq.arrays.unreleased import FloatVector
 from hdpvfl_mq.data.preprocess import PreparedData
 from hdpvfl_mq.engine.port import Engine, LocalEngine
 from hdpvfl_mq.methods.score_regression import ScoreRegression
-from hdpvfl_mq.psi import KeyedWorkspace, NormalisedIds, Workspace
+from hdpvfl_mq.psi import KeyedWorkspace, NormalisedIds, Workspace, marked_nonce
 from schemas.alignment import KeptAlignment
 from schemas.config import IdRules, PartyPolicy, RunManifest
 from schemas.data import DataSettings
-from schemas.ids import PartyId, PartyRole, RunId, release_id
+from schemas.ids import OLDEST_VERSION, PartyId, PartyRole, RunId, release_id
 from schemas.privacy import Release
 
 
@@ -78,12 +78,21 @@ class Assets:
     # Allocates every array with an entry per row, in memory or mapped from disk.
     allocate: Allocate = field(default=np.empty, repr=False)
     engine: Engine = field(default_factory=LocalEngine, repr=False)  # computes products of rows
+    wire: int = OLDEST_VERSION  # the version of the protocol in which this run is held
+    speaks: int = OLDEST_VERSION  # the newest that this party speaks
 
     def kept_for(self, manifest: RunManifest) -> KeptAlignment | None:
         """The alignment with exactly these parties, if the manifest allows its reuse."""
         names = tuple(sorted(manifest.parties))
         found = (kept for kept in self.kept if kept.parties == names)
-        return next(found, None) if manifest.alignment.reuse else None
+        return next(found, None) if manifest.alignment.reuse and not self.is_lowered else None
+
+    @property
+    def is_lowered(self) -> bool:
+        """Whether this party speaks a newer version than the run; entity resolution then shows
+        whether the others do too (parties/lowered.py).
+        """
+        return self.speaks > self.wire
 
     @property
     def identity(self) -> tuple[VerifyKey, ...]:
@@ -123,9 +132,10 @@ class Assets:
         one.
         """
         secret = self.derived(b"entity resolution" + ids_digest(self.ids))
+        nonce = marked_nonce(secret) if self.is_lowered else None
         if self.ids.keys is not None:
-            return KeyedWorkspace(self.ids, secret, allocate=self.allocate)
-        return Workspace(self.ids.ids, secret, allocate=self.allocate)
+            return KeyedWorkspace(self.ids, secret, allocate=self.allocate, nonce=nonce)
+        return Workspace(self.ids.ids, secret, allocate=self.allocate, nonce=nonce)
 
     @cached_property
     def memo(self) -> Memo:

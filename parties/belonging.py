@@ -14,7 +14,7 @@ from parties.pairing import Pairing
 from parties.roster import Fellow
 from schemas.config import RunManifest
 from schemas.federation import SignedRoster
-from schemas.ids import PartyId, RunId
+from schemas.ids import OLDEST_VERSION, PartyId, RunId
 from schemas.methods import PrivateModel, Scoring
 
 # asked: the operator or the policy must answer; proposed: the other parties must.
@@ -49,6 +49,7 @@ class Belonging:
     """A member's state; membership has one phase."""
 
     epoch: int = 1  # of the process that said the last hello
+    version: int = OLDEST_VERSION  # the newest that this process speaks
     fellows: Mapping[PartyId, Fellow] = field(default_factory=lambda: _NONE)
     pairings: Mapping[PartyId, Pairing] = field(default_factory=lambda: _NONE)
     attempts: Mapping[PartyId, int] = field(default_factory=lambda: _NONE)  # pairings begun so far

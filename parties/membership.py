@@ -96,8 +96,8 @@ class Membership(Proposals, NoSnapshot):
 
     def started(self, state: Belonging, given: Started) -> Step[Belonging]:
         """Greet the registrar."""
-        hello = MemberHello(epoch=given.epoch)
-        return replace(state, epoch=given.epoch), (Send((COORDINATOR,), hello),)
+        state = replace(state, epoch=given.epoch, version=given.speaks)
+        return state, (Send((COORDINATOR,), _hello(state)),)
 
     def seat(self, state: Belonging, given: OperatorCommand) -> Step[Belonging]:
         """Pin a member whose keys are in this party's settings; nobody else need know."""
@@ -218,11 +218,10 @@ class Membership(Proposals, NoSnapshot):
         old = self.me(state).verify_key
         verify_key, curve_key = next_keys(change, self.name, old, state.former.get(self.name, ()))
         state = replace(_without(state, self.name, old), keys=OwnKeys(verify_key, curve_key))
-        hello = MemberHello(epoch=state.epoch)
         told: tuple[Effect, ...] = (
             Send((COORDINATOR,), KeyChanged(change=change)),
             SignWith(verify_key=verify_key),
-            Send((COORDINATOR,), hello),
+            Send((COORDINATOR,), _hello(state)),
         )
         state, signed = self._pin(state, state.fellows)
         state, paired = self._pair_again(state, *sorted(state.pairings))
@@ -250,6 +249,10 @@ class Membership(Proposals, NoSnapshot):
             state, more = self._begin(state, party, state.pairings[party].role)
             effects = (*effects, *more)
         return state, effects
+
+
+def _hello(state: Belonging) -> MemberHello:
+    return MemberHello(epoch=state.epoch, speaks=state.version)
 
 
 def _without(state: Belonging, party: PartyId, key: bytes) -> Belonging:

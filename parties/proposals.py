@@ -12,6 +12,7 @@ from hdpvfl_mq.errors import PeerError
 from hdpvfl_mq.machine import OperatorCommand, Received, Send, Step, command_of
 from parties.belonging import Belonging, KnownPhase, KnownRun
 from parties.refusals import ASKED_MAX, waiting
+from schemas.config import RunManifest
 from schemas.federation import (
     AnswerRun,
     EndRun,
@@ -87,6 +88,7 @@ class Proposals:
             raise PeerError("a run's own stream says when it is over")
         run = replace(
             run,
+            manifest=RunManifest(**{**dict(run.manifest), "wire": message.wire}),
             phase=message.phase,
             waiting_for=message.waiting_for,
             reason=message.reason or run.reason,

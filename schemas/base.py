@@ -8,9 +8,16 @@ schemas hold tuples, strings, bytes and numbers only; `model_copy(update=...)` a
 from __future__ import annotations
 
 import unicodedata
-from typing import Annotated
+from typing import Annotated, Any, ClassVar
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    SerializerFunctionWrapHandler,
+    model_serializer,
+)
 
 # Integers travel as msgpack int64 and are stored in SQLite: both end at 2**63 - 1.
 INT64_MAX = 2**63 - 1
@@ -63,3 +70,21 @@ class Closed(BaseModel):
         ser_json_bytes="base64",
         val_json_bytes="base64",
     )
+
+
+class Extended(Closed):
+    """A schema with fields that came later than its first version.
+
+    They are left out while they hold their default, so what an earlier version wrote has the same
+    bytes and the same digest, and what is meant for an earlier version is understood there.
+    """
+
+    later: ClassVar[tuple[str, ...]] = ()
+
+    @model_serializer(mode="wrap")
+    def _without_defaults(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        plain: dict[str, Any] = handler(self)
+        for name in self.later:
+            if getattr(self, name) == type(self).model_fields[name].default:
+                plain.pop(name, None)
+        return plain

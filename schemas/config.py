@@ -8,14 +8,25 @@ from __future__ import annotations
 
 import re
 from itertools import accumulate, pairwise
-from typing import Annotated, Literal, Self
+from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
-from schemas.base import Closed, Positive
+from schemas.base import Closed, Extended, Positive
 from schemas.data import DataSettings
 from schemas.engine import EngineSettings
-from schemas.ids import COORDINATOR, MAX_PASSIVES, DatasetId, PartyId, PartyRole, RoleName, RunId
+from schemas.envelope import PROTOCOL_VERSION
+from schemas.ids import (
+    COORDINATOR,
+    MAX_PASSIVES,
+    OLDEST_VERSION,
+    DatasetId,
+    PartyId,
+    PartyRole,
+    RoleName,
+    RunId,
+    Version,
+)
 from schemas.methods import Absence, Descent, Guarantee, Method, Noise, Scores, Scoring
 from schemas.model import LossSpec, PenaltySpec
 from schemas.privacy import MAX_SLOTS, Budget
@@ -79,8 +90,10 @@ class AlignmentSpec(Closed):
     reuse: bool = True  # use the alignment that all parties keep of the same ids, if they do
 
 
-class RunManifest(Closed):
+class RunManifest(Extended):
     """One run, complete and public: every party derives the same plan from the manifest alone."""
+
+    later: ClassVar[tuple[str, ...]] = ("wire",)
 
     run: RunId
     active_party: PartyId
@@ -98,6 +111,8 @@ class RunManifest(Closed):
     deadline_s: Seconds = 86400.0
     scale_rows: bool = True  # only guarantee none may turn it off
     rounds_ahead: Annotated[int, Field(ge=1, le=100_000)] = 256
+    # The version of the protocol in which the run is held; services agree on it when a run opens.
+    wire: Version = OLDEST_VERSION
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
@@ -205,6 +220,8 @@ class PartySettings(Closed):
     model: Path | None = None  # model of an earlier run, if this run predicts with it
     scores_out: Path | None = None  # where an active party's scores go; None: predictions.csv
     session: bool = False  # a scoring session that stays open for 'hdpvfl score'
+    wire: Version = OLDEST_VERSION  # the manifest's; a run is held in one version of the protocol
+    wire_max: Version = OLDEST_VERSION  # the newest version that this party speaks
     peers: Annotated[tuple[Peer, ...], Field(min_length=2, max_length=MAX_PASSIVES + 1)]
 
     @model_validator(mode="after")
@@ -243,6 +260,8 @@ class PartyServiceSettings(Closed):
     log_level: LogLevel = "info"
     memory_max_gib: Positive | None = None  # of the process; None: the memory of the machine
     watch: Loopback | None = None  # for instance 127.0.0.1:7780; needs the extra `page`
+    # The newest version of the protocol to speak; lower it for a broker that is upgraded later.
+    speaks: Annotated[Version, Field(le=PROTOCOL_VERSION)] = PROTOCOL_VERSION
     # Members whose keys were exchanged by hand; the keys of those who join are in the state folder.
     peers: Annotated[tuple[Peer, ...], Field(max_length=MAX_PASSIVES + 1)] = ()
 
@@ -266,6 +285,8 @@ class BrokerServiceSettings(Closed):
     log: LogFormat = "text"
     log_level: LogLevel = "info"
     watch: Loopback | None = None  # for instance 127.0.0.1:7780; needs the extra `page`
+    # The newest version of the protocol to speak; a broker speaks at least that of every member.
+    speaks: Annotated[Version, Field(le=PROTOCOL_VERSION)] = PROTOCOL_VERSION
     federations: Annotated[tuple[FederationSettings, ...], Field(min_length=1, max_length=64)]
 
     @model_validator(mode="after")

@@ -8,14 +8,14 @@ parts and their sizes (hdpvfl_mq/wire/parts.py).
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated
 
 from pydantic import Field
 
 from schemas.base import Closed, Count, Digest
-from schemas.ids import MAX_PASSIVES, Epoch, PartyId, RunId
+from schemas.ids import MAX_PASSIVES, Epoch, PartyId, RunId, Version
 
-PROTOCOL_VERSION: Literal[1] = 1
+PROTOCOL_VERSION = 2  # the newest that this program speaks; docs/protocol.md says what differs
 MAX_HEADER_BYTES = 64 * 2**10
 MAX_BODY_BYTES = 64 * 2**10
 MAX_ARRAY_BYTES = 16 * 2**20  # a larger one travels in parts
@@ -47,7 +47,7 @@ class Delivery(Closed):
 class Header(Closed):
     """What the broker may read."""
 
-    version: Literal[1]
+    version: Version
     run: RunId
     sender: PartyId
     epoch: Epoch

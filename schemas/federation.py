@@ -6,13 +6,22 @@ its runs: the header then holds the federation's name instead of a run's.
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
-from schemas.base import Closed, Count, Digest, Signature, Text
+from schemas.base import Closed, Count, Digest, Extended, Signature, Text
 from schemas.config import Path, RunManifest
-from schemas.ids import MAX_PASSIVES, Epoch, Parties, PartyId, PartyRole, RunId
+from schemas.ids import (
+    MAX_PASSIVES,
+    OLDEST_VERSION,
+    Epoch,
+    Parties,
+    PartyId,
+    PartyRole,
+    RunId,
+    Version,
+)
 from schemas.key_change import KeyChange
 from schemas.tensor import Tensor
 
@@ -20,11 +29,14 @@ Secret = Annotated[bytes, Field(min_length=16, max_length=16)]
 RunPhase = Literal["proposed", "open", "refused", "over"]
 
 
-class MemberHello(Closed):
+class MemberHello(Extended):
     """A member's service has started or restarted; binds its connection to its name."""
+
+    later: ClassVar[tuple[str, ...]] = ("speaks",)
 
     kind: Literal["member_hello"] = "member_hello"
     epoch: Epoch
+    speaks: Version = OLDEST_VERSION  # the newest version of the protocol that the member speaks
 
 
 class RunProposal(Closed):
@@ -51,14 +63,17 @@ class RunStop(Closed):
     reason: Literal["operator", "settings"]
 
 
-class RunNews(Closed):
+class RunNews(Extended):
     """The phase of a run before and after its own stream, and whom it waits for."""
+
+    later: ClassVar[tuple[str, ...]] = ("wire",)
 
     kind: Literal["run_news"] = "run_news"
     run: RunId
     phase: RunPhase
     waiting_for: Parties
     reason: Text
+    wire: Version = OLDEST_VERSION  # of an open run: the newest version that all its parties speak
 
 
 class RosterEntry(Closed):
@@ -285,13 +300,16 @@ class OperatorCommand(Closed):
     command: Command
 
 
-class Meet(Closed):
-    """Accept this peer's envelopes from now on, with this key."""
+class Meet(Extended):
+    """Accept this peer's envelopes from now on, with this key, and write to it in this version."""
+
+    later: ClassVar[tuple[str, ...]] = ("speaks",)
 
     kind: Literal["meet"] = "meet"
     party: PartyId
     role: PartyRole
     verify_key: Digest
+    speaks: Version = OLDEST_VERSION
 
 
 class Forget(Closed):

@@ -17,13 +17,16 @@ ReleaseId = Annotated[
 ]
 Round = Annotated[int, Field(ge=0, le=10_000_000)]
 Epoch = Annotated[int, Field(ge=1, le=2**31)]
+# A version of the protocol. The one before the newest is spoken too; schemas/envelope.py.
+OLDEST_VERSION = 1
+Version = Annotated[int, Field(ge=OLDEST_VERSION, le=2**16)]
 
 PartyRole = Literal["active", "passive"]
 RoleName = Literal["active", "passive", "coordinator"]
 PARTY_ROLES: tuple[PartyRole, ...] = ("active", "passive")
 
 COORDINATOR: PartyId = "coordinator"
-MAX_PASSIVES = 256
+MAX_PASSIVES = 512
 Parties = Annotated[tuple[PartyId, ...], Field(max_length=MAX_PASSIVES + 1)]
 
 

@@ -42,6 +42,7 @@ WithdrawReason = Literal[
     "missing",
     "deadline",
     "end",
+    "version",
 ]
 
 

@@ -8,14 +8,14 @@ losses are recomputed by folding the inputs, never stored here.
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import AfterValidator, Field
 
-from schemas.base import TEXT_MAX, Closed, Count, Digest, Signature, printable
+from schemas.base import TEXT_MAX, Closed, Count, Digest, Extended, Signature, printable
 from schemas.envelope import MAX_ARRAY_BYTES, MAX_FRAMES
 from schemas.federation import Forget, Meet, OperatorCommand, SignWith
-from schemas.ids import MAX_PASSIVES, Epoch, PartyId
+from schemas.ids import MAX_PASSIVES, OLDEST_VERSION, Epoch, PartyId, Version
 from schemas.privacy import MAX_PURE_RELEASES, MAX_SLOTS, LedgerHead, Release
 from schemas.tensor import Tensor
 
@@ -45,12 +45,15 @@ class LedgerStanding(Closed):
     remembered: Annotated[tuple[Remembered, ...], Field(max_length=MAX_PASSIVES + 1)] = ()
 
 
-class Started(Closed):
+class Started(Extended):
     """The process has started; epochs rise by one each time."""
+
+    later: ClassVar[tuple[str, ...]] = ("speaks",)
 
     kind: Literal["started"] = "started"
     epoch: Epoch
     standing: LedgerStanding
+    speaks: Version = OLDEST_VERSION  # the newest version of the protocol that the process speaks
 
 
 class LedgerRead(Closed):

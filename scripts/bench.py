@@ -23,6 +23,7 @@ from scripts.benches import (
     against_floor,
     ciphers,
     engines,
+    many,
     reading,
     releases,
     report,
@@ -36,7 +37,7 @@ from scripts.benches.row import Row
 
 QUICK_PARTNERS = 8  # more take minutes
 # Left out of a recorded run, which takes about a quarter of an hour on two quiet cores.
-NOT_RECORDED = ("rounds", "sockets")
+NOT_RECORDED = ("rounds", "sockets", "many")
 Part = Callable[[argparse.Namespace], list[Row]]
 
 
@@ -64,6 +65,11 @@ def _floor(options: argparse.Namespace) -> list[Row]:
 def _starting(options: argparse.Namespace) -> list[Row]:
     quick = not (options.record or options.full)
     return [starting.starting(passives, quick=quick) for passives in starting.SIZES]
+
+
+def _many(options: argparse.Namespace) -> list[Row]:
+    hosted = many.HOSTED if options.full else many.HOSTED[:1]
+    return [*many.many(many.PROCESSES, hosted=False), *many.many(hosted, hosted=True)]
 
 
 def _ciphers(options: argparse.Namespace) -> list[Row]:
@@ -94,6 +100,7 @@ def _scores(options: argparse.Namespace) -> list[Row]:
 PARTS: dict[str, Part] = {
     "floor": _floor,
     "starting": _starting,
+    "many": _many,
     "resolution": _resolution,
     "sockets": _sockets,
     "rounds": _rounds,
@@ -109,7 +116,7 @@ PARTS: dict[str, Part] = {
 def main() -> int:
     """Run the parts and print one table."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--full", action="store_true", help="also 10 million ids")
+    parser.add_argument("--full", action="store_true", help="also 10 million ids and 512 partners")
     parser.add_argument("--only", choices=PARTS, help="one part")
     parser.add_argument("--record", action="store_true", help="write docs/results/bench.*")
     parser.add_argument("--check", action="store_true", help="fail if a ratio grew by half")

@@ -28,7 +28,7 @@ from hdpvfl_mq.runtime.settings import fields_of, load_settings
 from hdpvfl_mq.wire.codec import model_digest
 from parties.assets import Assets
 from parties.party import Party
-from parties.process.build import PartyFiles, contacts, load_assets
+from parties.process.build import PartyFiles, contacts, identity_of, load_assets
 from schemas.config import BrokerSettings, PartySettings, RunManifest
 from schemas.engine import EngineSettings
 from schemas.ids import COORDINATOR, PartyId
@@ -99,19 +99,18 @@ def _member(settings: PartySettings, transcript: Transcript) -> Node:
     settings = PartySettings(**{**fields_of(settings), "engine": EngineSettings()})
     own = load_assets(settings, keys)
     _check_seed(own, transcript)
-    identity = Identity(settings.party, settings.role, settings.run, keys.signing)
     store = RecordedStore(transcript.rows, transcript.joined)
-    return Node(Party(own), identity, contacts(settings), journal=store)
+    return Node(Party(own), identity_of(settings, keys), contacts(settings), journal=store)
 
 
 def _coordinator(settings: BrokerSettings, transcript: Transcript) -> Node:
     manifest = load_settings(RunManifest, Path(settings.manifest))
-    keys = load_keys(Path(settings.keys))
+    keys, wire = load_keys(Path(settings.keys)), manifest.wire
     return Node(
         Coordinator(manifest, model_digest(manifest)),
-        Identity(COORDINATOR, "coordinator", manifest.run, keys.signing),
+        Identity(COORDINATOR, "coordinator", manifest.run, keys.signing, versions=(wire, wire)),
         {
-            member.party: Contact(member.role, VerifyKey(bytes.fromhex(member.verify_key)))
+            member.party: Contact(member.role, VerifyKey(bytes.fromhex(member.verify_key)), wire)
             for member in settings.members
         },
         journal=RecordedStore(transcript.rows, transcript.joined),

@@ -9,14 +9,16 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 
 from hdpvfl_mq.errors import CheatingError, PeerError, WithheldError
 from hdpvfl_mq.node.ports import Contact, Identity
 from hdpvfl_mq.wire.codec import Frames, decode_header, encode_body, encode_header
 from hdpvfl_mq.wire.parts import PartList, is_in_parts
-from hdpvfl_mq.wire.sequence import UNACKNOWLEDGED_BYTES_MAX, Inbox, Outbox
+from hdpvfl_mq.wire.sequence import UNACKNOWLEDGED_BYTES_MAX, Busy, Inbox, Outbox
 from hdpvfl_mq.wire.signing import envelope_digest, frames_digest, sign, verify
-from schemas.envelope import NO_PARENT, PROTOCOL_VERSION, Delivery, Header
+from hdpvfl_mq.wire.versions import check_version
+from schemas.envelope import NO_PARENT, Delivery, Header
 from schemas.ids import PartyId
 from schemas.messages import GREETINGS, ROUTES, UNNUMBERED, Ack, Message
 from schemas.snapshot import DIGESTS_MAX, StreamMark
@@ -52,9 +54,10 @@ class Mailbox:
 
     def __init__(self, identity: Identity, contacts: Mapping[PartyId, Contact]) -> None:
         self._identity, self._contacts = identity, dict(contacts)
-        self._inbox: dict[PartyId, Inbox[Opened]] = {p: Inbox() for p in contacts}
-        self._outbox: dict[PartyId, Outbox[Frames]] = {p: Outbox() for p in contacts}
-        self._here: set[PartyId] = set()  # peers with envelopes that the role has not got yet
+        self._version = identity.versions[0]  # until `speak`
+        self._busy = busy = Busy()
+        self._inbox: dict[PartyId, Inbox[Opened]] = {p: Inbox(p, busy) for p in contacts}
+        self._outbox: dict[PartyId, Outbox[Frames]] = {p: Outbox(p, busy) for p in contacts}
         self._seen: dict[PartyId, bytes] = dict.fromkeys(contacts, NO_PARENT)
         for outbox in self._outbox.values():
             outbox.digests[0] = NO_PARENT  # for a peer that has seen nothing yet
@@ -69,8 +72,9 @@ class Mailbox:
     def meet(self, party: PartyId, contact: Contact) -> None:
         """Accept a peer's envelopes from now on, with this key; an existing stream continues."""
         self._contacts[party] = contact
-        self._inbox.setdefault(party, Inbox())
-        self._outbox.setdefault(party, Outbox(digests={0: NO_PARENT}))
+        self._inbox.setdefault(party, Inbox(party, self._busy))
+        fresh: Outbox[Frames] = Outbox(party, self._busy, digests={0: NO_PARENT})
+        self._outbox.setdefault(party, fresh)
         self._seen.setdefault(party, NO_PARENT)
 
     def forget(self, party: PartyId) -> None:
@@ -78,9 +82,13 @@ class Mailbox:
         for known in (self._contacts, self._inbox, self._outbox, self._seen, self._bare_acks):
             known.pop(party, None)
         self._refused_bytes.pop(party, None)
-        self._owed.discard(party)
+        for named in (self._busy.arrived, self._busy.waiting, self._owed, self._false):
+            named.discard(party)
         self._early_from.discard(party)
-        self._false.discard(party)
+
+    def speak(self, version: int) -> None:
+        """Write later envelopes in this version, or in the newest that their receivers read."""
+        self._version = version
 
     def sign_with(self, verify_key: bytes) -> None:
         """Sign later envelopes with another key of this node's identity."""
@@ -123,11 +131,14 @@ class Mailbox:
         """Acknowledge to every peer what is recorded: an earlier process may not have done so."""
         self._owed.update(self._contacts)
 
-    def unacknowledged(self) -> tuple[Frames, ...]:
-        """Stored envelopes that some peer has not acknowledged, to be sent again unchanged."""
+    def unacknowledged(self, first: int | None = None) -> tuple[Frames, ...]:
+        """Stored envelopes that some peer has not acknowledged, to be sent again unchanged.
+
+        `first` limits them to so many of each peer: it refuses more than EARLY_MAX at once.
+        """
         waiting: dict[int, Frames] = {}
-        for outbox in self._outbox.values():
-            for frames, _ in outbox.waiting.values():
+        for party in sorted(self._busy.waiting):
+            for frames, _ in islice(self._outbox[party].waiting.values(), first):
                 waiting[id(frames)] = frames
         return tuple(waiting.values())
 
@@ -139,7 +150,12 @@ class Mailbox:
     @property
     def has_unacknowledged(self) -> bool:
         """Whether some peer has not acknowledged an envelope that was sent to it."""
-        return any(outbox.waiting for outbox in self._outbox.values())
+        return bool(self._busy.waiting)
+
+    @property
+    def unacknowledged_peers(self) -> int:
+        """The number of peers that have not acknowledged an envelope that was sent to them."""
+        return len(self._busy.waiting)
 
     @property
     def awaits_answers(self) -> bool:
@@ -152,20 +168,21 @@ class Mailbox:
     @property
     def unacknowledged_count(self) -> int:
         """The number of deliveries that peers have not acknowledged."""
-        return sum(len(outbox.waiting) for outbox in self._outbox.values())
+        return sum(len(self._outbox[party].waiting) for party in self._busy.waiting)
 
     @property
     def acknowledged(self) -> int:
         """The number of deliveries that peers have acknowledged; it rises when one got through."""
-        return sum(outbox.acknowledged for outbox in self._outbox.values())
+        return self._busy.acknowledged
 
     def _envelope(
         self, to: tuple[Delivery, ...], message: Message, parent: bytes, stamp: Stamp
     ) -> tuple[Frames, bytes]:
         """A signed envelope and its digest."""
+        version = min(self._version, *(self._contacts[each.party].version for each in to))
         header = encode_header(
             Header(
-                version=PROTOCOL_VERSION,
+                version=version,
                 run=self._identity.run,
                 sender=self._identity.party,
                 epoch=max(stamp.epoch, 1),
@@ -197,6 +214,7 @@ class Mailbox:
         contact = self._contacts.get(header.sender)
         if header.run != me.run or contact is None:
             raise PeerError("unknown run or sender")
+        check_version(header.version, me.versions)
         mine = self._mine(header)
         may_send, may_receive = ROUTES.get(header.kind, (frozenset(), frozenset()))
         if contact.role not in may_send or me.role not in may_receive:
@@ -220,7 +238,6 @@ class Mailbox:
             self._early_from.add(header.sender)
         opened = Opened(header, mine, frames, digest)
         is_new = self._inbox[header.sender].offer(mine.sequence, opened, _size(frames))
-        self._here.add(header.sender)
         if not is_new:
             self._owed.add(header.sender)  # the sender may not know that this is recorded
         # A hello is sent on every connection, and an envelope in parts while they are on their way;
@@ -300,7 +317,7 @@ class Mailbox:
 
     def has_arrived(self, is_whole: IsWhole) -> bool:
         """Whether the next envelope of some stream has arrived, with all its parts."""
-        return any(self._is_next_whole(party, is_whole) for party in self._here)
+        return any(self._is_next_whole(party, is_whole) for party in self._busy.arrived)
 
     def _is_next_whole(self, party: PartyId, is_whole: IsWhole) -> bool:
         inbox = self._inbox[party]
@@ -315,7 +332,7 @@ class Mailbox:
 
         A stream stops at an envelope whose parts are not all here.
         """
-        for party in sorted(self._here):
+        for party in sorted(self._busy.arrived):
             inbox = self._inbox[party]
             while self._is_next_whole(party, is_whole):
                 opened = inbox.next()
@@ -325,8 +342,6 @@ class Mailbox:
                 self._owed.add(party)
                 self._saw(opened)
                 yield opened.header, opened.frames, opened.digest
-            if not inbox.early:
-                self._here.discard(party)
 
     def recall(self, frames: Frames) -> tuple[Header, bytes]:
         """Replay a recorded envelope, with the result that `arrived` gave."""

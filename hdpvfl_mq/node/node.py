@@ -63,6 +63,9 @@ from schemas.snapshot import NodeSnapshot
 
 Event = TimerFired | OperatorRequest | OperatorCommand
 Moved = Started | LedgerRead | Charged | Event
+# A header names all receivers of its envelope and goes to each of them. Bytes and time of one that
+# goes to all parties would grow with the square of their number.
+RECEIVERS_MAX = 32
 TURNED_AWAY_MAX = 10_000  # records of refused frames that one process writes
 NO_LEDGER = LedgerStanding(head=LedgerHead(sequence=0, digest=GENESIS), mu2_units_free=0)
 
@@ -118,7 +121,8 @@ class Node(Chained):
     def start(self) -> Turn:
         """Announce this process; call it once, after `open`."""
         standing = self._ledger.standing() if self._ledger else NO_LEDGER
-        started = Started(epoch=self.epoch + 1, standing=standing)
+        speaks = self.identity.versions[1]
+        started = Started(epoch=self.epoch + 1, standing=standing, speaks=speaks)
         self._uncommitted.arm.extend(self.armed.values())  # armed before a crash and not fired yet
         self._step(started, started, NO_PARENT)
         return self._commit()
@@ -198,6 +202,7 @@ class Node(Chained):
     def _step(self, given: Input | PeerError, recorded: RecordedInput, parent: bytes) -> None:
         if isinstance(given, Started):
             self.epoch = given.epoch
+            self.mailbox.speak(given.speaks)
         if isinstance(given, TimerFired):
             self.armed.pop(given.timer, None)
         if isinstance(given, LedgerRead):
@@ -208,7 +213,9 @@ class Node(Chained):
             if isinstance(given, PeerError):
                 raise given
             self.state, effects = self.role.step(self.state, given)
-            stored: tuple[RecordedEffect, ...] = tuple(self._perform(e, parent) for e in effects)
+            stored: tuple[RecordedEffect, ...] = tuple(
+                self._perform(part, parent) for effect in effects for part in _spread(effect)
+            )
         except PeerError as refused:
             stored = (Refused(reason=str(refused)[:500]),)
             self.refused += 1
@@ -282,8 +289,8 @@ class Node(Chained):
     def _acquaint(self, effect: Meet | Forget | SignWith) -> None:
         """Change whose envelopes are accepted, or with which key this node signs."""
         match effect:
-            case Meet(party=party, role=role, verify_key=key):
-                self.mailbox.meet(party, Contact(role, VerifyKey(key)))
+            case Meet(party=party, role=role, verify_key=key, speaks=version):
+                self.mailbox.meet(party, Contact(role, VerifyKey(key), version))
             case Forget(party=party):
                 self.mailbox.forget(party)
             case SignWith(verify_key=key):
@@ -386,3 +393,16 @@ class Node(Chained):
     def resume(self, snapshot: NodeSnapshot) -> bool:
         """Continue from a snapshot, before `open`; False if it is not of this node."""
         return node_snapshot.resume(self, snapshot)
+
+
+def _spread(effect: Effect) -> tuple[Effect, ...]:
+    """Several envelopes in place of one with very many receivers.
+
+    A release stays one envelope: it is the same bytes for all, and large beside its header.
+    """
+    if not isinstance(effect, Send) or len(effect.to) <= RECEIVERS_MAX:
+        return (effect,)
+    if isinstance(effect.message, Releasing):
+        return (effect,)
+    firsts = range(0, len(effect.to), RECEIVERS_MAX)
+    return tuple(replace(effect, to=effect.to[k : k + RECEIVERS_MAX]) for k in firsts)

@@ -13,7 +13,7 @@ from nacl.signing import SigningKey, VerifyKey
 
 from hdpvfl_mq.wire.codec import Frames
 from hdpvfl_mq.wire.parts import Buffer, PartList
-from schemas.ids import PartyId, RoleName, RunId
+from schemas.ids import OLDEST_VERSION, PartyId, RoleName, RunId
 from schemas.privacy import LedgerHead, Release
 from schemas.records import Arm, Charge, Charged, LedgerStanding, Reserve
 
@@ -29,14 +29,17 @@ class Identity:
     later_keys: Mapping[bytes, SigningKey] = field(  # by public key; `SignWith` takes one of them
         default_factory=dict, repr=False
     )
+    # Versions of the protocol that this node reads. A run has one, a federation's stream several.
+    versions: tuple[int, int] = (OLDEST_VERSION, OLDEST_VERSION)
 
 
 @dataclass(frozen=True)
 class Contact:
-    """A peer's role and the key its envelopes verify with."""
+    """A peer's role, the key its envelopes verify with, and the newest version it reads."""
 
     role: RoleName
     verify_key: VerifyKey
+    version: int = OLDEST_VERSION
 
 
 class RecordStore(Protocol):

@@ -15,7 +15,7 @@ from hdpvfl_mq.psi.packed import PackedIds
 from hdpvfl_mq.psi.passes import KeyedWorkspace, Passes, open_passes
 from hdpvfl_mq.psi.session import Session
 from hdpvfl_mq.psi.terms import Terms
-from hdpvfl_mq.psi.toss import commit, nonce_of
+from hdpvfl_mq.psi.toss import commit, is_marked, marked_nonce, nonce_of
 from hdpvfl_mq.psi.workspace import Workspace
 
 __all__ = [
@@ -31,6 +31,8 @@ __all__ = [
     "Workspace",
     "choose_method",
     "commit",
+    "is_marked",
+    "marked_nonce",
     "nonce_of",
     "normalise",
     "open_passes",

@@ -9,6 +9,7 @@ a value like a session, and has the same methods.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -30,8 +31,15 @@ _NUMBERED = re.compile(r"k([1-9][0-9]?)_([a-z]{1,16})", re.ASCII)
 class KeyedWorkspace(Workspace):
     """A party's ids of several keys."""
 
-    def __init__(self, found: NormalisedIds, secret: bytes, *, allocate: Allocate) -> None:
-        super().__init__(found.ids, secret, allocate=allocate)
+    def __init__(
+        self,
+        found: NormalisedIds,
+        secret: bytes,
+        *,
+        allocate: Allocate,
+        nonce: bytes | None = None,
+    ) -> None:
+        super().__init__(found.ids, secret, allocate=allocate, nonce=nonce)
         assert found.keys is not None
         self._packed, self._rows, self._keys = found.ids, found.rows, found.keys
 
@@ -91,6 +99,11 @@ class Passes:
     def is_finished(self) -> bool:
         """Whether no message follows."""
         return (self.is_found or self.is_withheld) and self.session.is_finished
+
+    @property
+    def nonces(self) -> Mapping[str, bytes]:
+        """Every party's share of the public seed, as far as it has said hello."""
+        return self.session.nonces
 
     @property
     def shared_key(self) -> bytes:

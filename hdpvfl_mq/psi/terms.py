@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Literal
 
 from hdpvfl_mq.errors import SettingsError
@@ -56,6 +57,10 @@ class Terms:
 
     def checks(self) -> tuple[bytes, bytes]:
         """Hashes of the id profile and of the other terms; neither is secret."""
+        return self._checks
+
+    @cached_property
+    def _checks(self) -> tuple[bytes, bytes]:
         rest = repr(replace(self, profile_digest=b"")).encode()
         return (
             derive(self.profile_digest, "id profile"),

@@ -13,11 +13,22 @@ from hmac import compare_digest
 from hdpvfl_mq.psi.stream import derive
 
 NONCE_BYTES = 32
+_MARK = b"hdpvfl+1"  # 24 bytes of the nonce stay random
 
 
 def nonce_of(secret: bytes) -> bytes:
     """A party's share of the seed; it is fresh because its secret is."""
     return derive(secret, "toss")
+
+
+def marked_nonce(secret: bytes) -> bytes:
+    """The nonce of a party that speaks a newer version of the protocol than its run."""
+    return nonce_of(secret)[: -len(_MARK)] + _MARK
+
+
+def is_marked(nonce: bytes) -> bool:
+    """Whether a nonce was marked; one of another party is not, except with probability 2^-64."""
+    return nonce.endswith(_MARK)
 
 
 def commit(nonce: bytes, party: str) -> bytes:

@@ -18,6 +18,11 @@ RESEND_S = 0.5
 RESEND_BYTES_PER_S = 2e6  # bulk waits longer: its receiver works before it acknowledges
 BULK_MAX_S = 4.5
 RESEND_MAX_S = 1.5  # a peer that restarts after a crash waits at most this long for its frames
+# A crowd waits longer: when all parties greet each other, each has work for all before it answers,
+# and copies would add to that work faster than it is done.
+CROWD_PEERS = 8
+CROWD_S = 0.03  # for each further peer that has not acknowledged
+CROWD_MAX_S = 30.0  # sending slows down to this, also while some of the crowd answer
 # Bulk waits up to this long, by its size: copies fill the memory of a peer that works for minutes
 # before it reads them.
 BULK_RESEND_MAX_S = 60.0
@@ -49,6 +54,7 @@ class Pacing:
     resend_at: float | None = None
     resend_s: float = RESEND_S
     bulk_s: float = 0.0
+    crowd_s: float = 0.0
     acknowledged: int = 0
     greet_at: float | None = None
     gaps: dict[PartyId, tuple[int, float]] = field(default_factory=dict)  # missing number, since
@@ -76,7 +82,10 @@ class Pacing:
                 size = sum(len(frame) for frames in turn.send for frame in frames)
                 # Bulk of earlier turns is probably still on its way.
                 self.bulk_s = max(size / RESEND_BYTES_PER_S, self.bulk_s / 2)
-            self.resend_s = RESEND_S + min(BULK_MAX_S, self.bulk_s)
+            self.crowd_s = CROWD_S * max(0, mailbox.unacknowledged_peers - CROWD_PEERS)
+            base_s = RESEND_S + min(BULK_MAX_S, self.bulk_s) + self.crowd_s
+            is_slowing = self.crowd_s > 0.0 and self.resend_at is not None
+            self.resend_s = max(self.resend_s, base_s) if is_slowing else base_s
             self.resend_at = now + self.resend_s
         self.acknowledged = acknowledged
 
@@ -110,6 +119,7 @@ class Pacing:
         if resend:
             bulk = min(1.0, self.bulk_s / BULK_MAX_S)
             longest_s = max(RESEND_MAX_S, bulk * BULK_RESEND_MAX_S)
+            longest_s = max(longest_s, CROWD_MAX_S) if self.crowd_s else longest_s
             self.resend_s = max(self.resend_s, min(longest_s, self.resend_s * 2))
             self.resend_at = now + self.resend_s
         greet = self.greet_at is not None and self.greet_at <= now

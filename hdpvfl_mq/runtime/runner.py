@@ -15,6 +15,7 @@ from hdpvfl_mq.node.ports import Turn
 from hdpvfl_mq.runtime.arrivals import Link
 from hdpvfl_mq.runtime.metrics import Tally
 from hdpvfl_mq.runtime.pacing import Pacing
+from hdpvfl_mq.wire.sequence import EARLY_MAX
 
 FAREWELL_S = 3.0  # after the end, how long a party waits for the last acknowledgements
 
@@ -101,7 +102,7 @@ class Runner:
         if arrivals or due.fired or given or node.has_refusals:
             await self._finish(node.turn(arrivals, (*due.fired, *given)))
         if due.resend or connected:
-            for frames in node.mailbox.unacknowledged():
+            for frames in node.mailbox.unacknowledged(EARLY_MAX):
                 self._tally.resends += 1
                 await self._link.send(frames)
         if due.ask or connected:

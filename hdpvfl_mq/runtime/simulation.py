@@ -18,6 +18,7 @@ from hdpvfl_mq.node.node import Event, Node
 from hdpvfl_mq.node.ports import Turn
 from hdpvfl_mq.runtime.pacing import Pacing
 from hdpvfl_mq.wire.codec import Frames
+from hdpvfl_mq.wire.sequence import EARLY_MAX
 from schemas.ids import COORDINATOR, PartyId
 
 RESTART_S = 0.3  # time until a killed process restarts
@@ -140,7 +141,8 @@ class Simulation:
             return
         if process.node.mailbox.greeting is not None:
             self._send(party, process.node.mailbox.greeting)
-        for frames in (*process.node.mailbox.unacknowledged(), *process.node.ask_again()):
+        again = process.node.mailbox.unacknowledged(EARLY_MAX)
+        for frames in (*again, *process.node.ask_again()):
             self._send(party, frames)
 
     def _crash_any(self) -> None:
@@ -184,7 +186,7 @@ class Simulation:
         if due.greet and process.node.mailbox.greeting is not None:
             self._send(party, process.node.mailbox.greeting)
         if due.resend:
-            for frames in process.node.mailbox.unacknowledged():
+            for frames in process.node.mailbox.unacknowledged(EARLY_MAX):
                 self._send(party, frames)
         if due.ask:
             for frames in process.node.ask_again():

@@ -19,6 +19,7 @@ from hdpvfl_mq.runtime.connections import Connections, Limits, wire_bytes
 from hdpvfl_mq.runtime.keys import Keys
 from hdpvfl_mq.runtime.loop_socket import LoopSocket
 from hdpvfl_mq.wire.codec import Frames
+from hdpvfl_mq.wire.versions import Window, read_notice
 from schemas.envelope import MAX_ARRAY_BYTES
 
 UNREAD_MESSAGES = 2  # libzmq holds this many per connection; one more may be arriving
@@ -85,6 +86,7 @@ class DealerLink(Arrivals):
         self._connected = False
         self.is_connected = False
         self.trouble = ""  # why there is no connection, as far as ZeroMQ reports it
+        self.broker_speaks: Window | None = None  # if the broker does not speak our version
         self._context = zmq.Context()
         self._socket = LoopSocket(self._context, zmq.DEALER)
         socket = self._socket.plain
@@ -147,6 +149,8 @@ class DealerLink(Arrivals):
             frames = tuple(part.bytes for part in parts)
             if frames == PONG:
                 self._unanswered = 0
+            elif (spoken := read_notice(frames)) is not None:
+                self.broker_speaks = spoken
             else:
                 await self.put(frames)
 
@@ -172,7 +176,7 @@ class DealerLink(Arrivals):
                 self._socket.look()
 
     def _stands(self) -> None:
-        self.is_connected, self.trouble = True, ""
+        self.is_connected, self.trouble, self.broker_speaks = True, "", None
         self._sent_before = self.bytes_sent
         self._connected = True
         self.wake.set()

@@ -16,6 +16,7 @@ from pydantic import BaseModel, ValidationError
 from hdpvfl_mq.errors import PeerError
 from hdpvfl_mq.wire.canonical import pack, unpack
 from hdpvfl_mq.wire.parts import Buffer, PartList, is_in_parts, is_large
+from hdpvfl_mq.wire.versions import check_version
 from schemas.base import printable
 from schemas.envelope import (
     MAX_ARRAY_BYTES,
@@ -79,7 +80,10 @@ def decode_header(frames: Frames) -> Header:
 
 @lru_cache(maxsize=_PARSED_HEADERS)
 def _parsed(frame: bytes) -> Header:
-    return _validated(Header, unpack(frame, max_bytes=MAX_HEADER_BYTES), "header")
+    plain = unpack(frame, max_bytes=MAX_HEADER_BYTES)
+    if isinstance(plain, dict) and "version" in plain:
+        check_version(plain["version"])  # first: another version may have other fields
+    return _validated(Header, plain, "header")
 
 
 def decode_body(header: Header, frames: Frames, array: Buffer | None = None) -> Message:

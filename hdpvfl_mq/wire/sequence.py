@@ -19,9 +19,20 @@ UNACKNOWLEDGED_BYTES_MAX = 128 * 2**20  # to one peer; above it, nothing is acce
 
 
 @dataclass
+class Busy:
+    """What all streams of a node have in common, so that no turn looks at every peer."""
+
+    arrived: set[str] = field(default_factory=set)  # peers of whom an envelope waits for a turn
+    waiting: set[str] = field(default_factory=set)  # peers that have not acknowledged an envelope
+    acknowledged: int = 0  # deliveries that peers have acknowledged since this process began
+
+
+@dataclass
 class Inbox(Generic[Item]):
     """Envelopes received from one peer."""
 
+    peer: str = ""
+    busy: Busy = field(default_factory=Busy, repr=False)
     received: int = 0
     early: dict[int, tuple[Item, int]] = field(default_factory=dict)
     early_bytes: int = 0
@@ -39,6 +50,7 @@ class Inbox(Generic[Item]):
             )
         self.early[sequence] = (item, size)
         self.early_bytes += size
+        self.busy.arrived.add(self.peer)
         return True
 
     @property
@@ -54,6 +66,8 @@ class Inbox(Generic[Item]):
             return None
         self.received += 1
         self.early_bytes -= found[1]
+        if not self.early:
+            self.busy.arrived.discard(self.peer)
         return found[0]
 
 
@@ -61,6 +75,8 @@ class Inbox(Generic[Item]):
 class Outbox(Generic[Item]):
     """Envelopes sent to one peer and not acknowledged yet."""
 
+    peer: str = ""
+    busy: Busy = field(default_factory=Busy, repr=False)
     sent: int = 0
     acknowledged: int = 0
     waiting: dict[int, tuple[Item, int]] = field(default_factory=dict)
@@ -79,6 +95,7 @@ class Outbox(Generic[Item]):
         if sequence > self.acknowledged:
             self.waiting[sequence] = (item, size)
             self.waiting_bytes += size
+            self.busy.waiting.add(self.peer)
 
     def is_seen(self, sequence: int, seen: bytes) -> bool:
         """Whether `seen` is the digest of the envelope with this number; True if none is kept."""
@@ -99,5 +116,8 @@ class Outbox(Generic[Item]):
         for number in range(self.acknowledged + 1, sequence + 1):
             _, size = self.waiting.pop(number, (None, 0))
             self.waiting_bytes -= size
+        self.busy.acknowledged += sequence - self.acknowledged
         self.acknowledged = sequence
+        if not self.waiting:
+            self.busy.waiting.discard(self.peer)
         return True

@@ -13,6 +13,7 @@ from hdpvfl_mq.runtime.keys import Keys
 from hdpvfl_mq.runtime.logs import Log
 from hdpvfl_mq.runtime.transport import DealerLink
 from hdpvfl_mq.wire.codec import decode_header
+from hdpvfl_mq.wire.versions import remedy
 from parties.process.member_node import MemberNode
 from schemas.config import PartyServiceSettings
 
@@ -51,6 +52,8 @@ class BrokerLink:
             said = self.trouble
             if answered:
                 self.trouble = ""
+            elif self.link.broker_speaks is not None:
+                self.trouble = remedy(self.link.broker_speaks, self._settings.speaks)
             elif unanswered_s >= (UNANSWERED_S if connected else UNCONNECTED_S):
                 self.trouble = await self._reason("connected" if connected else self.link.trouble)
             address = self._settings.broker

@@ -182,6 +182,8 @@ def _assets(settings: PartySettings, keys: Keys) -> Assets:
         found=alignment_store.found(files.alignments, settings.run),
         allocate=allocate,
         engine=engine_of(settings.engine, allocate=allocate, folder=folder),
+        wire=settings.wire,
+        speaks=settings.wire_max,
     )
 
 
@@ -206,9 +208,15 @@ def _rows(
 def contacts(settings: PartySettings) -> dict[str, Contact]:
     """The peers' roles and keys."""
     return {
-        peer.party: Contact(peer.role, VerifyKey(bytes.fromhex(peer.verify_key)))
+        peer.party: Contact(peer.role, VerifyKey(bytes.fromhex(peer.verify_key)), settings.wire)
         for peer in settings.peers
     }
+
+
+def identity_of(settings: PartySettings, keys: Keys) -> Identity:
+    """Who this party is in one run, which is held in one version of the protocol."""
+    versions = settings.wire, settings.wire
+    return Identity(settings.party, settings.role, settings.run, keys.signing, versions=versions)
 
 
 def build_node(
@@ -232,8 +240,7 @@ def build_node(
     book = LedgerBook(ledger, own.policy, settings.run, own.data.fingerprint, peers=known)
     write_private(_used(files.secret), b"", durable=True)
     journal = Journal(files.journal, run=settings.run, party=settings.party)
-    identity = Identity(settings.party, settings.role, settings.run, keys.signing)
-    node = Node(Party(own), identity, known, journal=journal, ledger=book)
+    node = Node(Party(own), identity_of(settings, keys), known, journal=journal, ledger=book)
     book.attach(own, node)
     if snapshot is not None:
         node.resume(snapshot)

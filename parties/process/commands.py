@@ -24,7 +24,7 @@ from parties.process.ledger_book import LedgerBook
 from schemas.base import in_words
 from schemas.config import RunManifest
 from schemas.federation import AnswerRun, ConfirmMember, ProposeRun, RemoveMember
-from schemas.ids import RunId
+from schemas.ids import OLDEST_VERSION, RunId
 
 if TYPE_CHECKING:
     from parties.process.hosted import HostedRun
@@ -139,9 +139,10 @@ class Commands:
     def _propose(self, asked: dict[str, Any]) -> Answer:
         service = self._service
         manifest = check_settings(RunManifest, asked.get("manifest") or {}, "manifest")
+        manifest = _before_opening(manifest)
         known = service.belonging.runs.get(manifest.run)
         if known is not None:
-            if known.manifest == manifest:
+            if _before_opening(known.manifest) == manifest:
                 return {"run": manifest.run}  # already proposed
             raise OperatorError(f"run {manifest.run} exists: choose another name")
         if manifest.run == service.settings.federation:
@@ -159,7 +160,11 @@ class Commands:
         names = ("rows", "out", "session")
         wanted: dict[str, Any] = {name: asked[name] for name in names if name in asked}
         service.give(
-            check_settings(ProposeRun, {"manifest": asked["manifest"], **wanted}, "options")
+            check_settings(
+                ProposeRun,
+                {"manifest": json.loads(manifest.model_dump_json()), **wanted},
+                "options",
+            )
         )
         return {"run": manifest.run}
 
@@ -224,6 +229,11 @@ class Commands:
     def _replace_keys(self, asked: dict[str, Any]) -> Answer:
         self._service.replace_keys(str(asked.get("folder")))
         return {"party": self._service.settings.party}
+
+
+def _before_opening(manifest: RunManifest) -> RunManifest:
+    """The manifest as proposed: the version of the protocol is agreed on when the run opens."""
+    return RunManifest(**{**dict(manifest), "wire": OLDEST_VERSION})
 
 
 def _queue(waiting: int, node: Node) -> Answer:

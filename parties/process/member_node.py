@@ -23,7 +23,8 @@ from parties.belonging import Belonging
 from parties.membership import Membership
 from parties.pairing import Self
 from schemas.config import PartyServiceSettings
-from schemas.ids import COORDINATOR
+from schemas.envelope import PROTOCOL_VERSION
+from schemas.ids import COORDINATOR, OLDEST_VERSION
 from schemas.key_change import KeyChange
 from schemas.records import EnvelopeSent
 
@@ -60,8 +61,16 @@ class MemberNode:
         broker = VerifyKey(bytes.fromhex(settings.broker_verify_key))
         node = Node(
             Membership(me, first.signing, self._later),
-            Identity(settings.party, settings.role, name, first.signing, self._later),
-            {COORDINATOR: Contact("coordinator", broker)},
+            Identity(
+                settings.party,
+                settings.role,
+                name,
+                first.signing,
+                self._later,
+                versions=(OLDEST_VERSION, settings.speaks),
+            ),
+            # The broker is upgraded first.
+            {COORDINATOR: Contact("coordinator", broker, PROTOCOL_VERSION)},
             journal=journal,
         )
         node.open()

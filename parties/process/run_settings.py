@@ -66,6 +66,11 @@ def _made(
             f"{', '.join(strangers)}: not confirmed here; compare words, then type "
             f"'hdpvfl confirm {strangers[0]}'"
         )
+    if manifest.wire > service.speaks:
+        raise RefusedError(
+            f"the run is held in version {manifest.wire} of the protocol, and this party speaks "
+            f"{service.speaks}: raise 'speaks' in party.toml"
+        )
     is_active = manifest.active_party == service.party
     plain = {name: getattr(service, name) for name in _SAME}
     peers = [
@@ -80,6 +85,8 @@ def _made(
     registrar = Peer(party=COORDINATOR, role="coordinator", verify_key=service.broker_verify_key)
     changes: dict[str, object] = {
         "run": manifest.run,
+        "wire": manifest.wire,
+        "wire_max": service.speaks,
         "role": "active" if is_active else "passive",
         "data": service.data,
         "patience_s": PATIENCE_S,

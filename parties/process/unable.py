@@ -13,13 +13,12 @@ from hdpvfl_mq.errors import HdpvflError, OperatorError
 from hdpvfl_mq.journal import chain
 from hdpvfl_mq.journal.store import Journal
 from hdpvfl_mq.node.node import Node
-from hdpvfl_mq.node.ports import Identity
 from hdpvfl_mq.runtime.hub import Hub
 from hdpvfl_mq.runtime.keys import Keys
 from hdpvfl_mq.runtime.runner import Runner
 from hdpvfl_mq.runtime.transport import DealerLink
 from hdpvfl_mq.wire.codec import decode_header
-from parties.process.build import PartyFiles, contacts
+from parties.process.build import PartyFiles, contacts, identity_of
 from parties.unable import Unable
 from schemas.config import PartySettings
 from schemas.ids import COORDINATOR
@@ -61,8 +60,8 @@ async def _tell(settings: PartySettings, keys: Keys, link: DealerLink) -> None:
     path = PartyFiles(settings).journal
     path.parent.mkdir(parents=True, exist_ok=True)
     journal = Journal(path, run=settings.run, party=settings.party)
-    identity = Identity(settings.party, settings.role, settings.run, keys.signing)
-    node = Node(Unable(settings.party, others), identity, known, journal=journal)
+    role = Unable(settings.party, others)
+    node = Node(role, identity_of(settings, keys), known, journal=journal)
     node.open()
     hub = Hub(link)
     runner = Runner(node, hub.open(settings.run), patience_s=TELL_S, observe=lambda _: None)

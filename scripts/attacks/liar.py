@@ -229,7 +229,7 @@ def _send_signed(
     stamp = node._stamp()
     header = encode_header(
         Header(
-            version=1,
+            version=node.identity.versions[1],
             run=node.identity.run,
             sender=node.identity.party,
             epoch=max(1, stamp.epoch),

@@ -77,13 +77,21 @@ class Watched:
 
 
 def run_federation(
-    folder: Path, manifest: RunManifest, dataset: SplitDataset, *, samples: Path | None = None
+    folder: Path,
+    manifest: RunManifest,
+    dataset: SplitDataset,
+    *,
+    samples: Path | None = None,
+    hosts: int = HOSTS,
 ) -> Watched:
-    """Start all processes and watch them to the end; `samples` is the folder for their profiles."""
+    """Start all processes and watch them to the end; `samples` is the folder for their profiles.
+
+    All passive parties share `hosts` processes.
+    """
     demo = Demo(folder / "runs" / manifest.run, manifest, dataset, 0)
     write_demo(demo, state=folder / "state", port=free_port())
     passives = demo.parties[1:]
-    groups = [group for k in range(HOSTS) if (group := passives[k::HOSTS])]
+    groups = [group for k in range(hosts) if (group := passives[k::hosts])]
     children = {COORDINATOR: _start(demo, "broker", (COORDINATOR,), samples)}
     children[demo.parties[0]] = _start(demo, "parties", demo.parties[:1], samples)
     for number, group in enumerate(groups, 1):

@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import json
 import math
+import os
 import re
 import socket
+import time
 from pathlib import Path
 
 import pytest
@@ -19,7 +21,7 @@ from hdpvfl_mq.runtime.keys import make_keys
 from hdpvfl_mq.runtime.settings import dump_settings, fields_of, load_settings
 from parties.process import broker_link
 from parties.process import service as party_service
-from schemas.config import PartyServiceSettings
+from schemas.config import BrokerServiceSettings, PartyServiceSettings
 from schemas.data import DataSettings
 from schemas.ids import COORDINATOR
 from tests.integration.standing import Services, standing, until
@@ -65,6 +67,7 @@ WAITS_S = {
     "broker's key": broker_link.UNCONNECTED_S,
     "own key": broker_link.UNCONNECTED_S,
     "federation": broker_link.UNANSWERED_S,
+    "version": 0.0,  # the broker answers at once
 }
 
 
@@ -104,6 +107,21 @@ async def test_a_service_says_what_keeps_it_from_its_broker(tmp_path, mistake, c
         assert any(words in each["said"] for each in said.values() if not each["good"]), said
 
 
+async def test_a_party_that_is_newer_than_its_broker_says_so(tmp_path, capsys):
+    words, _, code = documented()["version"]
+    async with standing(tmp_path, start=False) as services:
+        path = services.demo.service(COORDINATOR)
+        older = {**fields_of(load_settings(BrokerServiceSettings, path)), "speaks": 1}
+        path.write_text(dump_settings(BrokerServiceSettings(**older)))
+        await services.start(COORDINATOR, "passive-1")
+        party = services.live["passive-1"]
+        assert isinstance(party, party_service.PartyService)
+        assert await until(lambda: words in party.broker.trouble, "version")
+        found, said = await ask_doctor(services.demo.service("passive-1"), capsys)
+        assert found == code
+        assert words in said["service"]["said"]
+
+
 async def test_the_doctor_finds_the_same(tmp_path, capsys):
     async with standing(tmp_path) as services:
         party = services.live["passive-1"]
@@ -118,11 +136,29 @@ async def test_the_doctor_finds_the_same(tmp_path, capsys):
             ({"policy": str(tmp_path / "none.toml")}, "policy", "none.toml", 2),
             (spoilt_rows(tmp_path, party.settings), "data", "row 2: the cell is not a number", 2),
             (spoilt_rows(tmp_path, party.settings), "data", "row 3: the cell is empty", 2),
+            ({"state": str(_from_tomorrow(tmp_path))}, "clock", "hours behind the files", 2),
+            ({"state": str(_open_ledger(tmp_path))}, "rights", "chmod 600", 2),
         ):
             code, said = await ask_doctor(change(services, **wrong), capsys)
             assert code == expected
             assert words in said[name]["said"], said
             services.demo.service("passive-1").write_text(dump_settings(party.settings))
+
+
+def _from_tomorrow(tmp_path: Path) -> Path:
+    file = tmp_path / "tomorrow" / "passive-1" / "ledger.db"
+    file.parent.mkdir(parents=True)
+    file.touch(mode=0o600)
+    os.utime(file, (time.time() + 86400,) * 2)
+    return tmp_path / "tomorrow"
+
+
+def _open_ledger(tmp_path: Path) -> Path:
+    file = tmp_path / "open" / "passive-1" / "ledger.db"
+    file.parent.mkdir(parents=True)
+    file.touch()
+    file.chmod(0o644)
+    return tmp_path / "open"
 
 
 async def ask_doctor(path: Path, capsys) -> tuple[int, dict]:

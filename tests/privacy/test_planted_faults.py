@@ -20,11 +20,11 @@ def test_a_fault_that_nobody_notices_survives_and_one_that_does_not_run_is_told(
     harmless = Mutant(
         name="harmless",
         file="schemas/ids.py",
-        old="MAX_PASSIVES = 256",
-        new="MAX_PASSIVES = 256 + 0",
+        old="MAX_PASSIVES = 512",
+        new="MAX_PASSIVES = 512 + 0",
         tests=("tests/unit/psi/test_psi_order.py::test_no_ids_have_an_order",),
     )
-    broken = replace(harmless, new="MAX_PASSIVES = = 256")
+    broken = replace(harmless, new="MAX_PASSIVES = = 512")
     code = (
         "import sys; from pathlib import Path; from scripts.mutants import *; "
         f"tree = Path({str(tmp_path)!r}); copied(tree); "

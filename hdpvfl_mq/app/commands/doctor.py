@@ -9,9 +9,12 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import os
 import shutil
+import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from hdpvfl_mq import __version__
 from hdpvfl_mq.app.commands.services import settings_file
@@ -19,7 +22,13 @@ from hdpvfl_mq.app.lines import say
 from hdpvfl_mq.data.constants import resolve
 from hdpvfl_mq.data.parsed import reading
 from hdpvfl_mq.data.readers import TableFile
-from hdpvfl_mq.errors import DataError, HdpvflError, NetworkError, OperatorError
+from hdpvfl_mq.errors import (
+    DataError,
+    HdpvflError,
+    IntegrityError,
+    NetworkError,
+    OperatorError,
+)
 from hdpvfl_mq.runtime import control
 from hdpvfl_mq.runtime.diagnosis import probe, refusal
 from hdpvfl_mq.runtime.keys import load_keys
@@ -27,9 +36,11 @@ from hdpvfl_mq.runtime.settings import load_settings
 from hdpvfl_mq.runtime.transport import DealerLink
 from parties.process.build import without_id_check
 from schemas.config import PartyPolicy, PartyServiceSettings
+from schemas.ids import OLDEST_VERSION
 
 PATIENCE_S = 8.0
 DISK_MIN_BYTES = 2**30
+CLOCK_SLACK_S = 3600.0
 Check = Callable[[PartyServiceSettings], str]
 
 
@@ -53,7 +64,21 @@ def doctor(options: argparse.Namespace) -> int:
 
 
 def _version(settings: PartyServiceSettings) -> str:
-    return __version__
+    oldest, newest = OLDEST_VERSION, settings.speaks
+    return f"{__version__}, speaks versions {oldest} to {newest} of the protocol"
+
+
+def _clock(settings: PartyServiceSettings) -> str:
+    """Only invitations have an end; a clock that is behind its own files is wrong all the same."""
+    state = Path(settings.state) / settings.party
+    newest = max((path.stat().st_mtime for path in state.glob("*")), default=0.0)
+    behind_s = newest - time.time()
+    if behind_s > CLOCK_SLACK_S:
+        raise OperatorError(
+            f"the clock is {behind_s / 3600:.1f} hours behind the files in {state}: set it, or an "
+            "invitation may look open or expired when it is not"
+        )
+    return time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime())
 
 
 def _keys(settings: PartyServiceSettings) -> str:
@@ -86,6 +111,19 @@ def _disk(settings: PartyServiceSettings) -> str:
     if free < DISK_MIN_BYTES:
         raise OperatorError(f"{free >> 20} MiB are free for {settings.state}: make room")
     return f"{free >> 30} GiB free"
+
+
+def _permissions(settings: PartyServiceSettings) -> str:
+    for folder in (Path(settings.state), Path(settings.runs)):
+        there = next(
+            path for path in (folder.absolute(), *folder.absolute().parents) if path.exists()
+        )
+        if not os.access(there, os.W_OK | os.X_OK):
+            raise OperatorError(f"{there} cannot be written to: give it to the service's user")
+    secret = Path(settings.state) / settings.party / "ledger.db"
+    if secret.exists() and secret.stat().st_mode & 0o077:
+        raise OperatorError(f"{secret} is open to other users: chmod 600 {secret}")
+    return f"{settings.state} and {settings.runs} can be written to"
 
 
 def _network(settings: PartyServiceSettings) -> str:
@@ -123,23 +161,45 @@ async def _greet(settings: PartyServiceSettings) -> str | None:
 
 
 def _service(settings: PartyServiceSettings) -> str:
-    folder = Path(settings.state) / settings.party
-    try:
-        answer = control.ask(folder, {"command": "status"}, what="hdpvfl party")
-    except NetworkError:
+    answer = _asked(settings)
+    if answer is None:
         return "does not run; 'hdpvfl party' starts it"
     if answer["trouble"]:
         raise NetworkError(answer["trouble"])
     return "runs"
 
 
+def _roster(settings: PartyServiceSettings) -> str:
+    answer = _asked(settings)
+    if answer is None:
+        return "known to the service only, which does not run"
+    if answer["disputes"]:
+        raise IntegrityError("; ".join(answer["disputes"]))
+    waiting = sorted(answer["pairings"])
+    if waiting:
+        return f"compare words with {', '.join(waiting)}: see 'hdpvfl status'"
+    return f"{len(answer['members'])} other members, all confirmed"
+
+
+def _asked(settings: PartyServiceSettings) -> dict[str, Any] | None:
+    """The status of the running service; None if it does not run."""
+    folder = Path(settings.state) / settings.party
+    try:
+        return control.ask(folder, {"command": "status"}, what="hdpvfl party")
+    except NetworkError:
+        return None
+
+
 CHECKS: dict[str, Check] = {
     "version": _version,
+    "clock": _clock,
     "keys": _keys,
     "policy": _policy,
     "data": _data,
     "disk": _disk,
+    "rights": _permissions,
     "network": _network,
     "broker": _handshake,
     "service": _service,
+    "roster": _roster,
 }

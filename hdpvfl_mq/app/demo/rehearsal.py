@@ -83,6 +83,7 @@ class Rehearsal:
         self.kept_grams: dict[PartyId, Release] = {}  # of an earlier rehearsal
         self.models: dict[PartyId, TrainedModel] = {}  # of an earlier rehearsal, to predict with
         self.operators: dict[PartyId, Operator] = {}  # operators that give inputs to their nodes
+        self.speaks: dict[PartyId, int] = {}  # versions of parties that speak more than the run's
         self.books: dict[PartyId, LedgerBook] = {}  # of the nodes that run now
 
     def secret(self, party: PartyId, purpose: bytes) -> bytes:
@@ -108,17 +109,24 @@ class Rehearsal:
             kept=self.kept.get(party, ()),
             kept_gram=self.kept_grams.get(party),
             model=self.models.get(party),
+            wire=self.manifest.wire,
+            speaks=self.speaks.get(party, self.manifest.wire),
         )
 
     def contacts(self, party: PartyId) -> dict[PartyId, Contact]:
         """Role and key of every other member."""
         return {
-            p: Contact(self.roles[p], key.verify_key) for p, key in self.keys.items() if p != party
+            p: Contact(self.roles[p], key.verify_key, self.manifest.wire)
+            for p, key in self.keys.items()
+            if p != party
         }
 
     def node(self, party: PartyId) -> Node:
         """A party's node, as a process started now would open it."""
-        identity = Identity(party, self.roles[party], self.manifest.run, self.keys[party])
+        wire = self.manifest.wire
+        identity = Identity(
+            party, self.roles[party], self.manifest.run, self.keys[party], versions=(wire, wire)
+        )
         contacts = self.contacts(party)
         journal = self.journals[party]
         if party == COORDINATOR:

@@ -269,3 +269,11 @@ def test_an_array_is_refused_where_its_kind_has_none(bench):
     frames = bench.coordinator.sealed("pause", b"\x80", (b"x",), sequence=1)
     bench.node.turn([frames])
     assert bench.refused() == ["array frame is above its limit for pause"]
+
+
+def test_a_peer_that_is_away_is_not_sent_more_at_once_than_it_would_take(bench):
+    mailbox = bench.node.mailbox
+    for _ in range(3):
+        bench.node.turn([bench.coordinator.say(PAUSE)])
+    everything = mailbox.unacknowledged()
+    assert 0 < len(mailbox.unacknowledged(1)) <= 2 < len(everything)  # one for each of two peers

@@ -9,7 +9,8 @@ from nacl.signing import SigningKey
 
 from hdpvfl_mq.errors import IntegrityError, OperatorError
 from hdpvfl_mq.journal.store import Journal
-from hdpvfl_mq.machine import Finish, TimerFired, arm
+from hdpvfl_mq.machine import Finish, Send, TimerFired, arm
+from hdpvfl_mq.node.node import RECEIVERS_MAX, _spread
 from tests.samples import sample
 from tests.unit.node.node_bench import (
     KEYS,
@@ -154,3 +155,13 @@ def test_a_second_process_on_the_journal_is_refused(tmp_path):
         Journal(path, run="test-run", party="shop")
     first.close()
     assert isinstance(sqlite3.connect(path), sqlite3.Connection)
+
+
+@pytest.mark.parametrize("count", [1, 32, 33, 200])
+def test_an_envelope_has_a_bounded_number_of_receivers_unless_it_holds_a_release(count):
+    to = tuple(f"p{number}" for number in range(count))
+    parts = _spread(Send(to, PAUSE))
+    assert tuple(party for part in parts for party in part.to) == to
+    assert max(len(part.to) for part in parts) <= RECEIVERS_MAX
+    assert len(parts) == -(-count // RECEIVERS_MAX)
+    assert _spread(Send(to, sample("residual"))) == (Send(to, sample("residual")),)

@@ -9,6 +9,7 @@ from hdpvfl_mq.node.ports import Turn
 from hdpvfl_mq.runtime.pacing import (
     ACK_DELAY_S,
     BULK_MAX_S,
+    CROWD_PEERS,
     GAP_S,
     GREET_S,
     RESEND_MAX_S,
@@ -20,6 +21,7 @@ from hdpvfl_mq.runtime.pacing import (
 class FakePost:
     owes = False
     has_unacknowledged = False
+    unacknowledged_peers = 1
     acknowledged = 0
     greeting = None
     early = ()
@@ -113,6 +115,23 @@ def test_bulk_is_sent_again_a_few_times_however_long_its_receiver_works(mailbox)
     mailbox.acknowledged = 1  # it got through: what is lost after it comes as soon as ever
     pacing.after_turn(mailbox, turn(), 200.0)
     assert pacing.next() == 200.0 + RESEND_S + BULK_MAX_S
+
+
+@pytest.mark.parametrize(("peers", "first_s"), [(CROWD_PEERS, 0.5), (64, 2.18), (512, 15.62)])
+def test_a_crowd_is_given_time_to_answer(mailbox, peers, first_s):
+    pacing = Pacing()
+    mailbox.has_unacknowledged, mailbox.unacknowledged_peers = True, peers
+    pacing.after_turn(mailbox, turn(send=[(b"",)]), 0.0)
+    assert pacing.next() == pytest.approx(first_s)
+    assert pacing.due(pacing.next()).resend
+    mailbox.acknowledged, slower_s = 1, pacing.resend_s  # one of many has answered
+    pacing.after_turn(mailbox, turn(), 100.0)
+    is_crowd = peers > CROWD_PEERS
+    assert pacing.next() == pytest.approx(100.0 + (slower_s if is_crowd else RESEND_S))
+    assert slower_s > first_s
+    mailbox.unacknowledged_peers, mailbox.acknowledged = 1, peers - 1  # all but one have
+    pacing.after_turn(mailbox, turn(), 200.0)
+    assert pacing.next() == pytest.approx(200.0 + RESEND_S)
 
 
 def test_a_hello_is_repeated_after_a_silence(mailbox):

@@ -1,0 +1,85 @@
+"""Whole runs with many parties on one machine: time and memory, and how they grow.
+
+It owns the sizes and the rows. Up to 64 partners are processes of their own; more share a few
+processes, each with its own keys, ledger, journal and connection. A run is everything from the
+start of the processes to the last acknowledgement: entity resolution, agreement, two rounds, end.
+"""
+
+from __future__ import annotations
+
+import math
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from scripts.benches.federation import Watched, made_up, run_federation, trained_ids
+from scripts.benches.rounds import manifest_of_rounds
+from scripts.benches.row import Row
+
+ROWS, ROUNDS = 800, 2
+PROCESSES = (8, 16, 32, 64)  # partners that are processes of their own
+HOSTED = (64, 128, 256, 512)  # partners that share processes
+HOSTS = 8
+
+
+@dataclass(frozen=True)
+class Measured:
+    """One run."""
+
+    partners: int
+    wall_s: float
+    cpu_s: float  # of all processes
+    broker_mib: float
+    active_mib: float
+    partner_mib: float  # a partner's share of its process
+
+
+def many(sizes: tuple[int, ...], *, hosted: bool) -> list[Row]:
+    """A run of each size; the exponent says how the processor time grows from size to size."""
+    rows, before = list[Row](), None
+    for partners in sizes:
+        found = run(partners, hosts=HOSTS if hosted else partners)
+        rows.append(_row(found, before, hosted=hosted))
+        before = found
+    return rows
+
+
+def run(partners: int, *, hosts: int) -> Measured:
+    """One run with this many partners in this many processes."""
+    ids = trained_ids(ROWS)
+    dataset = made_up(ids, ids, (5, partners))
+    manifest = manifest_of_rounds("sound", partners, ROUNDS)
+    with tempfile.TemporaryDirectory() as folder:
+        began = time.perf_counter()
+        seen = run_federation(Path(folder), manifest, dataset, hosts=hosts)
+        wall_s = time.perf_counter() - began
+    return Measured(
+        partners,
+        wall_s,
+        sum(seen.cpu_at["closed"].values()),
+        seen.peak_mib["coordinator"],
+        seen.peak_mib["active"],
+        _hosts_mib(seen) / partners,
+    )
+
+
+def _hosts_mib(seen: Watched) -> float:
+    return sum(mib for name, mib in seen.peak_mib.items() if name.startswith("passive"))
+
+
+def _row(found: Measured, before: Measured | None, *, hosted: bool) -> Row:
+    where = f"in {HOSTS} processes" if hosted else "as processes"
+    growth = ""
+    if before is not None:
+        power = math.log(found.cpu_s / before.cpu_s) / math.log(found.partners / before.partners)
+        growth = f"grows as partners^{power:.2f}"
+    return Row(
+        f"a run with {found.partners} partners {where}",
+        f"{found.wall_s:.0f} s, {found.cpu_s:.0f} s CPU, {found.cpu_s / found.partners:.2f} each",
+        f"MiB: broker {found.broker_mib:.0f}, active {found.active_mib:.0f}, "
+        f"partner {found.partner_mib:.0f}",
+        cpu=growth,
+        key=f"many.{'hosted' if hosted else 'processes'}.{found.partners}",
+        cpu_value=found.cpu_s,
+    )
