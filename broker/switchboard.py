@@ -113,7 +113,7 @@ class Switchboard:
             except VersionError as other:
                 spoken = SPOKEN if hosted is None else hosted.node.identity.versions
                 self._refuse(hosted, frames, f"at the router: {other}")
-                await self.gate.send(connection, notice(spoken))
+                self.gate.send((connection,), notice(spoken))
                 continue
             except PeerError as refused:
                 self._refuse(hosted, frames, f"at the router: {refused}")

@@ -96,13 +96,13 @@ def tasks(grid: Grid) -> list[Task]:
     ]
 
 
-def resumed(grid: Grid, path: Path, *, jobs: int) -> list[dict[str, Any]]:
+def resumed(grid: Grid, path: Path, *, jobs: int) -> list[tables.Row]:
     """Run the tasks that the file does not have yet; write each task as soon as it is done.
 
     The order of the rows is that of the tasks, however many processes there are.
     """
-    wanted, done = tasks(grid), {}
-    known = tables.read(path)
+    wanted, known = tasks(grid), tables.read(path)
+    done: dict[Task, list[tables.Row]] = {}
     for task in wanted:
         if rows := tables.chosen(known, **task.place):
             done[task] = rows
@@ -111,7 +111,7 @@ def resumed(grid: Grid, path: Path, *, jobs: int) -> list[dict[str, Any]]:
     with ProcessPoolExecutor(jobs) as pool:
         running = {pool.submit(task.rows): task for task in left}
         for number, future in enumerate(as_completed(running), start=1):
-            done[running[future]] = future.result()
+            done[running[future]] = list(future.result())
             tables.write(path, _in_order(wanted, done))
             a_task = (time.monotonic() - began) / number
             rest = (len(left) - number) * a_task / 60
@@ -120,7 +120,7 @@ def resumed(grid: Grid, path: Path, *, jobs: int) -> list[dict[str, Any]]:
     return _in_order(wanted, done)
 
 
-def _in_order(wanted: list[Task], done: dict[Task, list[dict[str, Any]]]) -> list[dict[str, Any]]:
+def _in_order(wanted: list[Task], done: dict[Task, list[tables.Row]]) -> list[tables.Row]:
     return [row for task in wanted for row in done.get(task, ())]
 
 

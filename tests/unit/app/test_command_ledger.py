@@ -8,7 +8,8 @@ import pytest
 
 from hdpvfl_mq.app.cli import main
 from hdpvfl_mq.machine import Reserve
-from parties.process.ledger_book import LedgerBook, open_ledger
+from parties.process.ledger_book import LedgerBook
+from parties.process.ledger_file import open_ledger
 from schemas.privacy import Release, SpendEvent
 from tests.federation import policy
 from tests.golden.recorded import recorded_evidence

@@ -123,7 +123,7 @@ async def test_a_member_that_floods_its_federation_is_slowed_and_the_others_are_
     monkeypatch.setattr("broker.switchboard.WORDS_EVERY_S", 3600.0)
     keys = make_keys(tmp_path / "keys")
     board = Switchboard("tcp://127.0.0.1:1", keys)
-    hosted = HostedFederation("spring", keys, state=tmp_path, forward=board.forward)
+    hosted = HostedFederation("spring", keys, state=tmp_path, forward=board.forward, speaks=2)
     board.add("spring", hosted)
     assert [board._may_speak(hosted, "shop") for _ in range(6)] == [True] * 3 + [False] * 3
     assert board._may_speak(hosted, "telco")

@@ -98,7 +98,7 @@ def test_after_a_lost_secret_people_are_counted_from_zero(reopened, tmp_path):
     free = book(ledger).standing().mu2_units_free
     ledger.close_file()
     (tmp_path / "ledger.secret").unlink()
-    new_secret(tmp_path / "ledger.db")
+    new_secret(tmp_path / "ledger.db", as_json=False)
     assert (tmp_path / "scored.before.db").is_file()
     ledger = reopened()
     mine = book(ledger)
