@@ -128,11 +128,10 @@ class BrokerService(Lobby):
             hosted = self.federations[federation.name]
             hosted.connect(partial(self._observe, hosted), self.tally)
             wanted = seats_of(federation.members)
-            known, former = hosted.standing.members, hosted.standing.former
             events = [
                 _seated(p, seat)
                 for p, seat in wanted.items()
-                if known.get(p) != seat and seat.verify_key not in former.get(p, ())
+                if not hosted.standing.has_heard_of(p, seat)
             ]
             hosted.node.turn((), events)  # before anybody can connect
             hosted.admit()

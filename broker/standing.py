@@ -91,6 +91,11 @@ class Standing:
         """The same federation with one member added, or with new keys for a member."""
         return replace(self, members=MappingProxyType({**self.members, party: seat}))
 
+    def has_heard_of(self, party: PartyId, seat: Seat) -> bool:
+        """Whether a member has this seat, had replaced its key, or was removed with it."""
+        keys = (*self.former.get(party, ()), self.past.get(party))
+        return self.members.get(party) == seat or seat.verify_key in keys
+
     def without_member(self, party: PartyId) -> Standing:
         """The same federation with one member removed."""
         members = {name: seat for name, seat in self.members.items() if name != party}

@@ -60,6 +60,9 @@ class Belonging:
     # Keys that each member, this party included, has replaced, oldest first.
     former: Mapping[PartyId, tuple[bytes, ...]] = field(default_factory=lambda: _NONE)
 
+    # Keys of members that this party's operator has removed: settings do not bring them back.
+    removed: Mapping[PartyId, bytes] = field(default_factory=lambda: _NONE)
+
     def with_run(self, name: RunId, run: KnownRun) -> Belonging:
         """The same membership with one run changed."""
         return replace(self, runs=MappingProxyType({**self.runs, name: run}))

@@ -202,6 +202,9 @@ class Membership(Proposals, NoSnapshot):
             raise PeerError(f"{name} is not known here")
         role: PartyRole = fellow.role if fellow else pairing.role if pairing else "passive"
         fellows = {p: each for p, each in state.fellows.items() if p != name}
+        if fellow is not None:
+            removed = MappingProxyType({**state.removed, name: fellow.verify_key})
+            state = replace(state, removed=removed)
         state, told = self._pin(state, fellows)
         state, effects = self._begin(state, name, role, is_asked=True)
         return state, (*told, *effects)

@@ -166,8 +166,9 @@ class PartyService:
         for peer in self.settings.peers:
             key = _bytes(peer.verify_key)
             known = self.belonging.fellows.get(peer.party)
-            if key in self.belonging.former.get(peer.party, ()):
-                continue  # this member has replaced the key that the settings state
+            left = self.belonging.former.get(peer.party, ())
+            if key in (*left, self.belonging.removed.get(peer.party)):
+                continue  # replaced by this member, or removed by this party's operator
             if peer.role != "coordinator" and (known is None or known.verify_key != key):
                 found.append(
                     SeatMember(

@@ -159,3 +159,26 @@ async def test_two_runs_at_once_that_exceed_the_cap_together_do_not(tmp_path):
         for party in services.demo.parties:
             spent = (await services.ask(party, "status"))["budget"]["epsilon_spent"]
             assert spent <= cap.epsilon
+
+
+async def test_a_member_that_was_removed_does_not_come_back_with_a_restart(tmp_path):
+    """Bug: members whose keys are in settings files were seated again, with the same keys."""
+    async with standing(tmp_path) as services:
+        name = services.live["active"].settings.federation
+        await until(lambda: "passive-1" in services.live["active"].belonging.fellows)
+        await services.ask("active", "remove", party="passive-1")
+        await until(lambda: "passive-1" not in services.live["active"].belonging.fellows)
+        await services.stop("active")
+        await services.start("active")
+        active = services.live["active"]
+        before = active.node.steps
+        await until(lambda: active.link.is_connected and active.node.steps > before + 1)
+        assert "passive-1" not in active.belonging.fellows
+        await services.ask(COORDINATOR, "remove", party="passive-1")
+        broker = services.live[COORDINATOR]
+        await until(lambda: "passive-1" not in broker.federations[name].standing.members)
+        await services.stop(COORDINATOR)
+        await services.start(COORDINATOR)
+        broker = services.live[COORDINATOR]
+        await until(lambda: "active" in broker.connected(broker.federations[name]), "active")
+        assert set(broker.federations[name].standing.members) == {"active"}
