@@ -26,6 +26,12 @@ SECRET = LedgerSecret(bytes(32))
 SPENDS = 6
 
 
+@pytest.fixture(autouse=True)
+def elsewhere(tmp_path, monkeypatch):
+    """The disk is simulated, but a journal makes its empty file on the real one first."""
+    monkeypatch.chdir(tmp_path)
+
+
 def release(number: int) -> ReleaseBooked:
     event = SpendEvent(
         release_id=f"run/shop/share/{number}",
