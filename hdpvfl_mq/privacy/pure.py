@@ -109,7 +109,7 @@ def mu_beside(epsilon: float, delta: float, pure: PureUnits) -> float:
             f"pure epsilons of {total:g} together leave nothing of epsilon {epsilon:g} at delta "
             f"{delta:g}: take smaller or fewer"
         )
-    low, _ = bracket(lambda mu: bool(delta_with_pure(epsilon, mu, pure) > delta))
+    low, _ = bracket(lambda mu: delta_with_pure(epsilon, mu, pure), delta, rising=True)
     return low
 
 
@@ -121,7 +121,7 @@ def epsilon_with_pure(mu: float, delta: float, pure: PureUnits) -> float:
         return 0.0
     if mu >= 2.0**19:
         return math.inf
-    _, high = bracket(lambda epsilon: bool(delta_with_pure(epsilon, mu, pure) <= delta))
+    _, high = bracket(lambda epsilon: delta_with_pure(epsilon, mu, pure), delta, rising=False)
     return high
 
 
