@@ -10,10 +10,10 @@ import tomllib
 from pathlib import Path
 from typing import Any, TypeVar, get_args
 
-import tomlkit
 from pydantic import BaseModel, ValidationError
 
 from hdpvfl_mq.errors import SettingsError
+from hdpvfl_mq.runtime.toml_text import toml_text
 
 Model = TypeVar("Model", bound=BaseModel)
 
@@ -77,7 +77,7 @@ def mistakes(wrong: ValidationError) -> list[tuple[tuple[str | int, ...], str]]:
 
 def dump_settings(model: BaseModel) -> str:
     """The text of a settings file that `load_settings` can read."""
-    return tomlkit.dumps(json.loads(model.model_dump_json(exclude_none=True)))
+    return toml_text(json.loads(model.model_dump_json(exclude_none=True)))
 
 
 def fields_of(model: BaseModel) -> dict[str, Any]:
