@@ -123,19 +123,22 @@ KILLED = """
 import os, signal, sys
 from pathlib import Path
 from hdpvfl_mq.app.demo.nursery import Nursery
-folder = Path(sys.argv[1])
+folder, threads_when_forking = Path(sys.argv[1]), []
+os.register_at_fork(
+    before=lambda: threads_when_forking.append(len(list(Path("/proc/self/task").iterdir())))
+)
 nursery = Nursery()
 (folder / "shop.toml").write_text("wait")
 nursery.start("tests.unit.app.nursery_program", folder / "shop.toml", folder / "log")
 while not (folder / "shop.json").exists():
     pass
 if sys.argv[2] == "look":
-    for each in Path("/proc").glob("[0-9]*"):
-        name = (each / "comm").read_text().strip()
-        if name.startswith("warm-") and f"{folder}" in (each / "cmdline").read_text():
-            maps = (each / "maps").read_text()
-            large = [lib for lib in ("numpy", "pyarrow", "sklearn") if f"/{lib}/" in maps]
-            print(name, len(list((each / "task").iterdir())), *large)
+    print("command", threads_when_forking)
+    for parent in nursery._parents.values():
+        each = Path(f"/proc/{parent.pid}")
+        maps = (each / "maps").read_text()
+        large = [lib for lib in ("numpy", "pyarrow", "sklearn") if f"/{lib}/" in maps]
+        print((each / "comm").read_text().strip(), len(list((each / "task").iterdir())), *large)
     nursery.close()
 else:
     os.kill(os.getpid(), signal.SIGKILL)
@@ -162,6 +165,9 @@ def test_a_killed_command_leaves_nothing(tmp_path):
 def test_warm_parents_have_one_thread_and_the_brokers_has_no_numpy(tmp_path):
     ended = fresh(tmp_path, "look")
     assert ended.returncode == 0, ended.stderr
-    found = sorted(ended.stdout.splitlines())
-    assert found == ["warm-broker 1", "warm-parties 1 numpy pyarrow"]
+    assert ended.stdout.splitlines() == [
+        "command [1, 1]",
+        "warm-broker 1",
+        "warm-parties 1 numpy pyarrow",
+    ]
     assert said(tmp_path)["threads"] == 1
