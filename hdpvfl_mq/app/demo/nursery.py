@@ -64,13 +64,15 @@ class Nursery:
         before = dict(os.environ)
         os.environ.update(NO_THREADS)
         gc.disable()  # nothing that is imported becomes garbage
-        for program, shared in SHARED.items():
-            for name in shared:
-                import_module(name)
-            self._parents[program] = self._fork(program)
-        gc.enable()
-        os.environ.clear()
-        os.environ.update(before)
+        try:
+            for program, shared in SHARED.items():
+                for name in shared:
+                    import_module(name)
+                self._parents[program] = self._fork(program)
+        finally:
+            gc.enable()
+            os.environ.clear()
+            os.environ.update(before)
 
     def _fork(self, program: str) -> _Parent:
         near, far = socket.socketpair()
