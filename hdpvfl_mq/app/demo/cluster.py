@@ -86,6 +86,11 @@ class Cluster:
         names = (COORDINATOR, *self._demo.parties)
         return {name: status.read(self._demo.folder / name / "status.json") for name in names}
 
+    @property
+    def pids(self) -> tuple[int, ...]:
+        """The ids of all processes."""
+        return tuple(child.pid for child in self._children.values())
+
     def _await_members(self) -> None:
         """Wait until all parties are connected: who misses the proposal gets it half a second on.
 

@@ -46,6 +46,8 @@ NO_THREADS = {"OPENBLAS_NUM_THREADS": "1", "JE_ARROW_MALLOC_CONF": "background_t
 class Child(Protocol):
     """A process of the demo, with the part of subprocess.Popen that the cluster uses."""
 
+    @property
+    def pid(self) -> int: ...
     def poll(self) -> int | None: ...
     def wait(self, timeout: float | None = None) -> int: ...
     def terminate(self) -> None: ...
@@ -129,6 +131,7 @@ class _Parent:
     def __init__(self, pid: int, line: socket.socket) -> None:
         self.pid, self.started = pid, 0
         self._line, self._received = line, b""
+        self.pids: dict[int, int] = {}
         self.codes: dict[int, int] = {}
 
     def start(self, wanted: dict[str, str]) -> _Forked:
@@ -153,7 +156,8 @@ class _Parent:
         *lines, self._received = (self._received + more).split(b"\n")
         for line in lines:
             said = json.loads(line)
-            self.codes[said["child"]] = said["code"]
+            known = self.codes if "code" in said else self.pids
+            known[said["child"]] = said["code" if "code" in said else "pid"]
 
     def _lose(self) -> None:
         self._line.close()
@@ -169,6 +173,13 @@ class _Forked:
 
     def __init__(self, parent: _Parent, number: int) -> None:
         self._parent, self._number = parent, number
+
+    @property
+    def pid(self) -> int:
+        """Its process id; 0 if its parent was killed before it could start it."""
+        while self._number not in self._parent.pids and self.poll() is None:
+            self._parent.read(1.0)
+        return self._parent.pids.get(self._number, 0)
 
     def poll(self) -> int | None:
         """The exit code; None while it runs."""

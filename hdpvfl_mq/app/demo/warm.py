@@ -99,6 +99,7 @@ class Warm:
         if pid:
             signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
             self._children[pid] = asked["child"]
+            self._tell({"child": asked["child"], "pid": pid})
             return
         code = EXIT_FAILED
         try:
@@ -121,9 +122,11 @@ class Warm:
             if pid == 0:
                 return
             if (number := self._children.pop(pid, None)) is not None:
-                ended = {"child": number, "code": os.waitstatus_to_exitcode(status)}
-                with suppress(OSError):  # nobody listens any more: the next read says so
-                    self._line.sendall(json.dumps(ended).encode() + b"\n")
+                self._tell({"child": number, "code": os.waitstatus_to_exitcode(status)})
+
+    def _tell(self, news: dict[str, int]) -> None:
+        with suppress(OSError):  # nobody listens any more: the next read says so
+            self._line.sendall(json.dumps(news).encode() + b"\n")
 
 
 def _run(program: str, settings: Path, log: Path) -> int:

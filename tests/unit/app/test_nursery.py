@@ -58,6 +58,7 @@ def test_a_child_is_a_process_of_its_own(nursery, tmp_path):
     children = [start(nursery, tmp_path, "7", name) for name in ("shop", "bank")]
     assert [child.wait(WAIT_S) for child in children] == [7, 7]
     first, second = said(tmp_path, "shop"), said(tmp_path, "bank")
+    assert [child.pid for child in children] == [first["pid"], second["pid"]]
     assert len({first["pid"], second["pid"], os.getpid()}) == 3
     assert first["dice"] != second["dice"]  # forks share no random state
     assert first["watched"] == first["parent"] != os.getpid()

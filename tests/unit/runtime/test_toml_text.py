@@ -5,7 +5,7 @@ from __future__ import annotations
 import tomllib
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hdpvfl_mq.runtime.toml_text import toml_text
@@ -20,6 +20,7 @@ VALUES = st.recursive(
 )
 
 
+@settings(deadline=None)  # machines that run tests are busy
 @given(st.dictionaries(TEXTS, VALUES, max_size=6))
 def test_what_is_written_is_read(values):
     assert tomllib.loads(toml_text(values)) == values
