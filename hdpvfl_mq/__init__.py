@@ -6,13 +6,9 @@ The estimators are imported on first access: a party's process needs none of the
 from __future__ import annotations
 
 from importlib import import_module
-from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
-try:
-    __version__ = version("hdpvfl-mq")
-except PackageNotFoundError:  # running from a source tree that is not installed
-    __version__ = "0+unknown"
+__version__ = "0.1.0"  # as in pyproject.toml; asking the installed metadata costs every start
 
 _HOMES = {
     "Federation": "hdpvfl_mq.app.live",

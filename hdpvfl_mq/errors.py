@@ -75,6 +75,15 @@ class IntegrityError(HdpvflError):
     exit_code = 5
 
 
+# How a run ended -> the exit code of a process that serves only this run.
+EXIT_BY_OUTCOME = {
+    "completed": 0,
+    "refused": 3,
+    "withdrawn": 3,
+    "deadline": 4,
+    "mismatch": 2,
+    "incomplete": 4,
+}
 _BY_EXIT: dict[int, type[HdpvflError]] = {
     2: OperatorError,
     3: RefusedError,

@@ -7,7 +7,6 @@ schemas hold tuples, strings, bytes and numbers only; `model_copy(update=...)` a
 
 from __future__ import annotations
 
-import unicodedata
 from typing import Annotated, Any, ClassVar
 
 from pydantic import (
@@ -19,6 +18,24 @@ from pydantic import (
     model_serializer,
 )
 
+from schemas.text import TEXT_MAX, in_words, printable
+
+__all__ = [
+    "INT64_MAX",
+    "TEXT_MAX",
+    "Closed",
+    "Count",
+    "Digest",
+    "Extended",
+    "Fraction",
+    "NonNegative",
+    "Positive",
+    "Signature",
+    "Text",
+    "in_words",
+    "printable",
+]
+
 # Integers travel as msgpack int64 and are stored in SQLite: both end at 2**63 - 1.
 INT64_MAX = 2**63 - 1
 Count = Annotated[int, Field(ge=0, le=INT64_MAX)]
@@ -29,20 +46,6 @@ Positive = Annotated[float, Field(gt=0.0, le=1e18)]
 NonNegative = Annotated[float, Field(ge=0.0, le=1e18)]
 
 
-def printable(text: str) -> str:
-    """Text that cannot control a terminal: control and direction characters are replaced."""
-    if text.isascii() and text.isprintable():
-        return text
-    return "".join(
-        "\N{REPLACEMENT CHARACTER}" if unicodedata.category(each) in _COMMANDS else each
-        for each in text
-    )
-
-
-_COMMANDS = {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}
-TEXT_MAX = 500
-
-
 def _is_printable(text: str) -> str:
     if printable(text) != text:
         raise ValueError("holds characters that a terminal obeys")
@@ -51,11 +54,6 @@ def _is_printable(text: str) -> str:
 
 # Text that a peer may send; `in_words` makes it from any text.
 Text = Annotated[str, Field(max_length=TEXT_MAX), AfterValidator(_is_printable)]
-
-
-def in_words(text: str) -> str:
-    """Any text in the form that a message may carry."""
-    return printable(text)[:TEXT_MAX]
 
 
 class Closed(BaseModel):

@@ -7,17 +7,22 @@ from __future__ import annotations
 
 import hashlib
 import math
+import struct
+from collections.abc import Sequence
 from functools import cached_property
-from typing import Annotated, Any, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
-import numpy as np
-from numpy.typing import NDArray
 from pydantic import AfterValidator, Field, InstanceOf, field_serializer, model_validator
 
 from schemas.base import Closed
 
+if TYPE_CHECKING:  # the broker handles tensors as bytes and never imports numpy
+    import numpy as np
+    from numpy.typing import NDArray
+
 # Little-endian by name, so that the same bytes mean the same numbers on every host.
 Dtype = Literal["|i1", "<i2", "<i4", "<i8", "|u1", "<f8"]
+_ITEM_BYTES = {"|i1": 1, "<i2": 2, "<i4": 4, "<i8": 8, "|u1": 1, "<f8": 8}
 MAX_TENSOR_BYTES = 256 * 2**20
 MAX_BUFFER_BYTES = 2**40
 BUFFER_ABOVE = 16 * 2**20  # a larger array is not copied: its tensor is a view of it
@@ -47,10 +52,13 @@ class Tensor(Closed):
     @model_validator(mode="after")
     def _exact(self) -> Self:
         # math.prod, because np.prod wraps around at 2**64.
-        if math.prod(self.shape) * np.dtype(self.dtype).itemsize != len(self.data):
+        if math.prod(self.shape) * _ITEM_BYTES[self.dtype] != len(self.data):
             raise ValueError("tensor bytes do not fit its dtype and shape")
-        if self.dtype == "<f8" and not np.isfinite(self.array()).all():
-            raise ValueError("tensor holds a non-finite number")
+        if self.dtype == "<f8":
+            import numpy as np  # noqa: PLC0415 - the broker never gets here
+
+            if not np.isfinite(self.array()).all():
+                raise ValueError("tensor holds a non-finite number")
         return self
 
     @field_serializer("data", when_used="json")
@@ -68,27 +76,46 @@ class Tensor(Closed):
 
     def array(self) -> NDArray[Any]:
         """A read-only view of the numbers."""
+        import numpy as np  # noqa: PLC0415 - the broker never gets here
+
         return np.frombuffer(self.data, dtype=self.dtype).reshape(self.shape)
 
     @classmethod
     def of(cls, values: NDArray[Any]) -> Tensor:
         """A tensor with the array's own dtype, which must be on the whitelist."""
+        import numpy as np  # noqa: PLC0415 - the broker never gets here
+
         little = np.ascontiguousarray(values, dtype=values.dtype.newbyteorder("<"))
         is_large = little.nbytes > BUFFER_ABOVE
         data = little.data.cast("B").toreadonly() if is_large else little.tobytes()
         return cls.model_validate({"dtype": little.dtype.str, "shape": little.shape, "data": data})
 
     @classmethod
-    def smallest(cls, integers: NDArray[np.int64], allocate: Any = np.empty) -> Tensor:
+    def of_counts(cls, counts: Sequence[int]) -> Tensor:
+        """A tensor of 64-bit integers, made without numpy."""
+        data = struct.pack(f"<{len(counts)}q", *counts)
+        return cls(dtype="<i8", shape=(len(counts),), data=data)
+
+    def counts(self) -> tuple[int, ...]:
+        """The numbers of a tensor of 64-bit integers, read without numpy."""
+        if self.dtype != "<i8":
+            raise ValueError("counts are 64-bit integers")
+        return struct.unpack(f"<{len(self.data) // 8}q", self.data)
+
+    @classmethod
+    def smallest(cls, integers: NDArray[np.int64], allocate: Any = None) -> Tensor:
         """A tensor of integers in the smallest signed type that holds them.
 
-        `allocate` makes the array of that type; it is filled a chunk at a time.
+        `allocate`, by default np.empty, makes the array of that type; it is filled a chunk at a
+        time.
         """
+        import numpy as np  # noqa: PLC0415 - the broker never gets here
+
         low, high = (int(integers.min()), int(integers.max())) if integers.size else (0, 0)
         for dtype in (np.int8, np.int16, np.int32):
             bounds = np.iinfo(dtype)
             if bounds.min <= low and high <= bounds.max:
-                narrow = allocate(integers.shape, dtype)
+                narrow = (allocate or np.empty)(integers.shape, dtype)
                 for start in range(0, len(integers), CHUNK):
                     narrow[start : start + CHUNK] = integers[start : start + CHUNK]
                 return cls.of(narrow)

@@ -39,7 +39,7 @@ _PRELOADED = (
     *("numpy", "scipy.stats", "pydantic", "pytest", "gmpy2", "nacl.signing", "hypothesis"),
     *("cryptography.hazmat.primitives.ciphers", "msgpack", "pyarrow.compute", "sqlite3", "zmq"),
     *("cryptography.hazmat.primitives.ciphers.aead", "pandas", "asyncio", "threadpoolctl"),
-    *("annotated_types", "pydantic.deprecated.decorator", "tomlkit", "rich.console", "mmap"),
+    *("annotated_types", "pydantic.deprecated.decorator", "tomli_w", "rich.console", "mmap"),
     *("pytest_asyncio.plugin", "_hypothesis_pytestplugin", "pdb", "xml.etree.ElementTree"),
     *("pyarrow.csv", "pyarrow.parquet", "pyarrow.ipc", "_pytest.junitxml"),
 )

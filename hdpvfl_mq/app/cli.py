@@ -22,7 +22,7 @@ from hdpvfl_mq.app.commands.keys import add_key_commands
 from hdpvfl_mq.app.commands.look_back import add_evidence_commands
 from hdpvfl_mq.app.examples import EXAMPLES
 from hdpvfl_mq.errors import HdpvflError, OperatorError, SettingsError, of_the_system
-from schemas.base import printable
+from schemas.text import printable
 
 STOPPED = 130  # exit code after Ctrl-C
 WIDE = 100  # columns of a terminal that has room for where a data set comes from
@@ -264,20 +264,23 @@ def _add_ids(commands: Any) -> None:
 
 
 def _up(options: argparse.Namespace) -> int:
-    from rich.console import Console  # noqa: PLC0415 - start-up
+    from hdpvfl_mq.app.demo.nursery import Nursery  # noqa: PLC0415 - start-up
 
-    from hdpvfl_mq.app.commands import up  # noqa: PLC0415 - start-up
-    from hdpvfl_mq.data.without_pandas import leave_pandas_out  # noqa: PLC0415 - start-up
+    with Nursery() as nursery:  # first, so that its processes import beside this one
+        from rich.console import Console  # noqa: PLC0415 - start-up
 
-    leave_pandas_out()
-    options.own = _own_files(options)
-    fields = up.UpOptions.__dataclass_fields__
-    chosen = up.UpOptions(**{name: getattr(options, name) for name in fields})
-    console = Console()
-    if options.resume:
-        result = up.resume(options.resume, chosen, console, as_json=options.json)
-    else:
-        result = up.start(chosen, console, as_json=options.json)
+        from hdpvfl_mq.app.commands import up  # noqa: PLC0415 - start-up
+        from hdpvfl_mq.data.without_pandas import leave_pandas_out  # noqa: PLC0415 - start-up
+
+        leave_pandas_out()
+        options.own = _own_files(options)
+        fields = up.UpOptions.__dataclass_fields__
+        chosen = up.UpOptions(**{name: getattr(options, name) for name in fields})
+        console = Console(quiet=options.json)
+        if options.resume:
+            result = up.resume(options.resume, chosen, console, nursery)
+        else:
+            result = up.start(chosen, console, nursery)
     if options.json:
         print(json.dumps(result))
     return 0
@@ -363,7 +366,7 @@ def _ids(options: argparse.Namespace) -> int:
 
 
 def _datasets(options: argparse.Namespace) -> int:
-    from hdpvfl_mq.app.commands.up import data_folder  # noqa: PLC0415 - start-up
+    from hdpvfl_mq.app.demo.further import data_folder  # noqa: PLC0415 - start-up
     from hdpvfl_mq.data.bundled import describe  # noqa: PLC0415 - start-up
 
     rows = describe(data_folder())

@@ -18,9 +18,8 @@ from typing import TYPE_CHECKING, Any
 
 from hdpvfl_mq.app.live_model import LiveModel
 from hdpvfl_mq.app.scoring_manifest import ScoresWanted
-from hdpvfl_mq.errors import error_of
+from hdpvfl_mq.errors import EXIT_BY_OUTCOME, error_of
 from hdpvfl_mq.runtime.in_short import ENDED, run_in_short
-from hdpvfl_mq.runtime.process import EXIT_BY_OUTCOME
 from schemas.config import RunManifest
 from schemas.methods import Prediction, Scoring
 

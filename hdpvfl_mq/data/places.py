@@ -13,7 +13,7 @@ from typing import IO, Any
 from urllib.parse import unquote
 
 import pyarrow as pa
-from pyarrow import fs
+from pyarrow import _fs as local  # pyarrow.fs loads the clients of S3, GCS and Azure: 8 MB
 
 from hdpvfl_mq.errors import DataError, NetworkError, OperatorError, SettingsError
 
@@ -66,17 +66,17 @@ def files_at(place: str) -> tuple[DataFile, ...]:
     filesystem, path = _filesystem(place)
     try:
         info = filesystem.get_file_info(path)
-        if info.type == fs.FileType.NotFound:
+        if info.type == local.FileType.NotFound:
             raise SettingsError(f"there is no file {place}")
-        if info.type == fs.FileType.File:
+        if info.type == local.FileType.File:
             return (_data_file(filesystem, path, place),)
-        inside = filesystem.get_file_info(fs.FileSelector(path, recursive=True))
+        inside = filesystem.get_file_info(local.FileSelector(path, recursive=True))
     except OSError as error:
         raise unreachable(place, error) from None
     found = [
         _data_file(filesystem, each.path, place, folder=path)
         for each in sorted(inside, key=lambda each: each.path)
-        if each.type == fs.FileType.File and not _is_hidden(each.path, path)
+        if each.type == local.FileType.File and not _is_hidden(each.path, path)
     ]
     if not found:
         raise DataError(f"the folder {place} has no data file")
@@ -101,9 +101,11 @@ def unreachable(place: str, error: OSError) -> OperatorError:
 
 def _filesystem(place: str) -> tuple[Any, str]:
     if not _ADDRESS.match(place):
-        return fs.LocalFileSystem(), str(Path(place).absolute())
+        return local.LocalFileSystem(), str(Path(place).absolute())
     if _SECRET.search(place):
         raise SettingsError("data.file: no password in an address; give it in the environment")
+    from pyarrow import fs  # noqa: PLC0415 - large, and only addresses need it
+
     try:
         filesystem, path = fs.FileSystem.from_uri(place)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError):

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-from pyarrow import ipc, parquet
+from pyarrow import ipc
 
 from hdpvfl_mq.data import csv_stream
 from hdpvfl_mq.data.csv_stream import PLAIN, Dialect
@@ -142,7 +142,7 @@ def _names(file: DataFile, dialect: Dialect) -> tuple[str, ...]:
         return csv_stream.read_names(file.stream, dialect)
     with file.random_access() as source:
         schema = (
-            parquet.ParquetFile(source).schema_arrow
+            _parquet_file(source).schema_arrow
             if file.format == "parquet"
             else _ipc_reader(source).schema
         )
@@ -157,7 +157,7 @@ def _parquet(file: DataFile, columns: list[str], size: int) -> Iterator[Any]:
     with (
         file.random_access() as source,
         # Read with a buffer for each column, instead of all pages of a row group.
-        parquet.ParquetFile(
+        _parquet_file(
             source, buffer_size=_PAGE_BYTES, pre_buffer=False, page_checksum_verification=True
         ) as opened,
     ):
@@ -179,6 +179,12 @@ def _row_group(opened: Any, number: int, columns: list[str]) -> Any:
         for start in range(0, len(columns), _COLUMNS_OPEN)
     ]
     return pa.table([column for part in parts for column in part.columns], names=columns)
+
+
+def _parquet_file(source: Any, **options: Any) -> Any:
+    from pyarrow import parquet  # noqa: PLC0415 - large, and only Parquet files need it
+
+    return parquet.ParquetFile(source, **options)
 
 
 def _arrow(file: DataFile, columns: list[str], size: int) -> Iterator[Any]:

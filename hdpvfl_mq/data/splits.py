@@ -19,12 +19,12 @@ from hdpvfl_mq.errors import SettingsError
 def fractions(ids: Column, seed: str) -> NDArray[np.float64]:
     """A number in [0, 1) for each id, the same at every party for the same public seed."""
     key = hashlib.sha256(seed.encode()).digest()
-    digests = (
+    digests = [
         hashlib.blake2b(str(cell).encode(), digest_size=8, key=key).digest()
         for cell in ids.tolist()
-    )
+    ]
     # 53 bits, so that the largest is still below 1.
-    return np.array([(int.from_bytes(digest) >> 11) * 2.0**-53 for digest in digests])
+    return np.asarray((np.frombuffer(b"".join(digests), ">u8") >> 11) * 2.0**-53)
 
 
 def held_out(ids: Column, *, seed: int, fraction: float = 0.2) -> NDArray[np.bool_]:

@@ -1,15 +1,17 @@
-"""Arrow without pandas, which saves half a second of start-up and 50 MB of memory.
+"""Arrow without pandas and with the system's allocator: half a second and 65 MB less.
 
 It owns one call for this project's own processes. pyarrow imports pandas, if it is installed, with
-the first value that passes between Arrow and Python.
+the first value that passes between Arrow and Python; its own allocator keeps 15 MB of its pools.
 """
 
 from __future__ import annotations
 
+import os
 import sys
 from importlib.abc import MetaPathFinder
 from types import ModuleType
 
+os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")
 import pyarrow as pa
 
 

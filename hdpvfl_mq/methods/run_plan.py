@@ -17,7 +17,6 @@ from hdpvfl_mq.glm.families import Family
 from hdpvfl_mq.glm.schedule import Schedule
 from hdpvfl_mq.privacy.accountant import Spent
 from hdpvfl_mq.privacy.plan import NoisePlan, total_spent
-from hdpvfl_mq.wire.codec import model_digest
 from schemas.config import RunManifest
 from schemas.ids import PartyRole
 
@@ -78,6 +77,8 @@ class RunPlan:
     @cached_property
     def digest(self) -> bytes:
         """A digest that is equal at all parties exactly when they derived the same plan."""
+        from hdpvfl_mq.wire.codec import model_digest  # noqa: PLC0415 - who only plans needs no messages
+
         state = hashlib.sha256(b"hdpvfl-mq plan 2\x00" + model_digest(self.manifest))
         for side in (self.active_noise, self.passive_noise, *self.inner_noise.values()):
             state.update(repr((side.noise_std, side.exponent, side.rounds)).encode())

@@ -7,13 +7,13 @@ the snapshot is then ignored.
 
 from __future__ import annotations
 
+import sys
 import types
 import typing
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
 from typing import Any, Union, get_args, get_origin
 
-import numpy as np
 from pydantic import BaseModel
 
 from schemas.tensor import Tensor
@@ -25,13 +25,19 @@ def to_plain(value: Any) -> Any:
         return {f.name: to_plain(getattr(value, f.name)) for f in fields(value) if not is_fixed(f)}
     if isinstance(value, BaseModel):
         return value.model_dump()
-    if isinstance(value, np.ndarray):
+    if isinstance(value, _arrays()):
         return Tensor.of(value).model_dump()
     if isinstance(value, Mapping):
         return tuple((to_plain(key), to_plain(each)) for key, each in sorted(value.items()))
     if isinstance(value, frozenset):
         return tuple(sorted(value))
     return tuple(map(to_plain, value)) if isinstance(value, tuple) else value
+
+
+def _arrays() -> tuple[type[Any], ...]:
+    """The type of arrays; none in a process without numpy, such as the broker's."""
+    numpy = sys.modules.get("numpy")
+    return () if numpy is None else (numpy.ndarray,)
 
 
 def fields_from_plain(state: type, plain: Any) -> dict[str, Any]:
@@ -55,7 +61,7 @@ def from_plain(hint: Any, plain: Any) -> Any:  # noqa: PLR0911 - one case each
         return from_plain(arguments[0], plain)
     if origin in (Union, types.UnionType):
         return _optional_from_plain(arguments, plain)
-    if origin is np.ndarray:
+    if origin in _arrays():
         return Tensor.model_validate(plain).array()
     if isinstance(hint, type) and issubclass(hint, BaseModel):
         return hint.model_validate(plain)

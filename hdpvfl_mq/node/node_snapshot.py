@@ -7,8 +7,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from hdpvfl_mq import __version__
 from hdpvfl_mq.journal.merkle import Tree
 from hdpvfl_mq.wire.codec import decode_header
@@ -37,7 +35,7 @@ def take(node: Node) -> NodeSnapshot | None:
         peaks=node.tree.peaks,
         epoch=node.epoch,
         streams=marks,
-        unacknowledged=Tensor.of(np.array(sorted(waiting), dtype=np.int64)),
+        unacknowledged=Tensor.of_counts(sorted(waiting)),
         greeting=-1 if greeting is None else decode_header(greeting).size,
         timers=tuple(node.armed.values()),
         is_ledger_due=node.is_ledger_due,
@@ -61,7 +59,7 @@ def resume(node: Node, snapshot: NodeSnapshot) -> bool:
     node.tree = Tree(snapshot.steps, snapshot.peaks)
     node.epoch, node.is_ledger_due = snapshot.epoch, snapshot.is_ledger_due
     node.armed = {arm.timer: arm for arm in snapshot.timers}
-    waiting = [f for i in snapshot.unacknowledged.array() for f in node.sent_by(int(i))]
+    waiting = [f for i in snapshot.unacknowledged.counts() for f in node.sent_by(i)]
     greeting = node.sent_by(snapshot.greeting)[-1] if snapshot.greeting >= 0 else None
     node.mailbox.restore(snapshot.streams, waiting, greeting)
     return True

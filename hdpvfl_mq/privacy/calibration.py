@@ -20,6 +20,7 @@ _PRECISION = 192
 # Bisection stops at this relative width and returns the end on the safe side.
 _RELATIVE = 2.0**-44
 _LARGEST = 2.0**40
+_SECANTS = 24  # steps of the secant search; a dozen are enough for every usual budget
 
 
 def exact_delta(epsilon: float, mu: Any) -> Any:
@@ -42,7 +43,7 @@ def exact_delta(epsilon: float, mu: Any) -> Any:
 def mu_of(epsilon: float, delta: float) -> float:
     """Give the largest mu that is (epsilon, delta)-DP, rounded down."""
     check_budget(epsilon, delta)
-    low, _ = bracket(lambda mu: bool(exact_delta(epsilon, mu) > delta))
+    low, _ = bracket(lambda mu: exact_delta(epsilon, mu), delta, rising=True)
     return low
 
 
@@ -54,7 +55,7 @@ def epsilon_of(mu: float, delta: float) -> float:
         return 0.0
     if mu >= 2.0**19:
         return math.inf
-    _, high = bracket(lambda epsilon: bool(exact_delta(epsilon, mu) <= delta))
+    _, high = bracket(lambda epsilon: exact_delta(epsilon, mu), delta, rising=False)
     return high
 
 
@@ -78,30 +79,56 @@ def check_budget(epsilon: float, delta: float) -> None:
         raise SettingsError("epsilon must be positive and finite, delta between 0 and 1")
 
 
-def enclosed(excess: Callable[[float], Any], guess: float) -> float | None:
-    """The point where a falling `excess` reaches zero, rounded up, from a guess in doubles.
+def bracket(reached: Callable[[float], Any], delta: float, *, rising: bool) -> tuple[float, float]:
+    """Enclose the point where a curve crosses delta: (last point before it, first point after it).
 
-    The secant at the guess gives the point; the excess on either side proves it, to the width at
-    which bisection stops. None if the guess was not good enough for that.
+    The two points are those of bisection. A secant search finds where bisection would end, and the
+    exact curve is asked at both points of that end only; if they do not enclose the crossing,
+    bisection finds them step by step.
     """
-    step = guess * 2.0**-20
-    left, right = excess(guess), excess(guess + step)
-    if not left > right:
-        return None
-    root = guess + step * float(left / (left - right))
-    low, high = root * (1.0 - _RELATIVE / 2.0), root * (1.0 + _RELATIVE / 2.0)
-    return high if excess(low) > 0 >= excess(high) else None
 
+    def is_after(point: float) -> bool:
+        value = reached(point)
+        return bool(value > delta if rising else value <= delta)
 
-def bracket(above: Callable[[float], bool]) -> tuple[float, float]:
-    """Enclose the point where `above` turns true: (last point below it, first point above it)."""
     high = 1.0
-    while not above(high) and high < _LARGEST:
+    while not is_after(high) and high < _LARGEST:
         high *= 4.0
     low = high / 4.0
-    while above(low):
+    while is_after(low):
         low, high = low / 4.0, low
+    near = _crossing(reached, delta, (low, high))
+    first, second = _halved(low, high, lambda middle: middle > near)
+    if not is_after(first) and is_after(second):
+        return first, second
+    return _halved(low, high, is_after)
+
+
+def _halved(low: float, high: float, is_after: Callable[[float], bool]) -> tuple[float, float]:
     while high - low > _RELATIVE * high:
         middle = (low + high) / 2.0
-        low, high = (low, middle) if above(middle) else (middle, high)
+        low, high = (low, middle) if is_after(middle) else (middle, high)
     return low, high
+
+
+def _crossing(reached: Callable[[float], Any], delta: float, ends: tuple[float, float]) -> float:
+    """About where the logarithm of a curve crosses that of delta: the Illinois method."""
+
+    def above(point: float) -> float:
+        value = reached(point)
+        return float(gmpy2.log(value) - gmpy2.log(delta)) if value > 0 else -_LARGEST
+
+    (a, b), (at_a, at_b) = ends, (above(ends[0]), above(ends[1]))
+    for _ in range(_SECANTS):
+        if at_a == at_b or abs(b - a) < _RELATIVE / 16 * abs(b):
+            break
+        point = b - at_b * (b - a) / (at_b - at_a)
+        at_point = above(point)
+        if at_point * at_b < 0:
+            a, at_a = b, at_b
+        else:
+            at_a /= 2.0
+        b, at_b = point, at_point
+        if abs(at_b) < _RELATIVE / 1024:
+            break
+    return b

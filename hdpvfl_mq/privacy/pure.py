@@ -26,7 +26,7 @@ from typing import Any
 import gmpy2
 
 from hdpvfl_mq.errors import SettingsError
-from hdpvfl_mq.privacy.calibration import bracket, check_budget, enclosed, exact_delta
+from hdpvfl_mq.privacy.calibration import bracket, check_budget, exact_delta
 from schemas.privacy import PURE_UNIT_BITS
 
 _PRECISION = 192
@@ -109,7 +109,7 @@ def mu_beside(epsilon: float, delta: float, pure: PureUnits) -> float:
             f"pure epsilons of {total:g} together leave nothing of epsilon {epsilon:g} at delta "
             f"{delta:g}: take smaller or fewer"
         )
-    low, _ = bracket(lambda mu: bool(delta_with_pure(epsilon, mu, pure) > delta))
+    low, _ = bracket(lambda mu: delta_with_pure(epsilon, mu, pure), delta, rising=True)
     return low
 
 
@@ -121,26 +121,8 @@ def epsilon_with_pure(mu: float, delta: float, pure: PureUnits) -> float:
         return 0.0
     if mu >= 2.0**19:
         return math.inf
-    found = enclosed(
-        lambda epsilon: delta_with_pure(epsilon, mu, pure) - delta,
-        bracket(lambda epsilon: _delta_in_doubles(epsilon, mu, pure) <= delta)[1],
-    )
-    if found is None:
-        _, found = bracket(lambda epsilon: bool(delta_with_pure(epsilon, mu, pure) <= delta))
-    return found
-
-
-def _delta_in_doubles(epsilon: float, mu: float, pure: PureUnits) -> float:
-    """About `delta_with_pure`, in a hundredth of its time: for a first guess."""
-    total, half, root = 0.0, mu / 2.0, math.sqrt(2.0)
-    for loss, probability in patterns(pure):
-        here = epsilon - float(loss)
-        if mu == 0.0:
-            total += float(probability) * max(0.0, -math.expm1(here))
-            continue
-        above, below = math.erfc((here / mu - half) / root), math.erfc((here / mu + half) / root)
-        total += float(probability) * (above - math.exp(min(here, 700.0)) * below) / 2.0
-    return total
+    _, high = bracket(lambda epsilon: delta_with_pure(epsilon, mu, pure), delta, rising=False)
+    return high
 
 
 @lru_cache(maxsize=256)

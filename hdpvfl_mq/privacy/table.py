@@ -21,11 +21,11 @@ import gmpy2
 import numpy as np
 from numpy.typing import NDArray
 
-WORD = 2**64
 WHOLE = 2**128
 # Tails are cut here, in standard deviations: 2^-132 of the mass lies beyond.
 CUT = 13.5
 _PRECISION = 256
+_GUARD = 64
 # Below this deviation a cell is too wide for the series, and the table short enough for erfc.
 _SERIES_FROM = 32.0
 _SERIES_TERMS = 30
@@ -113,34 +113,61 @@ def _cells_by_series(std: float, reach: int) -> list[Any]:
 
     *Bound.* The integral is 2 phi(x) times the sum over even n of He_n(x) h^(n+1) / (n+1)!, with
     h = 1 / (2 std). By Cramer's inequality |He_n(x)| phi(x) <= sqrt(n!), so for std >= 32 the
-    remainder after n = 30 is below 2^-240 in every cell.
+    remainder after n = 30 is below 2^-240 in every cell. The sum is a polynomial in x^2 whose first
+    coefficient outweighs all others, so Horner's rule loses no more than the last few bits.
     """
-    h = 1 / (2 * gmpy2.mpfr(std))
-    weights, power = [], h
-    for n in range(_SERIES_TERMS + 1):
-        weights.append(2 * power)
-        power = power * h / (n + 2)
+    first, *rest = _series(1 / (2 * gmpy2.mpfr(std)))
+    rest.reverse()
     peak = 1 / gmpy2.sqrt(2 * gmpy2.const_pi())
+    inverse_square = 1 / gmpy2.mpfr(std) ** 2
     cells = []
-    for j in range(reach + 1):
-        x = gmpy2.mpfr(j) / std
-        previous, current, total = gmpy2.mpfr(0), gmpy2.mpfr(1), gmpy2.mpfr(0)
-        for n in range(_SERIES_TERMS + 1):
-            if n % 2 == 0:
-                total += weights[n] * current
-            previous, current = current, x * current - n * previous
-        cells.append(peak * gmpy2.exp(-x * x / 2) * total)
+    for j, density in enumerate(_powers_of_squares(-inverse_square / 2, reach)):
+        square, total = j * j * inverse_square, gmpy2.mpfr(0)
+        for coefficient in rest:
+            total = (total + coefficient) * square
+        cells.append(peak * density * (total + first))
     return cells
+
+
+def _series(h: Any) -> list[Any]:
+    """The coefficients in x^2 of 2 times the sum over even n of He_n(x) h^(n+1) / (n+1)!."""
+    coefficients = [gmpy2.mpfr(0)] * (_SERIES_TERMS // 2 + 1)
+    before, hermite, power = [0], [1], h
+    for n in range(_SERIES_TERMS + 1):
+        if n % 2 == 0:
+            for k in range(0, n + 1, 2):
+                coefficients[k // 2] += 2 * power * hermite[k]
+        longer = [0, *hermite]  # x He_n - n He_(n-1)
+        for k, each in enumerate(before):
+            longer[k] -= n * each
+        before, hermite, power = hermite, longer, power * h / (n + 2)
+    return coefficients
 
 
 def _cells_discrete(std: float, reach: int) -> list[Any]:
     scale = -1 / (2 * gmpy2.mpfr(std) ** 2)
-    weights = [gmpy2.exp(j * j * scale) for j in range(reach + 1)]
+    weights = _powers_of_squares(scale, reach)
     # Beyond the reach the weights fall faster than this geometric series.
     last = gmpy2.exp((reach + 1) ** 2 * scale)
     tail = last / (1 - gmpy2.exp((2 * reach + 3) * scale))
     whole = weights[0] + 2 * sum(weights[1:]) + 2 * tail
     return [weight / whole for weight in weights]
+
+
+def _powers_of_squares(scale: Any, reach: int) -> list[Any]:
+    """exp(j^2 scale) for j = 0, ..., reach, by two multiplications each.
+
+    *Bound.* Every power is a product of j factors, each a product of as many: rounding moves it by
+    at most (reach + 2)^2 units in the last of the _PRECISION + _GUARD bits.
+    """
+    with gmpy2.context(precision=_PRECISION + _GUARD):
+        step = gmpy2.exp(2 * scale)
+        power, factor, powers = gmpy2.mpfr(1), gmpy2.exp(scale), [gmpy2.mpfr(1)]
+        for _ in range(reach):
+            power *= factor
+            factor *= step
+            powers.append(power)
+    return powers
 
 
 def _alias(weights: list[int], reach: int, distance: Any) -> AliasTable:
@@ -158,14 +185,15 @@ def _alias(weights: list[int], reach: int, distance: Any) -> AliasTable:
         left[rich] -= capacity - left[poor]
         if left[rich] < capacity:
             small.append(large.pop())
+    words = np.frombuffer(b"".join([units.to_bytes(16, "little") for units in threshold]), "<u8")
     value = np.arange(columns, dtype=np.int64) - reach
     values = np.stack([value[alias], value], axis=1).reshape(-1)
     if columns <= _SMALL:  # a small table stays in the processor's cache
         values = values.astype(np.int16)
     return AliasTable(
         index_bits,
-        np.array([units // WORD for units in threshold], dtype=np.uint64),
-        np.array([units % WORD for units in threshold], dtype=np.uint64),
+        words[1::2].astype(np.uint64),
+        words[::2].astype(np.uint64),
         values,
         distance,
     )

@@ -97,6 +97,8 @@ def _canonical_text(value: object, rules: IdRules) -> bytes:
 
 
 def _canonical_integer(value: object, rules: IdRules) -> bytes:
+    if isinstance(value, str) and value.isascii() and value.isdigit() and value[0] != "0":
+        return value.encode()  # normal already; most ids that were read as text take this path
     if isinstance(value, float | np.floating):
         raise UnusableError("is a float; read the column as integer or text")
     if isinstance(value, int | np.integer) and not isinstance(value, bool):

@@ -19,7 +19,7 @@ from typing import Protocol, TypeVar
 
 from pydantic import BaseModel
 
-from hdpvfl_mq.errors import HdpvflError, OperatorError, of_the_system
+from hdpvfl_mq.errors import EXIT_BY_OUTCOME, HdpvflError, OperatorError, of_the_system
 from hdpvfl_mq.runtime.runner import Stopped
 from hdpvfl_mq.runtime.settings import load_settings
 from schemas.base import printable
@@ -33,14 +33,6 @@ OUT_OF_MEMORY = (
     "the process has no memory left; set memory_max_gib higher or use fewer rows, then start the "
     "same command again: nothing was sent after the last commit"
 )
-EXIT_BY_OUTCOME = {
-    "completed": 0,
-    "refused": 3,
-    "withdrawn": 3,
-    "deadline": 4,
-    "mismatch": 2,
-    "incomplete": 4,
-}
 
 Settings = TypeVar("Settings", bound=BaseModel)
 

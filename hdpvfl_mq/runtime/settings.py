@@ -10,7 +10,7 @@ import tomllib
 from pathlib import Path
 from typing import Any, TypeVar, get_args
 
-import tomlkit
+import tomli_w
 from pydantic import BaseModel, ValidationError
 
 from hdpvfl_mq.errors import SettingsError
@@ -85,7 +85,7 @@ def mistakes(wrong: ValidationError) -> list[tuple[tuple[str | int, ...], str]]:
 
 def dump_settings(model: BaseModel) -> str:
     """The text of a settings file that `load_settings` can read."""
-    return tomlkit.dumps(json.loads(model.model_dump_json(exclude_none=True)))
+    return tomli_w.dumps(json.loads(model.model_dump_json(exclude_none=True)))
 
 
 def fields_of(model: BaseModel) -> dict[str, Any]:

@@ -16,7 +16,6 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.csv
-from pyarrow import parquet
 from pydantic import ValidationError
 
 from hdpvfl_mq.arrays.unreleased import FloatVector
@@ -226,6 +225,8 @@ def write_predictions(path: Path, own: Assets, state: Closed) -> None:
 
 
 def _parquet(lines: str, id_columns: tuple[str, ...]) -> bytes:
+    from pyarrow import parquet  # noqa: PLC0415 - 10 MB that few runs need
+
     kinds = pa.csv.ConvertOptions(column_types=dict.fromkeys(id_columns, pa.string()))
     table = pa.csv.read_csv(io.BytesIO(lines.encode()), convert_options=kinds)
     made = io.BytesIO()

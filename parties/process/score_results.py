@@ -17,7 +17,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.csv
 from numpy.typing import NDArray
-from pyarrow import parquet
 
 from hdpvfl_mq.data.readers import TableFile
 from hdpvfl_mq.glm.families import family
@@ -93,6 +92,8 @@ class ScoreResults:
         return lines
 
     def _parquet(self, file: Any) -> int:
+        from pyarrow import parquet  # noqa: PLC0415 - 10 MB that few runs need
+
         lines, writer = 0, None
         for table in self._tables():
             writer = writer or parquet.ParquetWriter(file, table.schema)

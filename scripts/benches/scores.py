@@ -8,12 +8,11 @@ and back) over TCP, with nothing signed, stored or computed.
 from __future__ import annotations
 
 import json
-import multiprocessing
 import socket
 import tempfile
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -53,7 +52,7 @@ def scores() -> list[Row]:
         _allow(demo.settings("policy"))
         with Cluster(demo) as cluster:
             cluster.run(lambda _: None)
-            one, many = _measured(Path(folder) / "state" / "active", manifest)
+            one, many = _measured(Path(folder) / "state" / "active", manifest, cluster.pids)
     bare = _bare(SINGLES)
     own_ms = f"{1e3 * one[0]:.2f} ms, {1e3 * one[2]:.2f} ms CPU of all processes"
     bare_ms = f"bare {1e3 * bare:.2f} ms"
@@ -72,11 +71,9 @@ def _allow(path: Path) -> None:
     path.write_text(dump_settings(PartyPolicy(**{**fields_of(policy), **changes})))
 
 
-def _cpu() -> float:
-    return sum(cpu_s(child.pid) for child in multiprocessing.active_children() if child.pid)
-
-
-def _measured(state: Path, trained: RunManifest) -> tuple[tuple[float, float, float], float]:
+def _measured(
+    state: Path, trained: RunManifest, pids: Sequence[int]
+) -> tuple[tuple[float, float, float], float]:
     def ask(command: str, **fields: Any) -> dict[str, Any]:
         return control.ask(state, {"command": command, **fields}, what="hdpvfl party")
 
@@ -90,9 +87,9 @@ def _measured(state: Path, trained: RunManifest) -> tuple[tuple[float, float, fl
             raise RuntimeError(f"the session does not open: {ask('runs')['runs']['session']}")
         time.sleep(0.05)
     ask("score", run="session", places=[0])  # warm up: one-time work
-    before = _cpu()
+    before = sum(map(cpu_s, pids))
     singles = [_timed(ask, [place]) for place in range(SINGLES)]
-    cpu = (_cpu() - before) / SINGLES
+    cpu = (sum(map(cpu_s, pids)) - before) / SINGLES
     many = [_timed(ask, list(range(k, k + BATCH))) for k in range(BATCHES)]
     ask("end_session", run="session")
     middle, late = (float(np.quantile(singles, share)) for share in (0.5, 0.99))

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hdpvfl_mq.app.commands.up import data_folder
+from hdpvfl_mq.app.demo.further import data_folder
 from hdpvfl_mq.data.bundled import SplitDataset, load_dataset
 from hdpvfl_mq.data.preprocess import PreparedData, prepare
 from hdpvfl_mq.data.tables import Table

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hdpvfl_mq.app.commands.up import data_folder
+from hdpvfl_mq.app.demo.further import data_folder
 from hdpvfl_mq.app.estimators.columns import Standardised
 from hdpvfl_mq.data.readers import load_table
 from hdpvfl_mq.data.tables import Table

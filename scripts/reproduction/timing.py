@@ -13,7 +13,6 @@ from __future__ import annotations
 import json
 import shutil
 import tempfile
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -40,9 +39,9 @@ SOUND_DESCENT = "HDP-VFL sound, descent"
 class TimedCluster(Cluster):
     """The demo's processes, with parties that record times."""
 
-    def main_of(self, name: str) -> Callable[[Path], int]:
+    def program_of(self, name: str) -> str:
         """The timed program for parties, the production program for the broker."""
-        return super().main_of(name) if name == COORDINATOR else timed_party.main
+        return super().program_of(name) if name == COORDINATOR else timed_party.__name__
 
 
 def plans(epochs: int) -> dict[str, RunManifest]:

@@ -14,9 +14,9 @@ import pytest
 from hdpvfl_mq.errors import OperatorError
 from hdpvfl_mq.journal.store import Journal
 from hdpvfl_mq.runtime import process
-from schemas.base import in_words, printable
 from schemas.config import BrokerSettings
 from schemas.messages import MESSAGE
+from schemas.text import in_words, printable
 from tests.integration.processes import processes
 
 

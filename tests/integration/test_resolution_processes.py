@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from hdpvfl_mq.app.commands.up import data_folder
+from hdpvfl_mq.app.demo.further import data_folder
 from hdpvfl_mq.data.bundled import load_dataset
 from hdpvfl_mq.psi import normalise
 from schemas.config import IdRules

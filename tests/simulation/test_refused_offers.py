@@ -8,10 +8,9 @@ import numpy as np
 import pytest
 
 from hdpvfl_mq.data.tables import Table
-from hdpvfl_mq.errors import DataError, PeerError
+from hdpvfl_mq.errors import EXIT_BY_OUTCOME, DataError, PeerError
 from hdpvfl_mq.glm.families import FAMILIES
 from hdpvfl_mq.machine import Effect, Received, Send
-from hdpvfl_mq.runtime.process import EXIT_BY_OUTCOME
 from parties.assets import Assets
 from parties.party import Party
 from schemas.config import AlignmentSpec, IdRules, RunManifest

@@ -18,7 +18,9 @@ from rich.console import Console
 
 from hdpvfl_mq.app import console as shown
 from hdpvfl_mq.app import defaults
-from hdpvfl_mq.app.commands.up import data_folder, run_processes
+from hdpvfl_mq.app.commands.up import run_processes
+from hdpvfl_mq.app.demo.further import data_folder
+from hdpvfl_mq.app.demo.nursery import Nursery
 from hdpvfl_mq.app.demo.prepare import Demo, dataset_of, free_port, write_services
 from hdpvfl_mq.app.demo.summary import with_digest
 from hdpvfl_mq.app.scoring_manifest import ScoresWanted, scores_name
@@ -60,8 +62,8 @@ class PredictOptions:
         return path
 
 
-def start(options: PredictOptions, console: Console) -> dict[str, Any]:
-    """Score the rows and print the result."""
+def start(options: PredictOptions, console: Console, nursery: Nursery) -> dict[str, Any]:
+    """Score the rows with processes that `nursery` starts, and print the result."""
     trained = _trained(options)
     demo = Demo(*_prepared(options, trained), trained.dataset, trained.seed)
     write_services(demo, state=(options.out / "state").absolute())
@@ -71,7 +73,7 @@ def start(options: PredictOptions, console: Console) -> dict[str, Any]:
         f"{trained.manifest.run}",
         highlight=False,
     )
-    statuses = run_processes(demo, console)
+    statuses = run_processes(demo, console, nursery)
     result = _result(demo, trained, statuses, time.monotonic() - began)
     if options.rows is None:
         result["test"] = _quality(trained, Path(result["predictions"]))

@@ -12,14 +12,13 @@ from pathlib import Path
 
 from rich.console import Console
 
-from hdpvfl_mq.app.commands import predict as local
 from hdpvfl_mq.app.commands.services import ask, settings_file, show
+from hdpvfl_mq.app.demo.nursery import Nursery
 from hdpvfl_mq.app.lines import say
 from hdpvfl_mq.app.live import Federation
 from hdpvfl_mq.app.scoring_manifest import ScoresWanted, latest_model, scores_name
-from hdpvfl_mq.errors import error_of
+from hdpvfl_mq.errors import EXIT_BY_OUTCOME, error_of
 from hdpvfl_mq.runtime.in_short import ENDED
-from hdpvfl_mq.runtime.process import EXIT_BY_OUTCOME
 
 POLL_S = 0.3
 _WANTED = ScoresWanted.__dataclass_fields__
@@ -29,9 +28,12 @@ def predict(options: argparse.Namespace) -> int:
     """Score with this party's service, or on this machine with a run of 'hdpvfl up'."""
     if options.settings is not None or Path("party.toml").exists():
         return _predict_standing(options)
-    fields = local.PredictOptions.__dataclass_fields__
-    chosen = local.PredictOptions(**{name: getattr(options, name) for name in fields})
-    result = local.start(chosen, Console(quiet=options.json))
+    with Nursery() as nursery:  # first, so that its processes import beside this one
+        from hdpvfl_mq.app.commands import predict as local  # noqa: PLC0415 - start-up
+
+        fields = local.PredictOptions.__dataclass_fields__
+        chosen = local.PredictOptions(**{name: getattr(options, name) for name in fields})
+        result = local.start(chosen, Console(quiet=options.json), nursery)
     if options.json:
         print(json.dumps(result))
     return 0

@@ -6,9 +6,13 @@ It owns the order of the demo; the processes it starts are those of production.
 from __future__ import annotations
 
 import datetime
+import json
 import os
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -17,17 +21,21 @@ from rich.console import Console
 
 from hdpvfl_mq.app import console as shown
 from hdpvfl_mq.app import defaults
-from hdpvfl_mq.app.demo import multiclass, summary
 from hdpvfl_mq.app.demo.cluster import Cluster
+from hdpvfl_mq.app.demo.further import data_folder
+from hdpvfl_mq.app.demo.nursery import Nursery
 from hdpvfl_mq.app.demo.own_files import OwnFiles, id_rules, load_own
 from hdpvfl_mq.app.demo.prepare import (
     ACTIVE,
     Demo,
     check_port,
+    common_rows,
     dataset_of,
     free_port,
     passive_names,
-    write_demo,
+    split_rows,
+    write_rows,
+    write_settings,
 )
 from hdpvfl_mq.data.bundled import SplitDataset, load_dataset
 from hdpvfl_mq.data.cards import Card
@@ -74,20 +82,29 @@ class UpOptions:
     own: OwnFiles | None = None
 
 
-def start(options: UpOptions, console: Console, *, as_json: bool = False) -> dict[str, Any]:
-    """Prepare and run a new federation."""
+def start(options: UpOptions, console: Console, nursery: Nursery) -> dict[str, Any]:
+    """Prepare and run a new federation, whose processes `nursery` starts."""
     if options.port is not None:
         check_port(options.port)
     demo, state = prepare_demo(options), options.out / "state"
-    port = options.port or free_port()
+    port, before = options.port or free_port(), nothing
     if demo.dataset.card.classes:
+        from hdpvfl_mq.app.demo import multiclass  # noqa: PLC0415 - start-up
+
         multiclass.write_demos(demo, state=state.absolute(), port=port)
     else:
-        write_demo(demo, state=state.absolute(), port=port)
-    return _run(demo, state, Console(quiet=True) if as_json else console)
+        split = split_rows(demo)
+        nursery.plan_ahead(json.loads(demo.manifest.model_dump_json()), common_rows(split))
+        write_settings(demo, state=state.absolute(), port=port)
+        before = partial(write_rows, demo, split)
+    return _run(demo, state, console, nursery, before)
 
 
-def resume(run: str, options: UpOptions, console: Console, *, as_json: bool) -> dict[str, Any]:
+def nothing() -> None:
+    """All is written already."""
+
+
+def resume(run: str, options: UpOptions, console: Console, nursery: Nursery) -> dict[str, Any]:
     """Continue a run that was interrupted."""
     runs = options.out / "runs"
     name = last_run(runs) if run == "last" else run
@@ -99,7 +116,7 @@ def resume(run: str, options: UpOptions, console: Console, *, as_json: bool) -> 
         folder = folder.with_name(folder.name.removesuffix(f"-{name_of_class}"))
     manifest = load_settings(RunManifest, folder / "settings" / "manifest.toml")
     demo = Demo(folder, manifest, dataset, manifest.seed)
-    return _run(demo, options.out / "state", Console(quiet=True) if as_json else console)
+    return _run(demo, options.out / "state", console, nursery, nothing)
 
 
 def last_run(runs: Path) -> str:
@@ -109,12 +126,6 @@ def last_run(runs: Path) -> str:
     if not found:
         raise SettingsError(f"there is no run in {runs}; start without --resume")
     return max(found, key=lambda path: path.stat().st_mtime).parent.parent.name
-
-
-def data_folder() -> Path | None:
-    """The folder with further data sets, if the environment names one."""
-    named = os.environ.get("HDPVFL_DATA")
-    return Path(named) if named else None
 
 
 def prepare_demo(options: UpOptions) -> Demo:
@@ -200,15 +211,23 @@ def _manifest(options: UpOptions, base: RunManifest, ids: IdRules) -> RunManifes
     return check_settings(RunManifest, merged, "options")
 
 
-def _run(demo: Demo, state: Path, console: Console) -> dict[str, Any]:
+def _run(
+    demo: Demo, state: Path, console: Console, nursery: Nursery, before: Callable[[], None]
+) -> dict[str, Any]:
+    """Run a demo; `before` writes its rows while its processes start."""
+    train = partial(_train, nursery=nursery, before=before)
     if demo.dataset.card.classes:
-        return multiclass.run(demo, state, console, _train)
-    result = _train(demo, state, console)
+        from hdpvfl_mq.app.demo import multiclass  # noqa: PLC0415 - start-up
+
+        return multiclass.run(demo, state, console, train)
+    result = train(demo, state, console)
     shown.closing(console, result, _files(demo, state), folder=os.path.relpath(state.parent))
     return result
 
 
-def _train(demo: Demo, state: Path, console: Console) -> dict[str, Any]:
+def _train(
+    demo: Demo, state: Path, console: Console, nursery: Nursery, before: Callable[[], None]
+) -> dict[str, Any]:
     """Run one federation, from the start of its processes to its summary."""
     began = time.monotonic()
     partners = shown.plural(len(demo.manifest.passive_parties), "partner")
@@ -217,17 +236,27 @@ def _train(demo: Demo, state: Path, console: Console) -> dict[str, Any]:
         f"starting   broker, {demo.manifest.active_party} and {partners}, one process each",
         highlight=False,
     )
-    statuses = run_processes(demo, console)
-    for party in demo.parties:
-        statuses[party]["ledger"] = str((state / party / "ledger.db").absolute())
-    result = summary.build(demo, statuses, time.monotonic() - began)
+    with Cluster(demo, nursery) as cluster:
+        before()
+        statuses = _watched(cluster, demo, console)
+        for party in demo.parties:
+            statuses[party]["ledger"] = str((state / party / "ledger.db").absolute())
+        from hdpvfl_mq.app.demo import summary  # noqa: PLC0415 - imported while the parties worked
+
+        cluster.begin_stop()  # the processes end while this one evaluates
+        result = summary.build(demo, statuses, time.monotonic() - began)
     return summary.write(demo, result)
 
 
-def run_processes(demo: Demo, console: Console) -> dict[str, dict[str, Any]]:
+def run_processes(demo: Demo, console: Console, nursery: Nursery) -> dict[str, dict[str, Any]]:
     """Run all processes of a demo to their end and show progress; returns their statuses."""
-    with Cluster(demo) as cluster, _watcher(demo, console) as watcher:
-        cluster.run(watcher.show)
+    with Cluster(demo, nursery) as cluster:
+        return _watched(cluster, demo, console)
+
+
+def _watched(cluster: Cluster, demo: Demo, console: Console) -> dict[str, dict[str, Any]]:
+    with _watcher(demo, console) as watcher:
+        cluster.run(watcher.show, partial(import_module, "hdpvfl_mq.app.demo.summary"))
     return cluster.statuses()
 
 

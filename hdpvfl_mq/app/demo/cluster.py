@@ -1,72 +1,83 @@
 """Local processes: start them, watch their status files, end them.
 
-It owns the child processes, not the messages between them. They run the production programs, forked
-from this process, which has imported all modules they need, so no child waits for imports. Ending
-is quick: children get a signal and are killed if they do not exit; their journals let the same run
-continue later.
+It owns the child processes, not the messages between them. They run the production programs, which
+nursery.py starts. Ending is quick: children get a signal and are killed if they do not exit; their
+journals let the same run continue later.
 """
 
 from __future__ import annotations
 
-import ctypes
 import json
-import multiprocessing
-import os
 import signal
-import sys
+import subprocess
 import time
 from collections.abc import Callable, Mapping
-from multiprocessing.context import ForkContext, SpawnContext
-from multiprocessing.process import BaseProcess
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from broker.__main__ import main as broker_main
+from hdpvfl_mq.app.demo.nursery import Child, Nursery
 from hdpvfl_mq.app.demo.prepare import Demo
-from hdpvfl_mq.errors import NetworkError, error_of
+from hdpvfl_mq.app.demo.warm import BROKER, PARTIES
+from hdpvfl_mq.errors import EXIT_BY_OUTCOME, NetworkError, error_of
 from hdpvfl_mq.runtime import control, status
-from hdpvfl_mq.runtime.process import EXIT_BY_OUTCOME, PARENT_VARIABLE
 from hdpvfl_mq.runtime.settings import load_settings
-from parties.__main__ import main as party_main
-from schemas.config import PartyServiceSettings
+from schemas.config import BrokerServiceSettings, PartyServiceSettings
 from schemas.ids import COORDINATOR
 
-POLL_S = 0.05
+POLL_S = 0.02
+SHOW_EVERY_S = 0.1  # reading every status file costs more than looking whether the run is over
 GRACE_S = 1.5
-_PR_SET_NAME = 15
+MEMBERS_S = 5.0
 
-Main = Callable[[Path], int]
 Statuses = Mapping[str, dict[str, Any]]
 
 
 class Cluster:
     """The broker and all parties of a demo on this machine."""
 
-    def __init__(self, demo: Demo) -> None:
+    def __init__(self, demo: Demo, nursery: Nursery | None = None) -> None:
         self._demo = demo
-        self._children: dict[str, BaseProcess] = {}
+        self._nursery, self._is_own = nursery, nursery is None
+        self._children: dict[str, Child] = {}
+        self._states: dict[str, Path] = {}
+        self._next_look_s = 0.0
+        self._is_stopping = False
 
     def __enter__(self) -> Cluster:
-        """Start the services; enter this before the process has threads, because it forks."""
+        """Start the services; without a nursery this forks, so there must be no threads yet."""
         # SIGTERM from a service manager ends the children the same way as Ctrl-C.
         signal.signal(signal.SIGTERM, signal.default_int_handler)
+        nursery = self._nursery = self._nursery or Nursery()
         try:
             for name in (COORDINATOR, *self._demo.parties):
-                self._start(name)
+                self._start(nursery, name)
         except BaseException:
-            self.stop()
+            self.__exit__()
             raise
         return self
 
     def __exit__(self, *_: object) -> None:
         self.stop()
+        if self._is_own and self._nursery is not None:
+            self._nursery.close()
+            self._nursery = None
 
-    def run(self, show: Callable[[Statuses], None]) -> None:
-        """Propose the run and wait for its end; raises the error that stopped it."""
+    def run(
+        self, show: Callable[[Statuses], None], meanwhile: Callable[[], object] = lambda: None
+    ) -> None:
+        """Propose the run and wait for its end; raises the error that stopped it.
+
+        `meanwhile` is called once, while the parties are at work.
+        """
+        self._await_members()
         self._propose()
+        meanwhile()
         while not self._is_over():
-            show(self.statuses())
-            self._check()
+            if time.monotonic() >= self._next_look_s:
+                self._next_look_s = time.monotonic() + SHOW_EVERY_S
+                show(self.statuses())
+                self._check()
             time.sleep(POLL_S)
         show(self.statuses())
 
@@ -74,6 +85,26 @@ class Cluster:
         """The status of every process."""
         names = (COORDINATOR, *self._demo.parties)
         return {name: status.read(self._demo.folder / name / "status.json") for name in names}
+
+    @property
+    def pids(self) -> tuple[int, ...]:
+        """The ids of all processes."""
+        return tuple(child.pid for child in self._children.values())
+
+    def _await_members(self) -> None:
+        """Wait until all parties are connected: who misses the proposal gets it half a second on.
+
+        A party that does not come is reported by the run itself.
+        """
+        folder = Path(load_settings(BrokerServiceSettings, self._demo.service(COORDINATOR)).state)
+        give_up_s = time.monotonic() + MEMBERS_S
+        connected: set[str] = set()
+        while not connected.issuperset(self._demo.parties) and time.monotonic() < give_up_s:
+            time.sleep(POLL_S)
+            self._check()
+            with suppress(NetworkError, OSError):
+                status_now = control.ask(folder / "broker", {"command": "status"}, what="broker")
+                connected = set(status_now["federations"][self._demo.federation]["connected"])
 
     def _propose(self) -> None:
         """Propose the run as its active party; a run that is already known continues."""
@@ -86,17 +117,20 @@ class Cluster:
 
     def _ask(self, party: str, question: dict[str, Any]) -> dict[str, Any] | None:
         """A service's answer; None if the service is not listening yet."""
-        folder = Path(load_settings(PartyServiceSettings, self._demo.service(party)).state) / party
+        if party not in self._states:
+            settings = load_settings(PartyServiceSettings, self._demo.service(party))
+            self._states[party] = Path(settings.state) / party
         try:
-            return control.ask(folder, question, what="hdpvfl party")
+            return control.ask(self._states[party], question, what="hdpvfl party")
         except (NetworkError, OSError):
             return None
 
     def _is_over(self) -> bool:
         """Whether every party has its result; raises an error if the run ended without one."""
         over = status.read(self._demo.folder / COORDINATOR / "status.json").get("outcome")
-        first = self._demo.parties[0]
-        for party in self._demo.parties if over else (first,):
+        if not over and time.monotonic() < self._next_look_s:
+            return False
+        for party in self._demo.parties if over else self._demo.parties[:1]:
             answer = self._ask(party, {"command": "runs"})
             run = (answer or {}).get("runs", {}).get(self._demo.manifest.run)
             if run is None or run["phase"] not in ("over", "refused"):
@@ -108,35 +142,41 @@ class Cluster:
                 raise error_of(EXIT_BY_OUTCOME.get(outcome, 1), text)
         return bool(over)
 
+    def begin_stop(self) -> None:
+        """Ask all processes that still run to end, once, and do not wait for it."""
+        if self._is_stopping:
+            return
+        self._is_stopping = True
+        for child in self._children.values():
+            if child.poll() is None:
+                child.terminate()
+
     def stop(self) -> None:
         """End all processes that still run, within two seconds."""
-        alive = [child for child in self._children.values() if child.is_alive()]
-        for child in alive:
-            child.terminate()
+        self.begin_stop()
+        alive = [child for child in self._children.values() if child.poll() is None]
         deadline = time.monotonic() + GRACE_S
         for child in alive:
-            child.join(max(0.0, deadline - time.monotonic()))
-            if child.is_alive():
+            try:
+                child.wait(max(0.0, deadline - time.monotonic()))
+            except subprocess.TimeoutExpired:
                 child.kill()
-                child.join()
+                child.wait()
 
-    def main_of(self, name: str) -> Main:
-        """The main function of a process."""
-        return broker_main if name == COORDINATOR else party_main
+    def program_of(self, name: str) -> str:
+        """The program that a process runs."""
+        return BROKER if name == COORDINATOR else PARTIES
 
-    def _start(self, name: str) -> None:
+    def _start(self, nursery: Nursery, name: str) -> None:
         folder = self._demo.folder / name
         folder.mkdir(parents=True, exist_ok=True)
-        child = _context().Process(
-            target=_become, args=(self.main_of(name), self._demo.service(name), folder, os.getpid())
-        )
-        child.start()
-        self._children[name] = child
+        program, settings = self.program_of(name), self._demo.service(name)
+        self._children[name] = nursery.start(program, settings, folder / "console.log")
 
     def _check(self) -> None:
         """Raise the error of the first process that ended or could not take part."""
         for name, child in self._children.items():
-            code = child.exitcode
+            code = child.poll()
             if code is not None:
                 text = _last_line(self._demo.folder / name / "console.log")
                 raise error_of(code, text or f"{name} ended with code {code}")
@@ -145,28 +185,6 @@ class Cluster:
                 raise error_of(said.get("exit", 2), said["reason"])
 
 
-def _context() -> ForkContext | SpawnContext:
-    """Fork on Linux; spawn where the system's libraries do not survive a fork."""
-    if sys.platform == "linux":
-        return multiprocessing.get_context("fork")
-    return multiprocessing.get_context("spawn")
-
-
-def _become(main: Main, settings: Path, folder: Path, parent: int) -> None:
-    """Run `main` in the child, with signals, output and name as if a shell had started it."""
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    os.environ[PARENT_VARIABLE] = str(parent)
-    log = (folder / "console.log").open("a", buffering=1)
-    os.dup2(log.fileno(), 1)
-    os.dup2(log.fileno(), 2)
-    sys.stdout = sys.stderr = log
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(_PR_SET_NAME, settings.stem.encode(), 0, 0, 0)
-    code = main(settings)
-    log.flush()
-    os._exit(code)  # skip cleanup: inherited resources belong to the parent
-
-
 def _last_line(path: Path) -> str:
-    lines = path.read_text(errors="replace").strip().splitlines()
+    lines = path.read_text(errors="replace").strip().splitlines() if path.exists() else []
     return lines[-1] if lines else ""

@@ -55,16 +55,30 @@ def prepared(models: Mapping[str, dict[str, Any]], files: Mapping[str, Path]) ->
         parts[party] = prepare(
             load_table(files[party]), settings, role=model["role"], to_score=True
         )
-    common = sorted(set.intersection(*(set(p.ids[0].tolist()) for p in parts.values())))
-    if not common:
-        raise DataError("the test files have no common id")
+    orders = _orders({party: part.ids[0].tolist() for party, part in parts.items()})
     found: dict[str, Any] = {"features": {}, "y": None}
     for party, part in parts.items():
-        place = {key: row for row, key in enumerate(part.ids[0].tolist())}
-        rows = np.array([place[key] for key in common])
+        rows = orders[party]
         found["features"][party] = np.asarray(part.X)[rows]
         if part.y is not None:
             found["y"] = part.y[rows]
+    return found
+
+
+def _orders(ids: Mapping[str, list[Any]]) -> dict[str, NDArray[np.int64]]:
+    """Each party's rows of the ids that all share, sorted; equal columns are looked up once."""
+    common = sorted(set.intersection(*map(set, ids.values())))
+    if not common:
+        raise DataError("the test files have no common id")
+    known: list[tuple[list[Any], NDArray[np.int64]]] = []
+    found = {}
+    for party, mine in ids.items():
+        rows = next((rows for other, rows in known if other == mine), None)
+        if rows is None:
+            place = {key: row for row, key in enumerate(mine)}
+            rows = np.array([place[key] for key in common], dtype=np.int64)
+            known.append((mine, rows))
+        found[party] = rows
     return found
 
 

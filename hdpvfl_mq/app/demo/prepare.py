@@ -13,12 +13,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from hdpvfl_mq.app.demo.own_files import LIFETIME_EPSILON, OWN, own_dataset
 from hdpvfl_mq.data.bundled import OVERLAP, SplitDataset, load_dataset
 from hdpvfl_mq.data.cards import CARDS
 from hdpvfl_mq.data.readers import load_table
 from hdpvfl_mq.data.splits import held_out
-from hdpvfl_mq.data.tables import Table
+from hdpvfl_mq.data.tables import Column, Table
 from hdpvfl_mq.errors import OperatorError, SettingsError
 from hdpvfl_mq.glm.families import FAMILIES
 from hdpvfl_mq.runtime.keys import Keys, load_keys, make_keys
@@ -40,6 +43,7 @@ from schemas.methods import PrivateModel
 from schemas.privacy import Budget
 
 ACTIVE = "active"
+Split = dict[str, tuple[Table, NDArray[np.bool_]]]  # party -> its table, its rows for testing
 # A public data set has no people to protect: the cap is wide, and the ledger still counts.
 DEMO_LIFETIME_EPSILON = 1000.0
 DEMO_SLOTS = 8  # number of runs with bounded noise that fit into a demo's ledger
@@ -121,20 +125,49 @@ def check_port(port: int) -> None:
 
 def write_demo(demo: Demo, *, state: Path, port: int) -> None:
     """Write everything the processes read: rows, keys, policies, manifest, settings."""
-    tables = _party_tables(demo)
-    for party, table in tables.items():
-        test = held_out(table["id"], seed=demo.seed)
+    write_settings(demo, state=state, port=port)
+    write_rows(demo, split_rows(demo))
+
+
+def write_rows(demo: Demo, split: Split) -> None:
+    """Write every party's rows; from then on the run can be resumed."""
+    for party, (table, test) in split.items():
         _write_csv(demo.rows(party, "train"), table.take(~test))
         _write_csv(demo.rows(party, "test"), table.take(test))
+    demo.settings("manifest").with_name("dataset").write_text(demo.dataset.name)
+
+
+def write_settings(demo: Demo, *, state: Path, port: int) -> None:
+    """Write what services read when they start: keys, policies, manifest, settings."""
+    tables = _party_tables(demo)
     keys = {p: _keys(demo.folder / "keys" / p) for p in (*tables, COORDINATOR)}
     write = _writer(demo)
     write("manifest", demo.manifest)
-    demo.settings("manifest").with_name("dataset").write_text(demo.dataset.name)
     write("policy", _policy(demo))
     write(COORDINATOR, _broker_settings(demo, keys, state, port))
     for party, table in tables.items():
         write(party, _party_settings(demo, party, table, keys, state, port))
     write_services(demo, state=state)
+
+
+def split_rows(demo: Demo) -> Split:
+    """Each party's table, and which of its rows are for testing; equal ids are hashed once."""
+    found: Split = {}
+    hashed: list[tuple[Column, NDArray[np.bool_]]] = []
+    for party, table in _party_tables(demo).items():
+        ids = table["id"]
+        test = next((mask for known, mask in hashed if np.array_equal(known, ids)), None)
+        if test is None:
+            test = held_out(ids, seed=demo.seed)
+            hashed.append((ids, test))
+        found[party] = table, test
+    return found
+
+
+def common_rows(split: Split) -> int:
+    """The training rows that all parties of a new demo will find in common."""
+    kept = {frozenset(table["id"][~test].tolist()) for table, test in split.values()}
+    return len(frozenset.intersection(*kept))
 
 
 def write_services(demo: Demo, *, state: Path) -> None:

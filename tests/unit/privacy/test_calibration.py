@@ -9,7 +9,9 @@ from scipy import special
 
 from hdpvfl_mq.errors import SettingsError
 from hdpvfl_mq.privacy.calibration import (
+    bracket,
     epsilon_of,
+    exact_delta,
     mu_of,
     noise_std_analytic,
     noise_std_classical,
@@ -68,3 +70,45 @@ def test_what_is_no_budget_is_refused(epsilon: float, delta: float) -> None:
         mu_of(epsilon, delta)
     with pytest.raises(SettingsError):
         noise_std_classical(1.0, epsilon, delta)
+
+
+def bisected(is_after) -> tuple[float, float]:
+    """What `bracket` finds, by halving alone."""
+    high = 1.0
+    while not is_after(high) and high < 2.0**40:
+        high *= 4.0
+    low = high / 4.0
+    while is_after(low):
+        low, high = low / 4.0, low
+    while high - low > 2.0**-44 * high:
+        middle = (low + high) / 2.0
+        low, high = (low, middle) if is_after(middle) else (middle, high)
+    return low, high
+
+
+@pytest.mark.parametrize(("epsilon", "delta"), PAIRS[::3])
+def test_the_secant_search_ends_at_the_points_of_bisection(epsilon: float, delta: float) -> None:
+    """Plans, and so the digests that parties compare, depend on the last bit."""
+    asked = []
+
+    def reached(mu: float):
+        asked.append(mu)
+        return exact_delta(epsilon, mu)
+
+    found = bracket(reached, delta, rising=True)
+    assert found == bisected(lambda mu: exact_delta(epsilon, mu) > delta)
+    assert len(asked) < 40  # bisection alone asks more than 44 times
+    mu = found[0]
+    falling = bracket(lambda e: exact_delta(e, mu), delta, rising=False)
+    assert falling == bisected(lambda e: exact_delta(e, mu) <= delta)
+
+
+def test_a_search_that_is_misled_falls_back_to_bisection() -> None:
+    """A curve with a step: the secant search ends beside it, so every point is asked."""
+    step = 0.7321
+
+    def reached(point: float):
+        return exact_delta(1.0, 0.5) * (1 + (point > step) * 1e9)
+
+    delta = float(exact_delta(1.0, 0.5)) * 1.5
+    assert bracket(reached, delta, rising=True) == bisected(lambda point: point > step)

@@ -11,12 +11,12 @@ import pytest
 from hdpvfl_mq.privacy.table import (
     CUT,
     WHOLE,
-    WORD,
     AliasTable,
     discrete_gaussian,
     rounded_gaussian,
 )
 
+WORD = 2**64
 STDS = (0.3, 1.0, 7.5, 31.9, 32.0, 160.0)
 
 

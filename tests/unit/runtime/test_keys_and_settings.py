@@ -7,7 +7,7 @@ import tomllib
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hdpvfl_mq.errors import OperatorError, SettingsError
@@ -104,6 +104,7 @@ def test_a_control_character_survives_a_file():
     assert tomllib.loads(dump_settings(Model(a="x\x7fy")))["a"] == "x\x7fy"
 
 
+@settings(deadline=None)  # machines that run tests are busy
 @given(st.text(max_size=30), st.integers(-(2**63), 2**63 - 1), st.floats(allow_nan=False))
 def test_any_value_survives_a_file(text, integer, number):
     class Model(Closed):

@@ -1,0 +1,53 @@
+"""What a process does not need is not imported: that costs every start time and memory."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+import hdpvfl_mq
+
+ROOT = Path(__file__).parents[2]
+LARGE = {"numpy", "pyarrow", "sklearn", "scipy", "pandas", "cryptography", "rich", "jinja2"}
+# program -> large libraries that it may import, and modules that it may not
+PROGRAMS = {
+    "hdpvfl_mq.app.cli": (set(), {"pydantic", "asyncio", "zmq", "nacl", "email"}),
+    "hdpvfl_mq.app.demo.nursery": (set(), {"pydantic", "zmq", "nacl", "email"}),
+    "broker.__main__": (set(), {"multiprocessing", "threadpoolctl", "gmpy2"}),
+    "parties.__main__": ({"numpy", "pyarrow", "cryptography"}, {"pyarrow.fs", "pyarrow.parquet"}),
+}
+
+
+def loaded_after(line: str) -> set[str]:
+    """The modules of a new interpreter that runs this line."""
+    program = f"import sys; {line}; print(*sys.modules)"
+    ended = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True, cwd=ROOT
+    )
+    return set(ended.stdout.split())
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_a_program_imports_only_what_it_needs(program):
+    allowed, forbidden = PROGRAMS[program]
+    loaded = loaded_after(f"import {program}")
+    assert not loaded & ((LARGE - allowed) | forbidden)
+
+
+def test_a_broker_that_takes_a_snapshot_needs_no_numpy():
+    line = (
+        "import broker.__main__; from schemas.tensor import Tensor; "
+        "from hdpvfl_mq.node.frozen import to_plain; "
+        "made = Tensor.of_counts((3, 2**40)); assert made.counts() == (3, 2**40); "
+        "assert to_plain(made)['shape'] == (2,)"
+    )
+    assert "numpy" not in loaded_after(line)
+
+
+def test_the_version_is_that_of_the_package():
+    stated = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
+    assert hdpvfl_mq.__version__ == stated
