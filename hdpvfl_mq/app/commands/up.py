@@ -201,6 +201,17 @@ def _manifest(options: UpOptions, base: RunManifest, ids: IdRules) -> RunManifes
 
 
 def _run(demo: Demo, state: Path, console: Console) -> dict[str, Any]:
+    try:
+        return _trained(demo, state, console)
+    except KeyboardInterrupt:
+        out, run = os.path.relpath(state.parent), demo.manifest.run
+        place = "" if out == "." else f" --out {out}"
+        raise KeyboardInterrupt(
+            f"stopped; hdpvfl up --resume {run}{place} continues (make run-parties RESUME={run})"
+        ) from None
+
+
+def _trained(demo: Demo, state: Path, console: Console) -> dict[str, Any]:
     if demo.dataset.card.classes:
         return multiclass.run(demo, state, console, _train)
     result = _train(demo, state, console)
