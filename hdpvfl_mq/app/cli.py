@@ -45,8 +45,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 0
     except OSError as broken:
         return _failed(of_the_system(broken), OperatorError.exit_code, as_json=options.json)
-    except KeyboardInterrupt:
-        return _failed("stopped", STOPPED, as_json=options.json)
+    except KeyboardInterrupt as stop:
+        return _failed(str(stop) or "stopped", STOPPED, as_json=options.json)
 
 
 def _failed(text: str, code: int, *, as_json: bool) -> int:

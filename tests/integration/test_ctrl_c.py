@@ -104,6 +104,10 @@ def test_ctrl_c_ends_everything_and_the_run_can_go_on(up):
     assert demo.gone_after() < END_S + slack()
     assert demo.child.wait() == 130
     (run,) = runs_of(demo.folder)
+    said = (demo.folder / "up.log").read_text()
+    assert f"hdpvfl up --resume {run.name} --out " in said
+    assert f"RESUME={run.name}" in said
+    assert "Traceback" not in said
     assert not (run / "summary.json").exists()
     steps = read(run / "active" / "status.json")["round"]
 

@@ -215,7 +215,22 @@ def _run(
     demo: Demo, state: Path, console: Console, nursery: Nursery, before: Callable[[], None]
 ) -> dict[str, Any]:
     """Run a demo; `before` writes its rows while its processes start."""
-    train = partial(_train, nursery=nursery, before=before)
+    try:
+        return _trained(demo, state, console, partial(_train, nursery=nursery, before=before))
+    except KeyboardInterrupt:
+        out, run = os.path.relpath(state.parent), demo.manifest.run
+        place = "" if out == "." else f" --out {out}"
+        raise KeyboardInterrupt(
+            f"stopped; hdpvfl up --resume {run}{place} continues (make run-parties RESUME={run})"
+        ) from None
+
+
+def _trained(
+    demo: Demo,
+    state: Path,
+    console: Console,
+    train: Callable[[Demo, Path, Console], dict[str, Any]],
+) -> dict[str, Any]:
     if demo.dataset.card.classes:
         from hdpvfl_mq.app.demo import multiclass  # noqa: PLC0415 - start-up
 
