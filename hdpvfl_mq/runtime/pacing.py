@@ -22,7 +22,7 @@ RESEND_MAX_S = 1.5  # a peer that restarts after a crash waits at most this long
 # and copies would add to that work faster than it is done.
 CROWD_PEERS = 8
 CROWD_S = 0.03  # for each further peer that has not acknowledged
-CROWD_MAX_S = 30.0  # sending slows down to this, also while some of the crowd answer
+CROWD_MAX_S = 6.0  # sending slows down to this; far below GAP_S, or peers think it is withheld
 # Bulk waits up to this long, by its size: copies fill the memory of a peer that works for minutes
 # before it reads them.
 BULK_RESEND_MAX_S = 60.0
@@ -82,7 +82,8 @@ class Pacing:
                 size = sum(len(frame) for frames in turn.send for frame in frames)
                 # Bulk of earlier turns is probably still on its way.
                 self.bulk_s = max(size / RESEND_BYTES_PER_S, self.bulk_s / 2)
-            self.crowd_s = CROWD_S * max(0, mailbox.unacknowledged_peers - CROWD_PEERS)
+            crowd = max(0, mailbox.unacknowledged_peers - CROWD_PEERS)
+            self.crowd_s = min(CROWD_MAX_S / 2, CROWD_S * crowd)
             base_s = RESEND_S + min(BULK_MAX_S, self.bulk_s) + self.crowd_s
             is_slowing = self.crowd_s > 0.0 and self.resend_at is not None
             self.resend_s = max(self.resend_s, base_s) if is_slowing else base_s

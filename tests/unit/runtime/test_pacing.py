@@ -117,7 +117,7 @@ def test_bulk_is_sent_again_a_few_times_however_long_its_receiver_works(mailbox)
     assert pacing.next() == 200.0 + RESEND_S + BULK_MAX_S
 
 
-@pytest.mark.parametrize(("peers", "first_s"), [(CROWD_PEERS, 0.5), (64, 2.18), (512, 15.62)])
+@pytest.mark.parametrize(("peers", "first_s"), [(CROWD_PEERS, 0.5), (64, 2.18), (512, 3.5)])
 def test_a_crowd_is_given_time_to_answer(mailbox, peers, first_s):
     pacing = Pacing()
     mailbox.has_unacknowledged, mailbox.unacknowledged_peers = True, peers
@@ -128,7 +128,7 @@ def test_a_crowd_is_given_time_to_answer(mailbox, peers, first_s):
     pacing.after_turn(mailbox, turn(), 100.0)
     is_crowd = peers > CROWD_PEERS
     assert pacing.next() == pytest.approx(100.0 + (slower_s if is_crowd else RESEND_S))
-    assert slower_s > first_s
+    assert first_s < slower_s <= GAP_S / 2
     mailbox.unacknowledged_peers, mailbox.acknowledged = 1, peers - 1  # all but one have
     pacing.after_turn(mailbox, turn(), 200.0)
     assert pacing.next() == pytest.approx(200.0 + RESEND_S)
