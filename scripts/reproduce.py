@@ -13,7 +13,7 @@ import platform
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from functools import partial
 from importlib.metadata import PackageNotFoundError, version
@@ -81,6 +81,7 @@ def run(grid: Grid, parts: Iterable[str], out: Path, *, jobs: int, command: str)
         print(f"{part} ...", flush=True)
         # Timed parts run alone: two timed federations would disturb each other.
         alone = part in ("q3", "he")
+        rows: Sequence[tables.Row]
         if part == "recovery":  # this part continues where it was stopped
             rows = recovery.resumed(grid, out / f"{part}.csv", jobs=jobs)
         else:
