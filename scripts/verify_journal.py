@@ -35,7 +35,7 @@ ENDINGS = {
     "withdraw": (
         "reason",
         "operator budget rows proof data manifest members toss order plan signature ledger "
-        "orders residuals message missing deadline end",
+        "orders residuals message missing deadline end version",
     ),
 }
 # Who may send what to whom: a active, p passive, c coordinator.

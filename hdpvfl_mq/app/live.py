@@ -18,7 +18,7 @@ from hdpvfl_mq.app.live_model import LiveModel
 from hdpvfl_mq.app.live_run import LiveRun
 from hdpvfl_mq.app.scoring_manifest import ScoresWanted, latest_model
 from hdpvfl_mq.errors import SettingsError
-from hdpvfl_mq.methods.recommend import recommend, sound_descent
+from hdpvfl_mq.methods.recommend import recommend
 from hdpvfl_mq.runtime import control
 from hdpvfl_mq.runtime.settings import check_choice, check_settings, load_settings, names
 from schemas.config import AlignmentSpec, PartyPolicy, PartyServiceSettings, RunManifest
@@ -98,9 +98,7 @@ class Federation:
         loss = check_settings(LossSpec, {"name": wanted.loss}, "options: loss")
         parties = (settings.party, passives)
         guarantee = check_choice(Guarantee, wanted.guarantee, "guarantee")
-        base = recommend(name, parties, guarantee, budget, loss)
-        if isinstance(base.method, PrivateModel) and wanted.penalty not in (None, "l2"):
-            base = sound_descent(name, parties, budget, loss)  # the private model's prior is l2
+        base = recommend(name, parties, guarantee, budget, loss, penalty=wanted.penalty or "l2")
         policy = load_settings(PartyPolicy, Path(settings.policy))
         alignment = AlignmentSpec(ids=settings.ids, rows_min=max(policy.rows_min, wanted.rows_min))
         changes: dict[str, Any] = {"alignment": alignment.model_dump(), "seed": wanted.seed}

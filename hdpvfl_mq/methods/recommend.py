@@ -30,14 +30,20 @@ def delta_warning(delta: float, rows: int) -> str | None:
 
 
 def recommend(
-    run: str, parties: Parties, guarantee: Guarantee, budget: Budget, loss: LossSpec
+    run: str,
+    parties: Parties,
+    guarantee: Guarantee,
+    budget: Budget,
+    loss: LossSpec,
+    *,
+    penalty: str = "l2",
 ) -> RunManifest:
-    """A manifest for one active and some passive parties."""
+    """A manifest for one active and some passive parties; `penalty` decides the method."""
     if guarantee == "paper":
         return _manifest(run, parties, loss, _paper(budget))
     if guarantee == "none":
         return _manifest(run, parties, loss, _none(loss, len(parties[1])))
-    if not family(loss).is_zero_legal:
+    if not family(loss).is_zero_legal or penalty != "l2":  # the private model's prior is l2
         return sound_descent(run, parties, budget, loss)
     return _manifest(run, parties, loss, _private_model(loss, budget))
 

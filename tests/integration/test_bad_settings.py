@@ -140,7 +140,9 @@ WRONG = {
     ),
     "a column that is not there": (
         "passive-1",
-        lambda d: edit(d, "passive-1", 'id_columns = ["id"]', 'id_columns = ["number"]'),
+        lambda d: edit(
+            d, "passive-1", 'id_columns = [\n    "id",', 'id_columns = [\n    "number",'
+        ),
         ("number",),
     ),
     "NaN in the data": (

@@ -30,7 +30,7 @@ from hdpvfl_mq.app.estimators.fitting import (
 from hdpvfl_mq.app.estimators.ledgers import LedgerFolder
 from hdpvfl_mq.errors import SettingsError
 from hdpvfl_mq.glm.families import FAMILIES, Family
-from hdpvfl_mq.methods.recommend import delta_warning, recommend, sound_descent
+from hdpvfl_mq.methods.recommend import delta_warning, recommend
 from hdpvfl_mq.runtime.settings import check_settings
 from schemas.config import RunManifest
 from schemas.methods import Guarantee, PrivateModel
@@ -134,9 +134,7 @@ class VFLEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no 
         active, *passives = self.parties_
         parties = (active, tuple(passives))
         budget = Budget(epsilon=float(self.epsilon), delta=float(self.delta))
-        base = recommend(run, parties, self.guarantee, budget, loss)
-        if isinstance(base.method, PrivateModel) and self.penalty != "l2":
-            base = sound_descent(run, parties, budget, loss)  # the private model's prior is l2
+        base = recommend(run, parties, self.guarantee, budget, loss, penalty=self.penalty)
         method = base.method
         if self.disclosed_rows:
             if not isinstance(method, PrivateModel):

@@ -125,7 +125,7 @@ def _scores(X: Matrix, w: FloatVector) -> FloatVector:
 
 def _cached_rows(X: Matrix) -> int:
     """Rows whose integers fit a cache; sums are exact, so the bits do not depend on it."""
-    return max(1, _CACHED_NUMBERS // int(X.shape[1]))
+    return max(1, _CACHED_NUMBERS // max(1, int(X.shape[1])))
 
 
 def _on_grid(sums: list[int], rows: int, bits: int, exponent: int) -> FloatVector:

@@ -118,7 +118,7 @@ def test_a_policy_is_held_against_the_manifest_rule_by_rule(folder, capsys):
 
 def test_a_party_is_held_against_the_manifest(folder, capsys):
     replace("party.toml", ("[data]", "[ids]\ncasefold = true\n\n[data]"))
-    replace("run.toml", ('["shop"]', '["other"]'))
+    replace("run.toml", ('    "shop",', '    "other",'))
     found = faults(capsys, "party.toml", "run.toml")
     assert "ids.casefold" in found["party.toml", 11]
     assert any("shop of party.toml is not named" in text for text in found.values())
