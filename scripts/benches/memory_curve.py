@@ -23,6 +23,7 @@ PARTIES = {"active": "tab:blue", "passive-1": "tab:orange"}
 # What a process says it is doing -> the heading under which its time counts.
 STAGES = {
     "": "reading",
+    "joining": "reading",
     "accepted": "reading",
     "aligning": "entity resolution",
     "agreeing": "row order and terms",
@@ -48,7 +49,7 @@ def thinned(run: str, table: Path) -> list[dict[str, str]]:
 def peaks(named: list[tuple[str, Path]]) -> str:
     """A table of the largest memory and the minutes of every stage, from the whole tables."""
     stages = list(dict.fromkeys(STAGES.values()))
-    head = ["run", "process", "private MiB, most", "resident MiB, most", *stages, "ended in"]
+    head = ["run", "process", "private MiB, most", "resident MiB, most", *stages, "last sample in"]
     lines = [f"| {' | '.join(head)} |", "|" + "---|" * len(head)]
     for run, table in named:
         with table.open(newline="") as file:
