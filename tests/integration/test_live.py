@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from hdpvfl_mq import VFLClassifier
+from hdpvfl_mq.app import cli
 from hdpvfl_mq.app.live import Federation, Wanted
 from hdpvfl_mq.data.readers import load_table
 from hdpvfl_mq.errors import NetworkError, RefusedError, SettingsError
@@ -40,6 +41,25 @@ async def test_an_estimator_is_trained_by_the_services(tmp_path):
         opened = {**dict(run.manifest), "wire": 2}  # known when the run opens, not when proposed
         assert later.manifest == RunManifest(**opened)
         assert (await asyncio.to_thread(federation.again, "live")).run == "live-2"
+
+
+async def test_a_training_says_when_delta_is_above_one_over_the_rows(tmp_path, capsys):
+    async with standing(tmp_path) as services:
+        await until(lambda: services.live["active"].link.is_connected, "the connection")
+        path = str(services.demo.service("active"))
+        asked = [
+            "train",
+            "--settings",
+            path,
+            "--run",
+            "loose",
+            "--delta",
+            "0.01",
+            "--rows-min",
+            "10",
+        ]
+        assert await asyncio.to_thread(cli.main, asked) == 0
+        assert "delta = 0.01 is more than 1 / rows" in capsys.readouterr().out.replace("\n", " ")
 
 
 async def test_a_refusal_reaches_the_program_with_its_reason(tmp_path):

@@ -130,6 +130,7 @@ async def test_the_doctor_finds_the_same(tmp_path, capsys):
         code, said = await ask_doctor(path, capsys)
         assert code == 0, said
         assert all(check["good"] for check in said.values())
+        assert "delta = 0.01 is more than 1 / rows" in said["data"]["said"]
         for wrong, name, words, expected in (
             (MISTAKES["port"](tmp_path), "network", "nobody listens", 4),
             (other_keys(tmp_path), "broker", "does not know this party's key", 4),

@@ -29,6 +29,7 @@ from hdpvfl_mq.errors import (
     NetworkError,
     OperatorError,
 )
+from hdpvfl_mq.methods.recommend import delta_warning
 from hdpvfl_mq.runtime import control
 from hdpvfl_mq.runtime.diagnosis import probe, refusal
 from hdpvfl_mq.runtime.keys import load_keys
@@ -103,7 +104,10 @@ def _data(settings: PartyServiceSettings) -> str:
         _, rows = resolve(how.chunks(source), how)
     except DataError as wrong:
         raise DataError(f"{settings.data.file}: {wrong}") from None
-    return f"{settings.data.file}, {rows:,} rows, {len(source.names)} columns"
+    policy = load_settings(PartyPolicy, Path(settings.policy))
+    warning = delta_warning(policy.lifetime.delta, rows)
+    found = f"{settings.data.file}, {rows:,} rows, {len(source.names)} columns"
+    return f"{found}; policy: {warning}" if warning else found
 
 
 def _disk(settings: PartyServiceSettings) -> str:

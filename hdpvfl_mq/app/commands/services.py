@@ -15,6 +15,7 @@ from typing import Any
 from hdpvfl_mq.app.lines import say
 from hdpvfl_mq.app.live import Federation, Wanted
 from hdpvfl_mq.errors import OperatorError, SettingsError
+from hdpvfl_mq.methods.recommend import delta_warning
 from hdpvfl_mq.runtime import control
 from hdpvfl_mq.runtime.in_short import budget_in_short, run_in_short
 from hdpvfl_mq.runtime.logs import RUN_LOG, as_text
@@ -194,8 +195,11 @@ def train(options: argparse.Namespace) -> int:
     for progress in run.news():
         if not options.json:
             say(str(progress))
-    run.result(progress)
-    answer = {"run": run.name, "model": str(run.model_file), **progress.fields}
+    model = run.result(progress)
+    warning = delta_warning(manifest.budget.delta, model["rows"]) if manifest.budget else None
+    if warning and not options.json:
+        say(f"warning: {warning}")
+    answer = {"run": run.name, "model": str(run.model_file), "warning": warning, **progress.fields}
     return show(options, answer, lambda: say(f"model    {run.model_file}"))
 
 
