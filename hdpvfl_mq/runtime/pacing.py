@@ -65,7 +65,7 @@ class Pacing:
     def after_turn(self, mailbox: Mailbox, turn: Turn, now: float) -> None:
         """Set the deadlines for what is pending after a turn."""
         self.greet_at = None if mailbox.greeting is None else now + GREET_S
-        acknowledged = mailbox.acknowledged  # a sum over all peers, so read it once a turn
+        acknowledged = mailbox.acknowledged
         for party in mailbox.take_early():
             self._note_gap(party, mailbox.missing(party), now)
         self._after_parts(turn, now)
