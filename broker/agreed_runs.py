@@ -156,8 +156,11 @@ def _unfit(state: Standing, manifest: RunManifest) -> str | None:
 
 
 def _in_common_version(state: Standing, manifest: RunManifest) -> RunManifest:
-    """The run in the newest version that all its parties speak; each has said hello by now."""
-    common = min(state.version_of(party) for party in manifest.parties)
+    """The run in the newest version that the broker and all parties speak; each has said hello.
+
+    Parties may overstate theirs; the broker's router cannot forward what it does not speak.
+    """
+    common = min(state.version, *(state.version_of(party) for party in manifest.parties))
     return RunManifest(**{**dict(manifest), "wire": common})
 
 

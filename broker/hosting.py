@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -45,9 +46,14 @@ class LocalLink(Arrivals):
         return False
 
     async def send(self, frames: Frames) -> None:
-        """Hand the frames to the router."""
+        """Hand the frames to the router, for receivers to whom they were written."""
         hosted = self._hosted
-        await self._forward(hosted, frames, hosted.router.from_coordinator(frames))
+        routed = hosted.router.from_coordinator(frames)
+        if strangers := hosted.node.mailbox.strangers(frames):
+            theirs = {hosted.router.bound.get(party) for party in strangers}
+            left = tuple(each for each in routed.connections if each not in theirs)
+            routed = replace(routed, connections=left)
+        await self._forward(hosted, frames, routed)
 
 
 class Hosted:

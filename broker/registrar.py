@@ -71,7 +71,7 @@ class Registrar(AgreedRuns, NoSnapshot):
         }
 
     def started(self, state: Standing, given: Started) -> Step[Standing]:
-        return state, ()
+        return replace(state, version=given.speaks), ()
 
     def seat(self, state: Standing, given: OperatorCommand) -> Step[Standing]:
         """Add a member whose keys are in the broker's settings."""

@@ -78,6 +78,7 @@ class Standing:
     rosters: Mapping[PartyId, SignedRoster] = field(default_factory=lambda: _NONE)  # as signed
     runs: Mapping[RunId, AgreedRun] = field(default_factory=lambda: _NONE)
     speaks: Mapping[PartyId, int] = field(default_factory=lambda: _NONE)  # above the oldest version
+    version: int = OLDEST_VERSION  # the newest that this process of the broker speaks
 
     def version_of(self, party: PartyId) -> int:
         """The newest version of the protocol that a member has said it speaks."""
@@ -113,10 +114,19 @@ class Standing:
         )
 
     def begun_anew(self, party: PartyId) -> Standing:
-        """The same federation, which has heard nothing from the newcomer of this name."""
+        """The same federation, which has heard nothing from the newcomer of this name.
+
+        The key of the member before counts as replaced, so that settings do not bring it back.
+        """
         epochs = {name: epoch for name, epoch in self.epochs.items() if name != party}
         past = {name: key for name, key in self.past.items() if name != party}
-        return replace(self, epochs=MappingProxyType(epochs), past=MappingProxyType(past))
+        former = {**self.former, party: (*self.former.get(party, ()), self.past[party])}
+        return replace(
+            self,
+            epochs=MappingProxyType(epochs),
+            past=MappingProxyType(past),
+            former=MappingProxyType(former),
+        )
 
     def having_forwarded(self, sender: PartyId, to: PartyId, kind: str, *, most: int) -> Standing:
         """The same federation after one more forwarded message; PeerError above the limit."""

@@ -61,7 +61,7 @@ class Belonging:
     former: Mapping[PartyId, tuple[bytes, ...]] = field(default_factory=lambda: _NONE)
 
     # Keys of members that this party's operator has removed: settings do not bring them back.
-    removed: Mapping[PartyId, bytes] = field(default_factory=lambda: _NONE)
+    removed: Mapping[PartyId, tuple[bytes, ...]] = field(default_factory=lambda: _NONE)
 
     def with_run(self, name: RunId, run: KnownRun) -> Belonging:
         """The same membership with one run changed."""

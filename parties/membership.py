@@ -203,8 +203,8 @@ class Membership(Proposals, NoSnapshot):
         role: PartyRole = fellow.role if fellow else pairing.role if pairing else "passive"
         fellows = {p: each for p, each in state.fellows.items() if p != name}
         if fellow is not None:
-            removed = MappingProxyType({**state.removed, name: fellow.verify_key})
-            state = replace(state, removed=removed)
+            keys = (*state.removed.get(name, ()), fellow.verify_key)
+            state = replace(state, removed=MappingProxyType({**state.removed, name: keys}))
         state, told = self._pin(state, fellows)
         state, effects = self._begin(state, name, role, is_asked=True)
         return state, (*told, *effects)

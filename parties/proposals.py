@@ -82,10 +82,12 @@ class Proposals:
             raise PeerError("news of a run this party was never asked for")
         if run.phase in ("refused", "over"):
             return state, ()  # already over for this party
-        if message.phase == "open" and run.phase != "proposed":
-            raise PeerError("a run opens that this party has not agreed to")
         if message.phase == "over":
             raise PeerError("a run's own stream says when it is over")
+        if message.phase != "refused" and run.phase == "asked":
+            raise PeerError("a run goes on that this party has not agreed to")
+        if message.phase != "refused" and run.phase == "open":
+            raise PeerError("news of how a run opens that is open already")
         run = replace(
             run,
             manifest=RunManifest(**{**dict(run.manifest), "wire": message.wire}),

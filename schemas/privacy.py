@@ -132,7 +132,8 @@ class RunReserved(Closed):
 
     `fingerprint` is "keyed:" and a hash of the rows under the ledger's secret: it shows a reader of
     the ledger that the same rows came back, and nothing else. Without the prefix it is of format 1:
-    an unkeyed hash, with which a guess about one row can be tested.
+    an unkeyed hash, with which a guess about one row can be tested. `disclosed_rows` is how many
+    rows the run may disclose.
     """
 
     kind: Literal["reserve"] = "reserve"
@@ -143,6 +144,7 @@ class RunReserved(Closed):
     exact: bool
     fingerprint: Annotated[str, Field(max_length=128)]
     pure: Annotated[tuple[SlotShare, ...], Field(max_length=MAX_PURE_RELEASES)] = ()
+    disclosed_rows: Count = 0
 
 
 class ReleaseBooked(Closed):

@@ -23,10 +23,13 @@ from hdpvfl_mq.journal.parts import SpooledParts
 from schemas.config import Peer
 from schemas.ids import PartyId
 
-# Views, triggers and virtual tables: reading them would run what the author of the file wrote.
+# Views, triggers and virtual tables, then columns with a formula: reading them would run what the
+# author of the file wrote.
 _COMPUTED = (
     "SELECT name FROM sqlite_master WHERE type != 'index' "
-    "AND (type != 'table' OR upper(sql) NOT LIKE 'CREATE TABLE%' OR upper(sql) LIKE '%GENERATED%')"
+    "AND (type != 'table' OR upper(sql) NOT LIKE 'CREATE TABLE%')",
+    "SELECT made.name FROM sqlite_master made, pragma_table_xinfo(made.name) "
+    "WHERE made.type = 'table' AND hidden != 0",
 )
 PARTS = "parts"  # a journal without large arrays has no such table
 
@@ -71,8 +74,9 @@ def opened_copy(path: Path) -> Iterator[sqlite3.Connection]:
                 shutil.copyfile(source, copy.with_name(path.name + suffix))
         with closing(sqlite3.connect(copy)) as connection:
             connection.execute("PRAGMA trusted_schema=OFF")
-            if computed := connection.execute(_COMPUTED).fetchall():
-                raise IntegrityError(f"{path} computes {computed[0][0]} instead of storing it")
+            for computed in _COMPUTED:
+                if found := connection.execute(computed).fetchone():
+                    raise IntegrityError(f"{path} computes {found[0]} instead of storing it")
             yield connection
 
 

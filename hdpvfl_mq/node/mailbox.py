@@ -67,6 +67,7 @@ class Mailbox:
         self._refused_bytes: Counter[PartyId] = Counter()
         self._false: set[PartyId] = set()  # peers that signed what is false
         self._early_from: set[PartyId] = set()  # peers whose envelopes came out of order
+        self._anew: dict[PartyId, int] = {}  # size of the journal when a name was forgotten
         self.greeting: Frames | None = None  # this process's hello, sent first on every connection
 
     def meet(self, party: PartyId, contact: Contact) -> None:
@@ -77,8 +78,12 @@ class Mailbox:
         self._outbox.setdefault(party, fresh)
         self._seen.setdefault(party, NO_PARENT)
 
-    def forget(self, party: PartyId) -> None:
-        """Drop a peer and its streams: whoever has its name next begins with number 1."""
+    def forget(self, party: PartyId, size: int) -> None:
+        """Drop a peer and its streams: whoever has its name next begins with number 1.
+
+        `size` is that of the journal now.
+        """
+        self._anew[party] = size
         for known in (self._contacts, self._inbox, self._outbox, self._seen, self._bare_acks):
             known.pop(party, None)
         self._refused_bytes.pop(party, None)
@@ -130,6 +135,16 @@ class Mailbox:
     def owe_all(self) -> None:
         """Acknowledge to every peer what is recorded: an earlier process may not have done so."""
         self._owed.update(self._contacts)
+
+    def strangers(self, frames: Frames) -> tuple[PartyId, ...]:
+        """Receivers of a stored envelope who have their names from peers that were forgotten.
+
+        The number in it is not of their stream, and they would take it for one of theirs.
+        """
+        if not self._anew:
+            return ()
+        header = decode_header(frames)
+        return tuple(d.party for d in header.to if header.size < self._anew.get(d.party, 0))
 
     def unacknowledged(self, first: int | None = None) -> tuple[Frames, ...]:
         """Stored envelopes that some peer has not acknowledged, to be sent again unchanged.

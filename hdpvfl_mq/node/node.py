@@ -292,7 +292,7 @@ class Node(Chained):
             case Meet(party=party, role=role, verify_key=key, speaks=version):
                 self.mailbox.meet(party, Contact(role, VerifyKey(key), version))
             case Forget(party=party):
-                self.mailbox.forget(party)
+                self.mailbox.forget(party, self.steps)
             case SignWith(verify_key=key):
                 self.mailbox.sign_with(key)
 

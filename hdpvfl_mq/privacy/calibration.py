@@ -20,6 +20,7 @@ _PRECISION = 192
 # Bisection stops at this relative width and returns the end on the safe side.
 _RELATIVE = 2.0**-44
 _LARGEST = 2.0**40
+_EPSILON_MAX = 2.0**24  # exp(epsilon) overflows beyond 2^29, and no mu would seem too large
 _SECANTS = 24  # steps of the secant search; a dozen are enough for every usual budget
 
 
@@ -75,8 +76,8 @@ def noise_std_classical(sensitivity: float, epsilon: float, delta: float) -> flo
 
 def check_budget(epsilon: float, delta: float) -> None:
     """Refuse a pair that is not a valid budget."""
-    if not 0.0 < epsilon < math.inf or not 0.0 < delta < 1.0:
-        raise SettingsError("epsilon must be positive and finite, delta between 0 and 1")
+    if not 0.0 < epsilon <= _EPSILON_MAX or not 0.0 < delta < 1.0:
+        raise SettingsError("epsilon must be positive and at most 2^24, delta between 0 and 1")
 
 
 def bracket(reached: Callable[[float], Any], delta: float, *, rising: bool) -> tuple[float, float]:

@@ -118,13 +118,17 @@ class Books:
         """Epsilon of the spend so far at the data set's delta: progress, not the guarantee."""
         return epsilon_shown(self.spent(dataset), self.caps[dataset].delta)
 
-    def epsilon_left(self, dataset: str) -> float:
-        """Epsilon of the largest run with Gaussian noise that still fits under the cap."""
+    def epsilon_left(self, dataset: str, *, mu2_units_scored: int = 0) -> float:
+        """Epsilon of the largest run with Gaussian noise that still fits under the cap.
+
+        `mu2_units_scored` is what noised scores have cost one person in the present account.
+        """
         cap = self.caps[dataset]
         units = math.floor(
             mu_beside(cap.epsilon, cap.delta, self.slots[dataset]) ** 2 * 2.0**MU2_UNIT_BITS
         )
-        free = max(0, units - self.held(dataset).mu2_units)
+        scored = self.mu2_units_scored + mu2_units_scored
+        free = max(0, units - self.held(dataset).mu2_units - scored)
         return epsilon_shown(Spent(mu2_units=free), cap.delta)
 
     def check_cap(self, entry: CapFixed) -> None:

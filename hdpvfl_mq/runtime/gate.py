@@ -166,7 +166,7 @@ class Gate:
         """
         for at_s, party in self._admitted:
             if since_s <= at_s <= since_s + ADMISSION_S:
-                self._pace[party].punish()
+                self._pace.setdefault(party, Pace()).punish()  # paces are cleared at times
 
     def _note(self, reason: str) -> None:
         if self._notes < NOTES_MAX:

@@ -65,7 +65,7 @@ class Pacing:
     def after_turn(self, mailbox: Mailbox, turn: Turn, now: float) -> None:
         """Set the deadlines for what is pending after a turn."""
         self.greet_at = None if mailbox.greeting is None else now + GREET_S
-        acknowledged = mailbox.acknowledged  # a sum over all peers, so read it once a turn
+        acknowledged = mailbox.acknowledged
         for party in mailbox.take_early():
             self._note_gap(party, mailbox.missing(party), now)
         self._after_parts(turn, now)
@@ -86,7 +86,9 @@ class Pacing:
             self.crowd_s = min(CROWD_MAX_S / 2, CROWD_S * crowd)
             base_s = RESEND_S + min(BULK_MAX_S, self.bulk_s) + self.crowd_s
             is_slowing = self.crowd_s > 0.0 and self.resend_at is not None
-            self.resend_s = max(self.resend_s, base_s) if is_slowing else base_s
+            # Only what a crowd has slowed down stays slow; bulk before that got through.
+            slow_s = min(self.resend_s, CROWD_MAX_S) if is_slowing else 0.0
+            self.resend_s = max(slow_s, base_s)
             self.resend_at = now + self.resend_s
         self.acknowledged = acknowledged
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -38,6 +39,7 @@ from schemas.privacy import (
     Release,
     ReleaseBooked,
     RunReserved,
+    RunSettled,
     SlotShare,
 )
 from schemas.records import GENESIS, Charge, Charged, LedgerStanding, Remembered
@@ -163,11 +165,13 @@ class LedgerBook:
         """
         if self._mine() is None and reservation.mu2_units > self._free():
             raise RefusedError(f"the lifetime of {self._policy.dataset} leaves less than this run")
-        if self._mine() is None and (rows := self._disclosing()):
+        rows = self._disclosing()
+        if self._mine() is None and rows:
             before, most = self._disclosed(), self._policy.disclosed_rows_max
             if before + rows > most:
                 raise RefusedError(
-                    f"policy.disclosed_rows_max is {most}: {before} rows are disclosed already"
+                    f"policy.disclosed_rows_max is {most}: {before} rows are disclosed already, or "
+                    "will be by runs that are not over"
                 )
         self._ledger.reserve(
             RunReserved(
@@ -178,6 +182,7 @@ class LedgerBook:
                 exact=reservation.exact,
                 fingerprint=self._fingerprint(),
                 pure=self._shares(reservation.pure_units),
+                disclosed_rows=rows,
             )
         )
 
@@ -192,10 +197,20 @@ class LedgerBook:
         )
 
     def _disclosed(self) -> int:
-        """How many rows trainings on this data set have disclosed; a row counts in every run."""
-        booked = (entry for _, entry in self._ledger.entries() if isinstance(entry, ReleaseBooked))
-        mine = (entry for entry in booked if entry.dataset == self._policy.dataset)
-        return sum(entry.event.disclosed_rows for entry in mine)
+        """How many rows trainings on this data set have disclosed, or may while they are open.
+
+        A row counts in every run.
+        """
+        reserved, booked = Counter[RunId](), Counter[RunId]()
+        for _, entry in self._ledger.entries():
+            match entry:
+                case RunReserved(dataset=self._policy.dataset):
+                    reserved[entry.run] = entry.disclosed_rows
+                case ReleaseBooked(dataset=self._policy.dataset):
+                    booked[entry.run] += entry.event.disclosed_rows
+                case RunSettled(dataset=self._policy.dataset):
+                    reserved[entry.run] = 0
+        return (reserved | booked).total()  # the larger of both for each run
 
     def _shares(self, wanted: tuple[int, ...]) -> tuple[SlotShare, ...]:
         """A slot for each bounded release; a run that has reserved before keeps its slots."""

@@ -167,7 +167,7 @@ class PartyService:
             key = _bytes(peer.verify_key)
             known = self.belonging.fellows.get(peer.party)
             left = self.belonging.former.get(peer.party, ())
-            if key in (*left, self.belonging.removed.get(peer.party)):
+            if key in (*left, *self.belonging.removed.get(peer.party, ())):
                 continue  # replaced by this member, or removed by this party's operator
             if peer.role != "coordinator" and (known is None or known.verify_key != key):
                 found.append(

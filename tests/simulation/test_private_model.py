@@ -107,6 +107,25 @@ def test_trainings_together_disclose_no_more_rows_than_the_policy_allows():
     assert {entry.run for entry in booked} == {"test-run"}
 
 
+def test_rows_that_an_open_training_may_disclose_count_as_disclosed():
+    """Bug: of two trainings at the same time, neither counted the rows of the other."""
+    method = PrivateModel(columns_max=8, disclosed_rows=20, held_out_rows=10)
+    allowed = {p: policy(disclosed_rows_max=59) for p in ("bank", "shop", "telco")}
+    beside = Federation(manifest(method=method, run="beside", seed=8), policies=allowed)
+    beside.simulate()
+    (reserve,) = (e for _, e in beside.spent()["shop"] if e.kind == "reserve")
+    assert reserve.disclosed_rows == 30
+    for is_over in (False, True):
+        federation = Federation(manifest(method=method), policies=allowed)
+        shop = federation._ledger("shop")
+        shop.fix_cap(reserve.dataset, allowed["shop"].lifetime, ())
+        shop.reserve(reserve)
+        if is_over:
+            shop.close_run(reserve.dataset, "beside")
+        federation.simulate()
+        assert ("completed" in federation.outcomes.values()) == is_over
+
+
 def test_held_out_rows_count_as_disclosed_where_scores_are_exact():
     method = PrivateModel(columns_max=8, disclosed_rows=20, held_out_rows=10)
     allowed = {p: policy(disclosed_rows_max=29) for p in ("bank", "shop", "telco")}

@@ -23,7 +23,7 @@ from hdpvfl_mq.privacy.ledger import commitment
 from hdpvfl_mq.privacy.ledger_secret import SECRET_BYTES, LedgerSecret
 from hdpvfl_mq.privacy.ledger_store import Ledger
 from hdpvfl_mq.privacy.ledger_tables import owner_of
-from hdpvfl_mq.privacy.scored_people import ScoredPeople
+from hdpvfl_mq.privacy.scored_people import ScoredPeople, cost_in
 from hdpvfl_mq.runtime.keys import read_secret
 from parties.process.ledger_file import ACCOUNT, replace_secret, secret_file
 from schemas.privacy import PURE_UNIT_BITS, CapFixed, ReleaseBooked
@@ -42,8 +42,8 @@ def opened_copy(path: Path) -> Iterator[Ledger]:
             ledger.close_file()
 
 
-def standings(ledger: Ledger) -> list[dict[str, Any]]:
-    """One row per data set: cap, spent, reserved, runs."""
+def standings(ledger: Ledger, *, mu2_units_scored: int = 0) -> list[dict[str, Any]]:
+    """One row per data set: cap, spent, reserved, left after noised scores, runs."""
     rows, disclosed = [], _disclosed(ledger)
     for dataset, cap in sorted(ledger.books.caps.items()):
         runs = {run: a for (name, run), a in ledger.books.runs.items() if name == dataset}
@@ -54,7 +54,9 @@ def standings(ledger: Ledger) -> list[dict[str, Any]]:
                 "epsilon_cap": cap.epsilon,
                 "epsilon_spent": _finite(ledger.books.epsilon_spent(dataset)),
                 "epsilon_held": _finite(epsilon_shown(ledger.books.held(dataset), cap.delta)),
-                "epsilon_left": ledger.books.epsilon_left(dataset),
+                "epsilon_left": ledger.books.epsilon_left(
+                    dataset, mu2_units_scored=mu2_units_scored
+                ),
                 "pure_slots": _slots(ledger, dataset),
                 "runs": [
                     {
@@ -103,7 +105,9 @@ def _finite(epsilon: float) -> float | str:
 def show(path: Path, *, as_json: bool) -> int:
     """Print what is spent, reserved and left."""
     with opened_copy(path) as ledger:
-        rows = standings(ledger)
+        scored_before = ledger.books.mu2_units_scored
+        mu2_units_scored = _scored(path)
+        rows = standings(ledger, mu2_units_scored=mu2_units_scored)
     if as_json:
         print(json.dumps(rows))
         return 0
@@ -111,12 +115,14 @@ def show(path: Path, *, as_json: bool) -> int:
     from rich.table import Table  # noqa: PLC0415 - start-up
 
     console = Console()
+    is_scored = mu2_units_scored or scored_before
+    beside = " beside noised scores ('hdpvfl ledger scored')" if is_scored else ""
     for row in rows:
         say(
             f"{row['dataset']}: epsilon {_text(row['epsilon_spent'])} is spent, of a cap of "
             f"{row['epsilon_cap']:g} at delta {row['delta']:g}; with open runs "
             f"{_text(row['epsilon_held'])}; a further run of at most epsilon "
-            f"{_text(row['epsilon_left'])} still fits"
+            f"{_text(row['epsilon_left'])} still fits{beside}"
         )
         if row["pure_slots"]:
             slots = [f"{s['epsilon_held']:.4g} of {s['epsilon']:.4g}" for s in row["pure_slots"]]
@@ -141,6 +147,15 @@ def show(path: Path, *, as_json: bool) -> int:
         "squares of mu do, and pure epsilons within a slot"
     )
     return 0
+
+
+def _scored(path: Path) -> int:
+    """The most that noised scores have cost one person, from the account beside a ledger."""
+    account = path.with_name("scored.db")
+    if not account.is_file():
+        return 0
+    with _copied(account) as copy:
+        return cost_in(copy)
 
 
 def _text(epsilon: float | str) -> str:

@@ -17,6 +17,7 @@ import socket
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
 from types import TracebackType
@@ -150,7 +151,9 @@ class _Parent:
         """Take what the parent has reported."""
         if self._line.fileno() < 0 or not select.select([self._line], [], [], wait_s)[0]:
             return
-        more = self._line.recv(2**16)
+        more = b""
+        with suppress(ConnectionError):  # the parent was killed before it had read everything
+            more = self._line.recv(2**16)
         if not more:
             self._lose()
         *lines, self._received = (self._received + more).split(b"\n")

@@ -130,13 +130,15 @@ class Warm:
 
 
 def _run(program: str, settings: Path, log: Path) -> int:
-    """Run a program's main function, with signals, output and name as if a shell had started it."""
+    """Run a program's main function, with signals, files and name as if it had been started."""
     from hdpvfl_mq.runtime.process import PARENT_VARIABLE  # noqa: PLC0415 - not in the command line
 
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
     os.environ[PARENT_VARIABLE] = str(os.getppid())
+    with Path(os.devnull).open("rb") as nothing:
+        os.dup2(nothing.fileno(), 0)
     out = log.open("a", buffering=1)
     os.dup2(out.fileno(), 1)
     os.dup2(out.fileno(), 2)

@@ -63,6 +63,7 @@ class Lifetime:
     spent: float
     runs: int
     left: float  # epsilon of the largest run that still fits
+    has_scores: bool = False  # people were scored, whose account is not part of the evidence
 
 
 @dataclass(frozen=True)
@@ -205,6 +206,7 @@ def _lifetimes(evidence: Evidence, party: PartyId) -> tuple[Lifetime, ...]:
             books.epsilon_spent(dataset),
             sum(name == dataset for name, _ in books.runs),
             books.epsilon_left(dataset),
+            books.people.sequence > 0,
         )
         for dataset in datasets
     )

@@ -101,6 +101,16 @@ def test_a_warm_parent_that_is_killed_ends_its_children(nursery, tmp_path):
     assert start(nursery, tmp_path, "0", "bank").wait(WAIT_S) == LOST
 
 
+def test_a_warm_parent_that_is_killed_with_a_request_unread_is_noticed(nursery, tmp_path):
+    """Bug: the reset of the line ended the command with a traceback."""
+    start(nursery, tmp_path, "0").wait(WAIT_S)
+    parent = said(tmp_path)["parent"]
+    os.kill(parent, signal.SIGSTOP)
+    child = start(nursery, tmp_path, "0", "bank")
+    os.kill(parent, signal.SIGKILL)
+    assert child.wait(WAIT_S) == LOST
+
+
 def test_closing_ends_everything(tmp_path):
     with Nursery() as nursery:
         start(nursery, tmp_path, "wait")
@@ -151,6 +161,7 @@ def fresh(folder: Path, what: str) -> subprocess.CompletedProcess:
     return subprocess.run(
         [sys.executable, "-c", KILLED, str(folder), what],
         capture_output=True,
+        input="",
         text=True,
         check=False,
         cwd=ROOT,
@@ -172,4 +183,6 @@ def test_warm_parents_have_one_thread_and_the_brokers_has_no_numpy(tmp_path):
         "warm-broker 1",
         "warm-parties 1 numpy pyarrow",
     ]
-    assert said(tmp_path)["threads"] == 1
+    about = said(tmp_path)
+    assert about["threads"] == 1
+    assert about["input"] == "/dev/null"  # not that of the command

@@ -134,6 +134,13 @@ def test_infinite_spends_are_said_in_words(facts):
     assert "Nothing is left." in page
 
 
+def test_what_is_left_beside_noised_scores_is_said_to_be_less(facts):
+    cap = Budget(epsilon=1.0, delta=0.01)
+    scored = replace(facts, lifetimes=(Lifetime("customers", cap, 0.5, 2, 0.25, has_scores=True),))
+    assert "still fits, less what noised scores have cost" in render(scored)
+    assert "noised scores have cost" not in render(facts)
+
+
 def test_exact_values_are_never_called_noised():
     noised = next(m.release for _, m in recorded_evidence("sound").releases())
 

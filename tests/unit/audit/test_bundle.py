@@ -146,6 +146,20 @@ def a_view() -> bytes:
         return path.read_bytes()
 
 
+def a_formula(words: str) -> bytes:
+    """A database with one short record that becomes long when it is read."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "journal.db"
+        with closing(sqlite3.connect(path)) as database, database:
+            database.execute("CREATE TABLE meta (key TEXT, value TEXT)")
+            database.execute(
+                f"CREATE TABLE records (idx INTEGER, record BLOB {words} (zeroblob(9 * idx)), "
+                "digest BLOB)"
+            )
+            database.execute("INSERT INTO records (idx, digest) VALUES (0, zeroblob(32))")
+        return path.read_bytes()
+
+
 TAMPERED: dict[str, Callable[[Files], Files]] = {
     "a file changed": lambda f: {**f, MEMBERS: f[MEMBERS] + b"\n"},
     "a file changed and listed so": with_changed_journal,
@@ -199,6 +213,16 @@ def test_a_changed_bundle_is_believed_by_neither(bundle, tmp_path, kind):
         audit_bundle(AuditOptions(path))
     assert verify_journal.report_bundle(path)[1]
     assert not (tmp_path.parent / "outside.db").exists()
+
+
+@pytest.mark.parametrize("words", ["GENERATED ALWAYS AS", "AS"])
+def test_a_column_with_a_formula_is_read_by_neither(bundle, tmp_path, words):
+    """Bug: SQLite also takes the short form, which both verifiers read."""
+    files = relisted({**files_of(bundle), "shop/journal.db": a_formula(words)})
+    path = written(tmp_path / "formula.zip", files)
+    with pytest.raises(IntegrityError, match="computes records instead of storing it"):
+        audit_bundle(AuditOptions(path))
+    assert "computes what it should store" in str(verify_journal.report_bundle(path)[1])
 
 
 def test_a_name_twice_in_the_archive_is_believed_by_neither(bundle, tmp_path):

@@ -7,20 +7,20 @@ import hashlib
 import pytest
 
 from broker.registrar import GUESSES_MAX, Registrar
-from broker.standing import knock_fault
+from broker.standing import Seat, knock_fault
 from hdpvfl_mq.errors import PeerError
 from hdpvfl_mq.machine import OperatorCommand
-from schemas.federation import Admit, Invite
+from schemas.federation import Admit, Invite, RemoveMember, SeatMember
 
 SECRET, OTHER = bytes(16), bytes([1]) * 16
 END_S = 1000
 
 
-def invited():
+def invited(state=None):
     role = Registrar()
     digest = hashlib.sha256(SECRET).digest()
     asked = Invite(party="shop", role="passive", secret_digest=digest, expires_s=END_S)
-    state, _ = role.step(role.initial(), OperatorCommand(command=asked))
+    state, _ = role.step(state or role.initial(), OperatorCommand(command=asked))
     return role, state
 
 
@@ -60,3 +60,16 @@ def test_guesses_burn_an_invitation():
     assert not state.members
     with pytest.raises(PeerError, match="burnt"):
         knock(role, state, guest())
+
+
+def test_settings_do_not_put_a_removed_member_in_the_place_of_its_successor():
+    """Bug: at the next start of the broker, the removed member had its name again."""
+    role, key = Registrar(), bytes([7]) * 32
+    listed = SeatMember(party="shop", role="passive", verify_key=key, curve_key=key)
+    state = role.initial()
+    for said in (listed, RemoveMember(party="shop")):
+        state, _ = role.step(state, OperatorCommand(command=said))
+    role, state = invited(state)
+    state = knock(role, state, guest())
+    assert state.members["shop"].verify_key == guest().verify_key
+    assert state.has_heard_of("shop", Seat("passive", key, key))

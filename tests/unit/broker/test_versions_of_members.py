@@ -5,14 +5,16 @@ from __future__ import annotations
 import pytest
 
 from broker.registrar import Registrar
-from hdpvfl_mq.machine import Meet, OperatorCommand, Received, Send
+from hdpvfl_mq.machine import Meet, OperatorCommand, Received, Send, Started
+from hdpvfl_mq.node.node import NO_LEDGER
 from schemas.federation import MemberHello, RunAnswer, RunNews, RunProposal, SeatMember
 from tests.federation import manifest
 
 
-def registrar() -> tuple[Registrar, object]:
+def registrar(speaks: int = 2) -> tuple[Registrar, object]:
     role = Registrar()
-    state = role.initial()
+    started = Started(epoch=1, standing=NO_LEDGER, speaks=speaks)
+    state, _ = role.step(role.initial(), started)
     for number, party in enumerate(("bank", "shop", "telco")):
         keys = {"verify_key": bytes([number]) * 32, "curve_key": bytes([number]) * 32}
         seat = SeatMember(party=party, role="passive" if number else "active", **keys)
@@ -50,6 +52,15 @@ def test_a_run_opens_in_the_newest_version_that_all_its_parties_speak(old):
     for party in ("bank", "shop", "telco"):
         state, _ = hello(role, state, party, 1 if party == old else 2)
     assert opened(role, state).wire == (2 if old is None else 1)
+
+
+@pytest.mark.parametrize("broker", [1, 2])
+def test_parties_cannot_open_a_run_in_a_version_that_the_broker_does_not_speak(broker):
+    """Bug: two members that overstated their version stopped the broker, also when restarted."""
+    role, state = registrar(broker)
+    for party in ("bank", "shop", "telco"):
+        state, _ = hello(role, state, party, 2**16)
+    assert opened(role, state).wire == broker
 
 
 def test_a_proposal_does_not_choose_the_version():

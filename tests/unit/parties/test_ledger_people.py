@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from hdpvfl_mq.app.commands.ledger import new_secret
+from hdpvfl_mq.app.commands.ledger import new_secret, show
 from hdpvfl_mq.errors import IntegrityError, RefusedError
 from hdpvfl_mq.machine import Reserve
+from hdpvfl_mq.privacy.accountant import Spent, epsilon_shown
 from hdpvfl_mq.privacy.ledger import Books, apply
 from hdpvfl_mq.privacy.ledger_store import Ledger
 from hdpvfl_mq.privacy.scored_people import Asked, Limits
@@ -65,6 +67,24 @@ def test_what_noised_scores_cost_is_gone_for_trainings_also_after_a_restart(reop
     assert not book(ledger).standing().is_reserved
     book(ledger).reserve(Reserve(mu2_units=left, tau_units=0, exact=False))
     assert book(ledger).standing().is_reserved
+
+
+def test_show_leaves_no_more_than_the_ledger_grants(reopened, tmp_path, capsys):
+    """Bug: what noised scores had cost was shown as left."""
+    score(reopened())
+    ledger = reopened()
+    free = book(ledger).standing().mu2_units_free
+    ledger.close_file()
+    show(tmp_path / "ledger.db", as_json=True)
+    [row] = json.loads(capsys.readouterr().out)
+    granted = epsilon_shown(Spent(mu2_units=free), POLICY.lifetime.delta)
+    assert row["epsilon_left"] == pytest.approx(granted, rel=1e-5)
+    (tmp_path / "ledger.secret").unlink()
+    new_secret(tmp_path / "ledger.db", as_json=True)
+    capsys.readouterr()
+    show(tmp_path / "ledger.db", as_json=True)
+    [row] = json.loads(capsys.readouterr().out)
+    assert row["epsilon_left"] == pytest.approx(granted, rel=1e-5)
 
 
 def test_a_head_that_peers_see_covers_the_account(reopened):

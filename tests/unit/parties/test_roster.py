@@ -154,6 +154,17 @@ def test_a_roster_changed_on_its_way_says_nothing():
     assert shop.state.rosters["telco"] == signed  # an earlier edition does not come back
 
 
+def test_every_key_that_an_operator_has_removed_is_noted():
+    """Bug: after a second removal, settings brought the key back that was removed first."""
+    bank, _, _ = three()
+    first = bank.state.fellows["shop"].verify_key
+    bank.command(RemoveMember(party="shop"))
+    second = {"verify_key": b"k" * 32, "curve_key": bytes(32)}
+    bank.command(SeatMember(party="shop", role="passive", **second))
+    bank.command(RemoveMember(party="shop"))
+    assert bank.state.removed["shop"] == (first, b"k" * 32)
+
+
 def test_who_has_left_is_known_no_more_and_the_others_sign_that():
     bank, _, _ = three()
     bank.hear(roster("bank", "telco"))

@@ -51,6 +51,14 @@ def test_the_curve_falls_and_ends() -> None:
     assert delta_of(1.0, 1e4) == 1.0
 
 
+def test_no_mu_is_given_where_the_curve_overflows() -> None:
+    """Bug: from epsilon 7.5e8 on, the largest mu of all passed for private."""
+    assert exact_delta(2.0**24, mu_of(2.0**24, 1e-5)) <= 1e-5
+    for epsilon in (7.5e8, 1e12):
+        with pytest.raises(SettingsError, match="at most"):
+            mu_of(epsilon, 1e-5)
+
+
 def test_no_epsilon_is_needed_below_the_total_variation() -> None:
     assert epsilon_of(0.0, 0.01) == 0.0
     assert epsilon_of(0.001, 0.01) == 0.0

@@ -106,6 +106,14 @@ def test_a_key_that_overran_waits_and_has_no_burst_after_that():
     assert not pace.allows(101.5 + PENALTY_S)
 
 
+async def test_a_key_that_overran_waits_also_after_paces_were_cleared(gate):
+    """Bug: with 10,000 keys of guests the paces start anew, and the penalty met a missing one."""
+    gate._admitted.append((100.0, "shop"))
+    gate._pace.clear()
+    gate._punish(99.0)
+    assert gate._pace["shop"].left < 0.0
+
+
 def test_a_descriptor_that_a_local_socket_took_over_is_no_connection():
     """The watch must outlive a number that was closed and given to a socket of another family."""
     ours, theirs = socket.socketpair()

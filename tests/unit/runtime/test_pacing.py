@@ -134,6 +134,20 @@ def test_a_crowd_is_given_time_to_answer(mailbox, peers, first_s):
     assert pacing.next() == pytest.approx(200.0 + RESEND_S)
 
 
+def test_a_crowd_does_not_keep_the_pace_of_bulk_that_got_through(mailbox):
+    """Bug: what was lost later came a minute later, and its receiver took it for withheld."""
+    pacing = Pacing()
+    mailbox.has_unacknowledged, mailbox.unacknowledged_peers = True, 20
+    pacing.after_turn(mailbox, turn(send=[(bytes(32_000_000),)]), 0.0)
+    while pacing.next() < 180.0:
+        assert pacing.due(pacing.next()).resend
+    assert pacing.resend_s > GAP_S
+    for answered in range(1, 10):
+        mailbox.acknowledged = answered
+        pacing.after_turn(mailbox, turn(send=[(b"",)]), 200.0 + answered)
+    assert pacing.resend_s <= GAP_S / 2
+
+
 def test_a_hello_is_repeated_after_a_silence(mailbox):
     pacing = Pacing()
     mailbox.greeting = (b"",)
