@@ -137,11 +137,13 @@ class Node(Chained):
                 self.mailbox.note_false(sender)
                 self.refuse(frames, str(false), by=sender)
             except WithheldError as missing:
-                self._withheld(decode_header(frames).sender, str(missing))
+                sender = decode_header(frames).sender
+                if sender not in dict(self._stopped()):  # else it is this node that keeps it
+                    self._withheld(sender, str(missing))
             except PeerError as refused:
                 self.refuse(frames, str(refused))
         parts_taken = self.parts.store()
-        is_due = events or self._turned_away or self.mailbox.has_arrived(self._is_whole)
+        is_due = events or self._turned_away or self.mailbox.has_arrived(self._is_ready)
         if is_due or self.outcome is not None:
             for frames in self.mailbox.bare_acks():  # recorded only in a turn that commits anyway
                 self._append(Acknowledged(frames=frames), ())
@@ -150,8 +152,9 @@ class Node(Chained):
         self._turned_away.clear()
         for event in events:
             self._step(event, event, NO_PARENT)
-        for header, frames, digest in self.mailbox.arrived(self._is_whole):
-            self._step(self._received(header, frames), EnvelopeReceived(frames=frames), digest)
+        while self.mailbox.has_arrived(self._is_ready):  # again: a step may end another's waiting
+            for header, frames, digest in self.mailbox.arrived(self._is_ready):
+                self._step(self._received(header, frames), EnvelopeReceived(frames=frames), digest)
         return self._exchanged(self._commit(), parts_taken)
 
     def refuse(self, frames: Frames, reason: str, *, by: PartyId | None = None) -> None:
@@ -168,9 +171,19 @@ class Node(Chained):
         self._turned_away.append(note)
 
     def note_missing(self, party: PartyId) -> None:
-        """Record with the next commit that later envelopes of a peer wait for a missing one."""
+        """Record with the next commit that a peer's stream has stood still for too long.
+
+        Later envelopes wait for a missing one, or the next is of a kind that is not yet legal.
+        """
         if (number := self.mailbox.missing(party)) is not None:
             self._withheld(party, f"envelope {number} of {party} is missing, later ones arrive")
+        elif party in dict(self._stopped()) and (early := self.mailbox.next_envelope(party)):
+            kind = early.header.kind
+            self.refuse(early.frames, f"a {kind} of {party} before its time", by=party)
+
+    def _stopped(self) -> tuple[tuple[PartyId, int], ...]:
+        """Peers whose next envelope must wait for another peer's, with its number."""
+        return self.mailbox.stopped(lambda kind: self.role.is_early(self.state, kind))
 
     def _withheld(self, party: PartyId, reason: str) -> None:
         self.refused += 1
@@ -337,6 +350,12 @@ class Node(Chained):
         else:
             self.parts.take(header.sender, message)
 
+    def _is_ready(self, header: Header, sequence: int, frames: Frames) -> bool:
+        """Whether the role may have the next envelope of a stream."""
+        if self.role.is_early(self.state, header.kind):
+            return False
+        return not is_in_parts(frames) or self._is_whole(header.sender, sequence, frames)
+
     def _is_whole(self, sender: PartyId, sequence: int, frames: Frames) -> bool:
         """Whether the role may have an envelope in parts; the step refuses one that is too large.
 
@@ -365,6 +384,8 @@ class Node(Chained):
 
     def _exchanged(self, turn: Turn, taken: int) -> Turn:
         """Add requests for missing parts, and the parts that peers asked for, to a turn."""
+        if stopped := self._stopped():
+            turn = replace(turn, stopped=stopped)
         if not self.parts.is_busy and not taken:
             return turn
         stamp = self._stamp()
