@@ -151,7 +151,8 @@ class Node(Chained):
             self._append(note, self._answered(note))
         self._turned_away.clear()
         for event in events:
-            self._step(event, event, NO_PARENT)
+            if not self._is_answered(event):
+                self._step(event, event, NO_PARENT)
         while self.mailbox.has_arrived(self._is_ready):  # again: a step may end another's waiting
             for header, frames, digest in self.mailbox.arrived(self._is_ready):
                 self._step(self._received(header, frames), EnvelopeReceived(frames=frames), digest)
@@ -338,13 +339,33 @@ class Node(Chained):
         """Requests for all missing parts: those on their way may be lost."""
         return self._requests(again=True)
 
+    def note_unserved(self) -> None:
+        """Record with the next commit who leaves requests without parts; call it when one is due.
+
+        Like a missing envelope: the run ends unless a part comes within seconds.
+        """
+        for party in self.parts.unserved():
+            self._withheld(party, f"{party} serves no part of a release, but sends other things")
+
+    def _is_answered(self, event: Event) -> bool:
+        """Whether a timer waits for something missing of a peer whose parts come again."""
+        if not isinstance(event, TimerFired) or not event.timer.startswith("missing:"):
+            return False
+        if not self.parts.is_served(event.timer.split(":")[1]):
+            return False
+        self.armed.pop(event.timer, None)
+        return True
+
     def _take(self, frames: Frames) -> None:
         header = self.mailbox.accept(frames)
         if header is None:
+            if self.parts.is_asking:
+                self.parts.heard(decode_header(frames).sender)
             return
         message = decode_body(header, frames)
         assert isinstance(message, Part | PartRequest)
         if isinstance(message, PartRequest):
+            self.parts.heard(header.sender)
             envelope = self.mailbox.waiting_envelope(header.sender, message.sequence)
             self.parts.want(header.sender, message, envelope)
         else:

@@ -30,7 +30,7 @@ BULK_RESEND_MAX_S = 60.0
 # Later envelopes may wait this long for a missing one, which its sender resends several times.
 GAP_S = 15.0
 ASK_S = 3.0  # ask again for parts of a large array when none has come for this long, then slower
-ASK_MAX_S = 60.0
+ASK_MAX_S = 6.0
 GREET_S = 5.0  # send hello again after this long without an answer: the broker may have lost it
 
 

@@ -99,6 +99,8 @@ class Runner:
             await self._link.send(node.mailbox.greeting)
         for party in due.gaps:
             node.note_missing(party)
+        if due.ask:
+            node.note_unserved()
         given, self._given = self._given, []
         if arrivals or due.fired or given or node.has_refusals:
             await self._finish(node.turn(arrivals, (*due.fired, *given)))

@@ -192,6 +192,7 @@ class Simulation:
             for frames in process.node.mailbox.unacknowledged_by(behind, count):
                 self._send(party, frames)
         if due.ask:
+            process.node.note_unserved()
             for frames in process.node.ask_again():
                 self._send(party, frames)
         if due.acknowledge and (ack := process.node.acknowledgement()) is not None:
