@@ -13,11 +13,14 @@ import numpy as np
 import pytest
 
 from hdpvfl_mq.audit.audit import audit
+from hdpvfl_mq.machine import Send
 from hdpvfl_mq.methods import plan_run
+from hdpvfl_mq.node.node import Node
 from hdpvfl_mq.runtime.simulation import Faults, Simulation
 from schemas.ids import COORDINATOR
+from schemas.messages import Residual
 from tests.evidence import evidence_of
-from tests.federation import Federation, manifest
+from tests.federation import Federation, LyingFederation, manifest
 
 AWAY_S = 60.0  # no absence below lasts longer together with what came before
 SEEDS, BLOCKS = 200, 10
@@ -115,3 +118,28 @@ def test_more_missed_rounds_than_may_wait_out_of_order_are_caught_up():
     simulation = federation.simulate(faults=faults)
     check(federation, simulation)
     assert simulation.now < AWAY_S
+
+
+class Splits(Node):
+    """One residual that shop missed has the number of another round; the others get the true."""
+
+    def _perform(self, effect, parent):
+        message = effect.message if isinstance(effect, Send) else None
+        if not isinstance(message, Residual) or message.round != 10:
+            return super()._perform(effect, parent)
+        super()._perform(Send(("shop",), Residual(round=11, release=message.release)), parent)
+        others = tuple(party for party in effect.to if party != "shop")
+        return super()._perform(Send(others, message), parent)
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_a_false_residual_to_a_party_that_is_left_out_ends_the_run(seed):
+    """Bug: it did not count as waiting for the active party, and the run stood still."""
+    settings = {"epochs": 30, "absent_after_s": 2.0, "rounds_ahead": 4, "absence": "last"}
+    federation = LyingFederation(manifest(**settings), liars={"bank": Splits})
+    faults = Faults(delay_s=0.05, absences=(("shop", 1.2, 6.0),))
+    simulation = federation.simulate(seed=seed, faults=faults)
+    assert simulation.now < AWAY_S
+    for name in ("shop", "telco"):
+        assert federation.outcomes[name] == "mismatch"
+        assert "bank" in simulation.nodes[name].state.reason
