@@ -172,7 +172,7 @@ def test_an_envelope_has_a_bounded_number_of_receivers_unless_it_holds_a_release
 
 
 def test_an_early_envelope_waits_for_another_peers_message(bench):
-    bench.node.role.waits = ("residual",)
+    bench.node.role.script, bench.node.role.waits = {}, ("residual",)
     turn = bench.node.turn([bench.bank.say(sample("residual"))])
     assert turn.stopped == (("bank", 1),)
     assert bench.node.state == ("started",)
@@ -193,7 +193,7 @@ def test_an_envelope_that_stays_early_for_too_long_is_an_offence(bench):
 
 
 def test_a_peer_whose_stream_this_node_stops_withholds_nothing(bench):
-    bench.node.role.waits = ("residual",)
+    bench.node.role.script, bench.node.role.waits = {}, ("residual",)
     said = [bench.bank.say(sample("residual")) for _ in range(EARLY_MAX + 2)]
     bench.node.turn(said)
     assert bench.refused() == []
