@@ -163,6 +163,9 @@ class Role(Protocol):
     def release_bytes_max(self, state: Any) -> int | None:
         """Bytes that a peer's release may have; None while that is not known yet."""
 
+    def is_early(self, state: Any, kind: str) -> bool:
+        """Whether a message of this kind must wait: another peer's message has to come first."""
+
     def freeze(self, state: Any) -> bytes | None:
         """The state as bytes for a snapshot; None in a phase without snapshots."""
 
@@ -176,6 +179,10 @@ class NoReleases:
     def release_bytes_max(self, state: Any) -> int | None:
         """No byte in any phase."""
         return 0
+
+    def is_early(self, state: Any, kind: str) -> bool:
+        """No message waits for another peer's."""
+        return False
 
 
 class NoSnapshot(NoReleases):

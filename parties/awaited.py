@@ -30,6 +30,8 @@ def _in_training(state: Training) -> tuple[PartyId, ...]:
     rounds = state.rounds
     if isinstance(rounds, PassiveRounds):
         is_waiting = (state.is_done and not state.endings) or rounds.shared == state.round
+        # A party that was left out needs the residuals of the rounds that ran without it.
+        is_waiting |= bool(state.away_until) and state.round < state.planned
         return (state.manifest.active_party,) if is_waiting else ()
     present = tuple(p for p in state.manifest.passive_parties if not state.is_away(p))
     if state.is_done:

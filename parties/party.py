@@ -15,6 +15,7 @@ from parties.assets import Assets
 from parties.awaited import awaited
 from parties.phases import (
     ActiveRounds,
+    Aligned,
     Aligning,
     Over,
     Phase,
@@ -78,6 +79,26 @@ class Party:
         if setup is None:
             return 0 if isinstance(state, Over) else None
         return WORD_BYTES * (setup.plan.rows + SEAL_WORDS)
+
+    def is_early(self, state: Phase, kind: str) -> bool:
+        """A residual of a round for which the coordinator's orders are still on their way.
+
+        Where rounds may run without a party, the active party may be rounds ahead of the orders
+        that this party has heard, above all when both are sent again after an absence. A residual
+        that was refused would be lost, and this party could not catch up.
+        """
+        if kind != "residual" or self.own.role == "active" or not isinstance(state, WithRows):
+            return False
+        if state.manifest.absence == "wait":
+            return False  # no round runs without this party's share: the residual is an offence
+        if isinstance(state, Aligned):
+            return state.manifest.active_party in state.early
+        return (
+            isinstance(state, Training)
+            and not state.is_done
+            and state.round >= state.planned
+            and not state.is_away(self.own.party)
+        )
 
     def freeze(self, state: Phase) -> bytes | None:
         """The state as bytes; None outside training."""

@@ -15,7 +15,7 @@ from hdpvfl_mq.errors import CheatingError, PeerError, WithheldError
 from hdpvfl_mq.node.ports import Contact, Identity
 from hdpvfl_mq.wire.codec import Frames, decode_header, encode_body, encode_header
 from hdpvfl_mq.wire.parts import PartList, is_in_parts
-from hdpvfl_mq.wire.sequence import UNACKNOWLEDGED_BYTES_MAX, Busy, Inbox, Outbox
+from hdpvfl_mq.wire.sequence import UNACKNOWLEDGED_BYTES_MAX, Busy, Inbox, Outbox, Position
 from hdpvfl_mq.wire.signing import envelope_digest, frames_digest, sign, verify
 from hdpvfl_mq.wire.versions import check_version
 from schemas.envelope import NO_PARENT, Delivery, Header
@@ -25,8 +25,8 @@ from schemas.snapshot import DIGESTS_MAX, StreamMark
 
 REFUSED_BYTES_MAX = 64 * 2**20  # refused bytes of one peer that a process writes to its journal
 COPIES_NOTED_MAX = 1000  # copies one process records; a bad connection makes many
-# Whether all parts of the next envelope of a stream are here: sender, sequence number, frames.
-IsWhole = Callable[[PartyId, int, Frames], bool]
+# Whether the role may have the next envelope of a stream: its header, sequence number, frames.
+IsReady = Callable[[Header, int, Frames], bool]
 
 
 @dataclass(frozen=True)
@@ -156,6 +156,20 @@ class Mailbox:
             for frames, _ in islice(self._outbox[party].waiting.values(), first):
                 waiting[id(frames)] = frames
         return tuple(waiting.values())
+
+    def unacknowledged_by(self, party: PartyId, first: int) -> tuple[Frames, ...]:
+        """The first envelopes that one peer has not acknowledged."""
+        waiting = self._outbox[party].waiting.values() if party in self._outbox else ()
+        return tuple(frames for frames, _ in islice(waiting, first))
+
+    @property
+    def waiting_peers(self) -> tuple[PartyId, ...]:
+        """Peers that have not acknowledged an envelope that was sent to them."""
+        return tuple(sorted(self._busy.waiting))
+
+    def position(self, party: PartyId) -> Position:
+        """How far the stream to a peer is."""
+        return self._outbox[party].position
 
     @property
     def owes(self) -> bool:
@@ -330,26 +344,37 @@ class Mailbox:
         """Count refused bytes anew: a limit that outlived restarts would end a stream for ever."""
         self._refused_bytes.clear()
 
-    def has_arrived(self, is_whole: IsWhole) -> bool:
-        """Whether the next envelope of some stream has arrived, with all its parts."""
-        return any(self._is_next_whole(party, is_whole) for party in self._busy.arrived)
+    def has_arrived(self, is_ready: IsReady) -> bool:
+        """Whether the next envelope of some stream has arrived and the role may have it."""
+        return any(self._is_next_ready(party, is_ready) for party in self._busy.arrived)
 
-    def _is_next_whole(self, party: PartyId, is_whole: IsWhole) -> bool:
+    def stopped(self, is_early: Callable[[str], bool]) -> tuple[tuple[PartyId, int], ...]:
+        """Streams whose next envelope has arrived and is of a kind that must wait; its number."""
+        next_ones = ((party, self.next_envelope(party)) for party in sorted(self._busy.arrived))
+        return tuple(
+            (party, found.mine.sequence)
+            for party, found in next_ones
+            if found is not None and is_early(found.header.kind)
+        )
+
+    def next_envelope(self, party: PartyId) -> Opened | None:
+        """The next envelope of a stream, if it has arrived."""
         inbox = self._inbox[party]
         found = inbox.early.get(inbox.received + 1)
-        if found is None:
-            return False
-        frames = found[0].frames
-        return not is_in_parts(frames) or is_whole(party, inbox.received + 1, frames)
+        return None if found is None else found[0]
 
-    def arrived(self, is_whole: IsWhole) -> Iterator[tuple[Header, Frames, bytes]]:
+    def _is_next_ready(self, party: PartyId, is_ready: IsReady) -> bool:
+        found = self.next_envelope(party)
+        return found is not None and is_ready(found.header, found.mine.sequence, found.frames)
+
+    def arrived(self, is_ready: IsReady) -> Iterator[tuple[Header, Frames, bytes]]:
         """The next envelopes of all streams, with their digests: party by party, each in order.
 
-        A stream stops at an envelope whose parts are not all here.
+        A stream stops at an envelope that the role may not have yet.
         """
         for party in sorted(self._busy.arrived):
             inbox = self._inbox[party]
-            while self._is_next_whole(party, is_whole):
+            while self._is_next_ready(party, is_ready):
                 opened = inbox.next()
                 assert opened is not None
                 # Owed from now on, not from arrival: an answer to an earlier envelope must not

@@ -137,11 +137,13 @@ class Node(Chained):
                 self.mailbox.note_false(sender)
                 self.refuse(frames, str(false), by=sender)
             except WithheldError as missing:
-                self._withheld(decode_header(frames).sender, str(missing))
+                sender = decode_header(frames).sender
+                if sender not in dict(self._stopped()):  # else it is this node that keeps it
+                    self._withheld(sender, str(missing))
             except PeerError as refused:
                 self.refuse(frames, str(refused))
         parts_taken = self.parts.store()
-        is_due = events or self._turned_away or self.mailbox.has_arrived(self._is_whole)
+        is_due = events or self._turned_away or self.mailbox.has_arrived(self._is_ready)
         if is_due or self.outcome is not None:
             for frames in self.mailbox.bare_acks():  # recorded only in a turn that commits anyway
                 self._append(Acknowledged(frames=frames), ())
@@ -149,9 +151,11 @@ class Node(Chained):
             self._append(note, self._answered(note))
         self._turned_away.clear()
         for event in events:
-            self._step(event, event, NO_PARENT)
-        for header, frames, digest in self.mailbox.arrived(self._is_whole):
-            self._step(self._received(header, frames), EnvelopeReceived(frames=frames), digest)
+            if not self._is_answered(event):
+                self._step(event, event, NO_PARENT)
+        while self.mailbox.has_arrived(self._is_ready):  # again: a step may end another's waiting
+            for header, frames, digest in self.mailbox.arrived(self._is_ready):
+                self._step(self._received(header, frames), EnvelopeReceived(frames=frames), digest)
         return self._exchanged(self._commit(), parts_taken)
 
     def refuse(self, frames: Frames, reason: str, *, by: PartyId | None = None) -> None:
@@ -168,9 +172,19 @@ class Node(Chained):
         self._turned_away.append(note)
 
     def note_missing(self, party: PartyId) -> None:
-        """Record with the next commit that later envelopes of a peer wait for a missing one."""
+        """Record with the next commit that a peer's stream has stood still for too long.
+
+        Later envelopes wait for a missing one, or the next is of a kind that is not yet legal.
+        """
         if (number := self.mailbox.missing(party)) is not None:
             self._withheld(party, f"envelope {number} of {party} is missing, later ones arrive")
+        elif party in dict(self._stopped()) and (early := self.mailbox.next_envelope(party)):
+            kind = early.header.kind
+            self.refuse(early.frames, f"a {kind} of {party} before its time", by=party)
+
+    def _stopped(self) -> tuple[tuple[PartyId, int], ...]:
+        """Peers whose next envelope must wait for another peer's, with its number."""
+        return self.mailbox.stopped(lambda kind: self.role.is_early(self.state, kind))
 
     def _withheld(self, party: PartyId, reason: str) -> None:
         self.refused += 1
@@ -325,17 +339,43 @@ class Node(Chained):
         """Requests for all missing parts: those on their way may be lost."""
         return self._requests(again=True)
 
+    def note_unserved(self) -> None:
+        """Record with the next commit who leaves requests without parts; call it when one is due.
+
+        Like a missing envelope: the run ends unless a part comes within seconds.
+        """
+        for party in self.parts.unserved():
+            self._withheld(party, f"{party} serves no part of a release, but sends other things")
+
+    def _is_answered(self, event: Event) -> bool:
+        """Whether a timer waits for something missing of a peer whose parts come again."""
+        if not isinstance(event, TimerFired) or not event.timer.startswith("missing:"):
+            return False
+        if not self.parts.is_served(event.timer.split(":")[1]):
+            return False
+        self.armed.pop(event.timer, None)
+        return True
+
     def _take(self, frames: Frames) -> None:
         header = self.mailbox.accept(frames)
         if header is None:
+            if self.parts.is_asking:
+                self.parts.heard(decode_header(frames).sender)
             return
         message = decode_body(header, frames)
         assert isinstance(message, Part | PartRequest)
         if isinstance(message, PartRequest):
+            self.parts.heard(header.sender)
             envelope = self.mailbox.waiting_envelope(header.sender, message.sequence)
             self.parts.want(header.sender, message, envelope)
         else:
             self.parts.take(header.sender, message)
+
+    def _is_ready(self, header: Header, sequence: int, frames: Frames) -> bool:
+        """Whether the role may have the next envelope of a stream."""
+        if self.role.is_early(self.state, header.kind):
+            return False
+        return not is_in_parts(frames) or self._is_whole(header.sender, sequence, frames)
 
     def _is_whole(self, sender: PartyId, sequence: int, frames: Frames) -> bool:
         """Whether the role may have an envelope in parts; the step refuses one that is too large.
@@ -365,6 +405,8 @@ class Node(Chained):
 
     def _exchanged(self, turn: Turn, taken: int) -> Turn:
         """Add requests for missing parts, and the parts that peers asked for, to a turn."""
+        if stopped := self._stopped():
+            turn = replace(turn, stopped=stopped)
         if not self.parts.is_busy and not taken:
             return turn
         stamp = self._stamp()

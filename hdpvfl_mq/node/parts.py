@@ -22,9 +22,13 @@ from schemas.tensor import Tensor
 
 # On their way to this node from all peers together; one more for each peer that has none.
 WINDOW_PARTS = MAX_PARTS_ASKED
+# So many requests may a peer leave without any part while it sends other things. One is due every
+# few seconds, so that is minutes: an honest peer's link may lose frames or be full.
+UNSERVED_MAX = 25
+PROBE_FROM = 3  # requests without a part; the next ones ask for one part only
 
 
-@dataclass
+@dataclass(eq=False)
 class _Incoming:
     """The parts of one peer's next envelope."""
 
@@ -32,6 +36,24 @@ class _Incoming:
     parts: PartList
     missing: dict[int, None]  # in order
     asked: set[int] = field(default_factory=set)
+    unserved: int = 0  # requests in a row after which the peer spoke, but served no part
+    is_served: bool = False  # since the last request that was due
+    is_heard: bool = False
+
+    def probe(self) -> PartRequest:
+        """Ask for one part: a window of copies would fill the link of a peer that is slow."""
+        first = next(iter(self.missing))
+        self.asked.add(first)
+        return PartRequest(sequence=self.sequence, numbers=(first,))
+
+    def judge(self) -> bool:
+        """A request is due again: whether the peer has left too many of them without a part."""
+        if self.is_served:
+            self.unserved = 0
+        elif self.is_heard:  # else it may be restarting
+            self.unserved += 1
+        self.is_served = self.is_heard = False
+        return self.unserved >= UNSERVED_MAX
 
     def ask(self, window: int, room: int) -> PartRequest | None:
         """Ask for more once half of the window is free; `room` is what other peers leave of it."""
@@ -81,7 +103,22 @@ class PartExchange:
             raise PeerError(f"part {number}, which was not asked for")
         known.asked.discard(number)
         known.missing.pop(number, None)
+        known.is_served = True
         self._fresh.append((known.parts.digests[number], data))
+
+    def heard(self, sender: PartyId) -> None:
+        """Note that a peer sends something that is no part."""
+        if (known := self._incoming.get(sender)) is not None:
+            known.is_heard = True
+
+    def unserved(self) -> tuple[PartyId, ...]:
+        """Peers that speak but serve no part; call it once whenever a request is due again."""
+        return tuple(party for party, each in sorted(self._incoming.items()) if each.judge())
+
+    def is_served(self, peer: PartyId) -> bool:
+        """Whether the parts of a peer's envelope are on their way, however slowly."""
+        known = self._incoming.get(peer)
+        return known is not None and (known.is_served or known.unserved < UNSERVED_MAX)
 
     def store(self) -> int:
         """Store what was taken, durably; returns the number of parts."""
@@ -110,9 +147,14 @@ class PartExchange:
     def requests(self, *, again: bool = False) -> Iterator[tuple[PartyId, PartRequest]]:
         """Requests for missing parts; `again` if those on their way may be lost."""
         window = max(1, WINDOW_PARTS // max(1, len(self._incoming)))
+        probed = [each for each in self._incoming.values() if again and each.unserved >= PROBE_FROM]
         for incoming in self._incoming.values() if again else ():
-            incoming.asked.clear()
+            if incoming not in probed:
+                incoming.asked.clear()
         for party, incoming in sorted(self._incoming.items()):
+            if incoming in probed:
+                yield party, incoming.probe()
+                continue
             room = WINDOW_PARTS - sum(len(each.asked) for each in self._incoming.values())
             if (request := incoming.ask(window, room)) is not None:
                 yield party, request

@@ -88,4 +88,6 @@ class Turn:
     # Parts of large arrays that peers asked for; what the link has no room for, they ask for again.
     parts: tuple[Frames, ...] = ()
     parts_taken: int = 0
+    # Peers whose next envelope must wait for another peer's message, and its number.
+    stopped: tuple[tuple[PartyId, int], ...] = ()
     is_asking: bool = False  # parts of an envelope that has arrived are still missing

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 
 from hdpvfl_mq.node.mailbox import Mailbox
 from hdpvfl_mq.node.ports import Turn
+from hdpvfl_mq.runtime.lagging import Lagging
 from schemas.ids import PartyId
 from schemas.records import TimerFired
 
@@ -29,7 +30,7 @@ BULK_RESEND_MAX_S = 60.0
 # Later envelopes may wait this long for a missing one, which its sender resends several times.
 GAP_S = 15.0
 ASK_S = 3.0  # ask again for parts of a large array when none has come for this long, then slower
-ASK_MAX_S = 60.0
+ASK_MAX_S = 6.0
 GREET_S = 5.0  # send hello again after this long without an answer: the broker may have lost it
 
 
@@ -41,8 +42,10 @@ class Due:
     acknowledge: bool
     resend: bool
     greet: bool
-    gaps: tuple[PartyId, ...] = ()  # peers that resend later envelopes but not the missing one
+    gaps: tuple[PartyId, ...] = ()  # peers whose stream has stood still for too long
     ask: bool = False  # again for the missing parts of a large array
+    # Peers that were away while others answered, and how many envelopes each is sent again.
+    behind: tuple[tuple[PartyId, int], ...] = ()
 
 
 @dataclass
@@ -61,13 +64,16 @@ class Pacing:
     lasting: set[PartyId] = field(default_factory=set)
     ask_at: float | None = None
     ask_s: float = ASK_S
+    lagging: Lagging = field(default_factory=Lagging)
+    behind: dict[PartyId, int] = field(default_factory=dict)
 
     def after_turn(self, mailbox: Mailbox, turn: Turn, now: float) -> None:
         """Set the deadlines for what is pending after a turn."""
         self.greet_at = None if mailbox.greeting is None else now + GREET_S
         acknowledged = mailbox.acknowledged
-        for party in mailbox.take_early():
-            self._note_gap(party, mailbox.missing(party), now)
+        stopped = dict(turn.stopped)
+        for party in {*mailbox.take_early(), *stopped}:
+            self._note_gap(party, stopped.get(party) or mailbox.missing(party), now)
         self._after_parts(turn, now)
         for arm in turn.arm:
             self.timers[arm.timer] = now + arm.delay_ms / 1000
@@ -75,6 +81,7 @@ class Pacing:
             self.acknowledge_at = None
         elif self.acknowledge_at is None:
             self.acknowledge_at = now + ACK_DELAY_S
+        self._after_answers(mailbox, now)
         if not mailbox.has_unacknowledged:
             self.resend_at = None
         elif acknowledged > self.acknowledged or self.resend_at is None or turn.send:
@@ -103,6 +110,14 @@ class Pacing:
             self.lasting.add(party)
             del self.gaps[party]
 
+    def _after_answers(self, mailbox: Mailbox, now: float) -> None:
+        """Answers of some peers and new envelopes put `resend_at` off, but not what others lack."""
+        if mailbox.has_unacknowledged:
+            self.behind |= self.lagging.due(mailbox, now, pace_s=self.resend_s)
+        else:
+            self.lagging.idle()
+            self.behind.clear()
+
     def _after_parts(self, turn: Turn, now: float) -> None:
         if not turn.is_asking:
             self.ask_at = None
@@ -125,6 +140,8 @@ class Pacing:
             longest_s = max(longest_s, CROWD_MAX_S) if self.crowd_s else longest_s
             self.resend_s = max(self.resend_s, min(longest_s, self.resend_s * 2))
             self.resend_at = now + self.resend_s
+            self.lagging.restart(now)
+            self.behind.clear()
         greet = self.greet_at is not None and self.greet_at <= now
         if greet:
             self.greet_at = now + GREET_S
@@ -134,11 +151,12 @@ class Pacing:
             self.ask_s = min(ASK_MAX_S, self.ask_s * 2)
             self.ask_at = now + self.ask_s
         timers = tuple(TimerFired(timer=name) for name in fired)
-        return Due(timers, acknowledge, resend, greet, gaps, ask)
+        behind, self.behind = tuple(sorted(self.behind.items())), {}
+        return Due(timers, acknowledge, resend, greet, gaps, ask, behind)
 
     def next(self) -> float | None:
         """The time of the next deadline."""
-        if self.lasting:
+        if self.lasting or self.behind:
             return 0.0  # at once
         moments = [*self.timers.values()]
         others = (self.acknowledge_at, self.resend_at, self.greet_at, self.ask_at)

@@ -15,6 +15,7 @@ from hdpvfl_mq.node.ports import Turn
 from hdpvfl_mq.runtime.arrivals import Link
 from hdpvfl_mq.runtime.metrics import Tally
 from hdpvfl_mq.runtime.pacing import Pacing
+from hdpvfl_mq.wire.codec import Frames
 from hdpvfl_mq.wire.sequence import EARLY_MAX
 
 FAREWELL_S = 3.0  # after the end, how long a party waits for the last acknowledgements
@@ -98,18 +99,25 @@ class Runner:
             await self._link.send(node.mailbox.greeting)
         for party in due.gaps:
             node.note_missing(party)
+        if due.ask:
+            node.note_unserved()
         given, self._given = self._given, []
         if arrivals or due.fired or given or node.has_refusals:
             await self._finish(node.turn(arrivals, (*due.fired, *given)))
         if due.resend or connected:
-            for frames in node.mailbox.unacknowledged(EARLY_MAX):
-                self._tally.resends += 1
-                await self._link.send(frames)
+            await self._again(node.mailbox.unacknowledged(EARLY_MAX))
+        for party, count in due.behind:
+            await self._again(node.mailbox.unacknowledged_by(party, count))
         if due.ask or connected:
             for frames in node.ask_again():
                 await self._link.send(frames)
         if (due.acknowledge or connected) and (ack := node.acknowledgement()) is not None:
             await self._link.send(ack)
+
+    async def _again(self, unacknowledged: tuple[Frames, ...]) -> None:
+        for frames in unacknowledged:
+            self._tally.resends += 1
+            await self._link.send(frames)
 
     async def _finish(self, turn: Turn) -> None:
         for frames in turn.send:

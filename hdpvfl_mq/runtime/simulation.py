@@ -188,7 +188,11 @@ class Simulation:
         if due.resend:
             for frames in process.node.mailbox.unacknowledged(EARLY_MAX):
                 self._send(party, frames)
+        for behind, count in due.behind:
+            for frames in process.node.mailbox.unacknowledged_by(behind, count):
+                self._send(party, frames)
         if due.ask:
+            process.node.note_unserved()
             for frames in process.node.ask_again():
                 self._send(party, frames)
         if due.acknowledge and (ack := process.node.acknowledgement()) is not None:
@@ -197,7 +201,7 @@ class Simulation:
             process.node.note_missing(party_with_gap)
         if due.fired or process.node.has_refusals:
             self._finish_turn(process, party, process.node.turn((), due.fired))
-        elif due.resend or due.acknowledge or due.greet or due.ask:
+        elif due.resend or due.acknowledge or due.greet or due.ask or due.behind:
             self._wake_later(process, party)
 
     # -- the network --------------------------------------------------------------------------

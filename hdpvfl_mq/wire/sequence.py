@@ -71,6 +71,15 @@ class Inbox(Generic[Item]):
         return found[0]
 
 
+@dataclass(frozen=True, slots=True)
+class Position:
+    """How far the stream to one peer is, and the size of the first envelope it has not answered."""
+
+    acknowledged: int
+    sent: int
+    first_bytes: int
+
+
 @dataclass
 class Outbox(Generic[Item]):
     """Envelopes sent to one peer and not acknowledged yet."""
@@ -84,6 +93,12 @@ class Outbox(Generic[Item]):
     # Digests of envelopes, from the one that the last recorded answer names, to check the next.
     digests: dict[int, bytes] = field(default_factory=dict)
     confirmed: int = 0
+
+    @property
+    def position(self) -> Position:
+        """How far this stream is."""
+        first_bytes = next((size for _, size in self.waiting.values()), 0)
+        return Position(self.acknowledged, self.sent, first_bytes)
 
     def number(self) -> int:
         """Take the next sequence number; it is never reused."""

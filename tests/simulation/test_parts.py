@@ -23,7 +23,9 @@ from hdpvfl_mq.runtime.simulation import Faults, Killed, Simulation
 from hdpvfl_mq.wire import parts
 from hdpvfl_mq.wire.codec import decode_body, decode_header
 from hdpvfl_mq.wire.parts import is_in_parts
+from parties.phases import Training
 from schemas import tensor
+from schemas.ids import COORDINATOR
 from schemas.messages import Part, ScoreShare
 from schemas.methods import PrivateModel
 from schemas.privacy import Release
@@ -251,16 +253,73 @@ def test_parts_twice_unasked_and_for_nothing_are_refused_and_change_nothing():
     assert "which waits for none" in reasons
 
 
-def test_a_peer_that_never_sends_its_parts_is_named_and_the_deadline_ends_the_run():
-    federation = LyingFederation(
-        manifest(method=METHOD, deadline_s=200.0),
-        tables(ROWS),
-        liars={"shop": changed_part(lambda part: [])},
-    )
+MINUTES = 180.0  # of virtual time; the deadline is a day
+
+
+@pytest.mark.parametrize("served", [0, 3])
+@pytest.mark.parametrize("liar", ["bank", "shop"])
+def test_a_peer_that_serves_no_more_parts_ends_the_run_for_all(liar, served):
+    """Bug: the others named it and waited until the deadline."""
+    count = iter(range(10**6))
+    lie = changed_part(lambda part: [part] if next(count) < served else [])
+    federation = made(LyingFederation, liars={liar: lie})
     simulation = federation.simulate()
-    assert federation.outcomes["bank"] == "deadline"
-    assert simulation.nodes["bank"].parts.waiting_for()["shop"][0] == 0
-    assert "shop" in simulation.nodes["bank"].state.reason
+    assert simulation.now < MINUTES
+    honest = {COORDINATOR, "bank", "shop", "telco"} - {liar}
+    for name in honest:
+        assert federation.outcomes[name] == "mismatch"
+        assert liar in simulation.nodes[name].state.reason, name
+        assert "missing" in simulation.nodes[name].state.reason, name
+
+
+class Slow(Simulation):
+    """A part of shop's gets through once in a while, everything else at once."""
+
+    every_s = 20.0
+    passed_at = 0.0
+
+    def _send(self, party, frames):
+        if party == "shop" and decode_header(frames).kind == "part":
+            if self.now < Slow.passed_at + self.every_s:
+                return
+            Slow.passed_at = self.now
+        super()._send(party, frames)
+
+
+def test_a_transfer_that_is_slow_but_goes_on_is_not_ended(monkeypatch):
+    monkeypatch.setattr("hdpvfl_mq.app.demo.rehearsal.Simulation", Slow)
+    Slow.passed_at = 0.0
+    federation = made()
+    simulation = federation.simulate()
+    assert set(federation.outcomes.values()) == {"completed"}
+    assert simulation.now > MINUTES  # longer than a peer may serve nothing
+
+
+class Gone(Simulation):
+    """The process of shop dies after its first part, for longer than a peer may serve none."""
+
+    def _send(self, party, frames):
+        is_part = party == "shop" and decode_header(frames).kind == "part"
+        if is_part and not self._processes[party].alive:
+            return  # of the turn in which it died
+        super()._send(party, frames)
+        if is_part and not self.crashes:
+            self._crash(party, 1000.0)
+
+
+def test_a_party_that_is_away_while_its_parts_are_awaited_is_waited_for(monkeypatch):
+    monkeypatch.setattr("hdpvfl_mq.app.demo.rehearsal.Simulation", Gone)
+    federation, asked = made(), []
+
+    def look(node):
+        if isinstance(node.state, Training) and node.state.waiting_for:  # the coordinator asks
+            asked.append("shop" in node.parts.waiting_for())
+
+    federation.operators["bank"] = look
+    simulation = federation.simulate()
+    assert simulation.now > 1000.0
+    assert any(asked)
+    assert weights(simulation) == in_one_frame()
 
 
 def test_a_release_larger_than_the_plan_is_refused_unasked():

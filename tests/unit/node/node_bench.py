@@ -27,8 +27,9 @@ class Echo:
 
     name = "shop"
 
-    def __init__(self, script=None) -> None:
-        self.script = script or {}
+    def __init__(self, script=None, *, waits=()) -> None:
+        """`waits`: kinds that must wait until the coordinator has sent a pause."""
+        self.script, self.waits = script or {}, waits
 
     def initial(self):
         return ()
@@ -50,6 +51,9 @@ class Echo:
 
     def progress(self, state):
         return {}
+
+    def is_early(self, state, kind):
+        return kind in self.waits and "pause" not in state
 
 
 @dataclass

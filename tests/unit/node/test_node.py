@@ -11,6 +11,7 @@ from hdpvfl_mq.errors import IntegrityError, OperatorError
 from hdpvfl_mq.journal.store import Journal
 from hdpvfl_mq.machine import Finish, Send, TimerFired, arm
 from hdpvfl_mq.node.node import RECEIVERS_MAX, _spread
+from hdpvfl_mq.wire.sequence import EARLY_MAX
 from tests.samples import sample
 from tests.unit.node.node_bench import (
     KEYS,
@@ -165,3 +166,37 @@ def test_an_envelope_has_a_bounded_number_of_receivers_unless_it_holds_a_release
     assert max(len(part.to) for part in parts) <= RECEIVERS_MAX
     assert len(parts) == -(-count // RECEIVERS_MAX)
     assert _spread(Send(to, sample("residual"))) == (Send(to, sample("residual")),)
+
+
+# -- an envelope that must wait for another peer's ------------------------------------------------
+
+
+def test_an_early_envelope_waits_for_another_peers_message(bench):
+    bench.node.role.script, bench.node.role.waits = {}, ("residual",)
+    turn = bench.node.turn([bench.bank.say(sample("residual"))])
+    assert turn.stopped == (("bank", 1),)
+    assert bench.node.state == ("started",)
+    assert not bench.node.mailbox.owes  # not acknowledged, so its sender keeps it
+    turn = bench.node.turn([bench.coordinator.say(PAUSE)])
+    assert bench.node.state == ("started", "pause", "residual")  # though bank comes first by name
+    assert turn.stopped == ()
+    assert bench.refused() == []
+
+
+def test_an_envelope_that_stays_early_for_too_long_is_an_offence(bench):
+    bench.node.role.waits = ("residual",)
+    bench.node.role.script = {"offence": (REPORT,)}
+    bench.node.turn([bench.bank.say(sample("residual"))])
+    bench.node.note_missing("bank")
+    assert messages(bench.node.turn([])) == ["withdraw"]
+    assert bench.refused() == ["a residual of bank before its time"]
+
+
+def test_a_peer_whose_stream_this_node_stops_withholds_nothing(bench):
+    bench.node.role.script, bench.node.role.waits = {}, ("residual",)
+    said = [bench.bank.say(sample("residual")) for _ in range(EARLY_MAX + 2)]
+    bench.node.turn(said)
+    assert bench.refused() == []
+    bench.node.role.waits = ()
+    bench.node.turn([])
+    assert bench.node.state.count("residual") == EARLY_MAX

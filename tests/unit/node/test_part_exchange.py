@@ -1,13 +1,14 @@
-"""The exchange of parts: what a peer asks for in one turn is sent, once and within the limit."""
+"""The exchange of parts: what a peer asks for is sent once, and who serves none is named."""
 
 from __future__ import annotations
 
 import pytest
 
 from hdpvfl_mq.journal.store import Journal
-from hdpvfl_mq.node.parts import PartExchange
+from hdpvfl_mq.node.parts import PROBE_FROM, UNSERVED_MAX, PartExchange
 from hdpvfl_mq.wire import parts
-from schemas.messages import MAX_PARTS_ASKED, PartRequest
+from schemas.messages import MAX_PARTS_ASKED, Part, PartRequest
+from schemas.tensor import Tensor
 
 
 @pytest.fixture
@@ -43,3 +44,58 @@ def test_many_requests_of_one_turn_are_served_up_to_the_limit_newest_first(asked
     served = asked(*((1, range(n, n + 4)) for n in range(0, 80, 4)))
     assert len(served) == MAX_PARTS_ASKED
     assert served[:4] == [76, 77, 78, 79]
+
+
+@pytest.fixture
+def waiting(monkeypatch):
+    """An exchange that waits for the parts of one peer's envelope, and a way to serve them."""
+    monkeypatch.setattr(parts, "PART_BYTES", 1)
+    array = bytes(range(100))
+    listed = parts.PartList.of_array(array)
+    journal = Journal(":memory:", run="run", party="bank")
+    exchange = PartExchange(journal)
+    assert not exchange.expect("shop", 1, (b"", b"", b"", *listed.frames))
+
+    def serve(number):
+        data = array[number : number + 1]
+        tensor = Tensor(dtype="|u1", shape=(1,), data=data)
+        exchange.take("shop", Part(sequence=1, number=number, tensor=tensor))
+
+    yield exchange, serve
+    journal.close()
+
+
+def test_a_peer_that_speaks_but_serves_no_part_is_named_after_many_requests(waiting):
+    exchange, serve = waiting
+    list(exchange.requests())
+    for _ in range(UNSERVED_MAX - 1):
+        exchange.heard("shop")
+        assert exchange.unserved() == ()
+    exchange.heard("shop")
+    assert exchange.is_served("shop")
+    assert exchange.unserved() == ("shop",)
+    assert not exchange.is_served("shop")
+    serve(0)  # it goes on: what was noted is over
+    assert exchange.is_served("shop")
+    assert exchange.unserved() == ()
+
+
+def test_a_silent_peer_may_be_restarting(waiting):
+    exchange, _ = waiting
+    for _ in range(3 * UNSERVED_MAX):
+        assert exchange.unserved() == ()
+
+
+def test_later_requests_ask_for_one_part_and_still_take_those_on_their_way(waiting):
+    exchange, serve = waiting
+    (_, first), *_ = exchange.requests()
+    assert len(first.numbers) == MAX_PARTS_ASKED
+    for _ in range(PROBE_FROM):
+        exchange.heard("shop")
+        exchange.unserved()
+    ((_, probe),) = exchange.requests(again=True)
+    assert probe.numbers == first.numbers[:1]
+    serve(first.numbers[5])
+    exchange.unserved()
+    ((_, again),) = exchange.requests(again=True)
+    assert len(again.numbers) == MAX_PARTS_ASKED

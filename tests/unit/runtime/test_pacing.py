@@ -26,6 +26,7 @@ class FakePost:
     greeting = None
     early = ()
     number = None
+    waiting_peers = ()
 
     def take_early(self):
         return self.early

@@ -7,9 +7,12 @@ import asyncio
 import pytest
 
 from hdpvfl_mq.errors import NetworkError
+from hdpvfl_mq.node.parts import UNSERVED_MAX, _Incoming
 from hdpvfl_mq.runtime.arrivals import Arrivals
+from hdpvfl_mq.runtime.metrics import Tally
 from hdpvfl_mq.runtime.runner import Runner
 from hdpvfl_mq.wire.codec import decode_header
+from hdpvfl_mq.wire.parts import PartList
 from tests.federation import Federation, manifest, tables
 
 
@@ -95,3 +98,28 @@ async def test_nobody_waits_for_the_acknowledgements_of_a_peer_that_signed_what_
     running = Runner(ended, link, patience_s=60, observe=lambda _: None, farewell_s=60).run()
     link.wake.set()
     assert await asyncio.wait_for(running, 2) == "completed"
+
+
+async def test_only_what_a_peer_lacks_that_was_away_is_sent_again(ended):
+    for party in ("bank", "coordinator"):
+        outbox = ended.mailbox._outbox[party]
+        for _ in range(3):
+            number = outbox.number()
+            outbox.keep(number, (party.encode(), b"%d" % number), 1)
+    link, tally = HeldLink(), Tally()
+    runner = Runner(ended, link, patience_s=60, observe=lambda _: None, tally=tally)
+    runner._pacing.behind = {"bank": 2}
+    await runner._turn([], 0.0)
+    first = ended.mailbox.position("bank").acknowledged + 1
+    assert link.sent == [(b"bank", b"%d" % first), (b"bank", b"%d" % (first + 1))]
+    assert tally.resends == 2
+
+
+async def test_a_peer_that_serves_no_parts_is_recorded_when_a_request_is_due(ended):
+    waiting = _Incoming(9, PartList.of_array(b"array"), {0: None}, unserved=UNSERVED_MAX - 1)
+    ended.parts._incoming["bank"] = waiting
+    runner = Runner(ended, HeldLink(), patience_s=60, observe=lambda _: None)
+    for is_heard, refused in ((False, 0), (True, 1)):  # one that is silent may be restarting
+        before, waiting.is_heard, runner._pacing.ask_at = ended.refused, is_heard, 0.0
+        await runner._turn([], 0.0)
+        assert ended.refused - before == refused

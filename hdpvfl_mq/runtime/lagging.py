@@ -1,0 +1,115 @@
+"""Peers that acknowledge nothing while others do, and when to send to them again.
+
+It owns a clock for each such peer that no other peer's answers and no new envelope put off. While a
+peer is silent, its first envelope is sent again as a probe; once it answers, all that it missed
+follows, one window after the other. It reads no clock.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from hdpvfl_mq.wire.sequence import EARLY_MAX, Position
+from schemas.ids import PartyId
+
+LAG_S = 1.0  # silent for this long while others answer
+PROBE_S = 2.0  # a silent peer gets its first envelope again this often, below every other limit
+LAG_BYTES_PER_S = 2e6  # bulk waits longer: its receiver works before it acknowledges
+LAG_BULK_MAX_S = 60.0
+
+
+class Streams(Protocol):
+    """What is read of a mailbox."""
+
+    @property
+    def waiting_peers(self) -> tuple[PartyId, ...]: ...
+
+    def position(self, party: PartyId) -> Position: ...
+
+
+@dataclass
+class _Lag:
+    acknowledged: int
+    at: float
+    resent: int = 0  # number of the last envelope sent again; 0 if none was
+
+
+@dataclass
+class Lagging:
+    """The clocks of one node."""
+
+    check_at: float | None = None
+    pace_s: float = 0.0
+    lags: dict[PartyId, _Lag] = field(default_factory=dict)
+    behind: set[PartyId] = field(default_factory=set)  # those that were sent to again
+
+    def restart(self, now: float) -> None:
+        """Everything was sent again to all peers just now."""
+        self.check_at = now + LAG_S
+        self.lags.clear()
+        self.behind.clear()
+
+    def idle(self) -> None:
+        """Every peer has acknowledged everything."""
+        self.check_at = None
+        self.lags.clear()
+        self.behind.clear()
+
+    def due(self, mailbox: Streams, now: float, *, pace_s: float) -> dict[PartyId, int]:
+        """Peers to send to again now, and how many envelopes each gets.
+
+        `pace_s` is how long any peer may take at present; a crowd takes longer.
+        """
+        self.pace_s = pace_s
+        found: dict[PartyId, int] = {}
+        for party in sorted(self.behind):
+            if (count := self._next_window(party, mailbox.position(party), now)) > 0:
+                found[party] = count
+        if self.check_at is None:
+            self.check_at = now + LAG_S
+        elif self.check_at <= now:
+            self.check_at = now + LAG_S
+            found |= self._scan(mailbox, now)
+        return found
+
+    def _next_window(self, party: PartyId, at: Position, now: float) -> int:
+        """How many envelopes a peer gets that has answered what was sent to it again."""
+        lag = self.lags[party]
+        if at.acknowledged < lag.resent:
+            return 0
+        if lag.resent >= at.sent or at.acknowledged == at.sent:
+            self._drop(party)
+            return 0
+        return self._again(party, at, now, count=EARLY_MAX)
+
+    def _scan(self, mailbox: Streams, now: float) -> dict[PartyId, int]:
+        found: dict[PartyId, int] = {}
+        waiting = mailbox.waiting_peers
+        for party in self.lags.keys() - set(waiting):
+            self._drop(party)
+        for party in waiting:
+            at, lag = mailbox.position(party), self.lags.get(party)
+            if lag is None or lag.acknowledged != at.acknowledged:
+                resent = lag.resent if lag else 0
+                self.lags[party] = _Lag(at.acknowledged, now + self._wait_s(LAG_S, at), resent)
+            elif lag.at <= now:
+                is_silent = lag.resent > 0
+                found[party] = self._again(party, at, now, count=1 if is_silent else EARLY_MAX)
+        return found
+
+    def _again(self, party: PartyId, at: Position, now: float, *, count: int) -> int:
+        lag = _Lag(at.acknowledged, now + self._wait_s(PROBE_S, at))
+        lag.resent = min(at.sent, at.acknowledged + count)
+        self.lags[party] = lag
+        self.behind.add(party)
+        return count
+
+    def _wait_s(self, shortest_s: float, at: Position) -> float:
+        """How long a peer may take; it may have to work on its first envelope before it answers."""
+        work_s = min(LAG_BULK_MAX_S, at.first_bytes / LAG_BYTES_PER_S)
+        return max(shortest_s, self.pace_s) + work_s
+
+    def _drop(self, party: PartyId) -> None:
+        self.lags.pop(party, None)
+        self.behind.discard(party)

@@ -1,0 +1,81 @@
+"""Peers that are silent while others answer; the clock is a number that the test moves."""
+
+from __future__ import annotations
+
+import itertools
+
+from hdpvfl_mq.runtime.lagging import LAG_BYTES_PER_S, LAG_S, PROBE_S, Lagging
+from hdpvfl_mq.wire.sequence import EARLY_MAX, Position
+
+STEP_S = 0.05  # a round of the others
+
+
+class Streams:
+    """The positions of two streams; telco acknowledges whatever it is sent."""
+
+    def __init__(self, first_bytes=100):
+        self.acknowledged, self.sent, self.first_bytes = 0, 0, first_bytes
+
+    @property
+    def waiting_peers(self):
+        return ("shop", "telco") if self.acknowledged < self.sent else ("telco",)
+
+    def position(self, party):
+        if party == "telco":
+            return Position(self.sent - 1, self.sent, 100)
+        return Position(self.acknowledged, self.sent, self.first_bytes)
+
+
+def rounds(lagging, streams, seconds, now=0.0, *, pace_s=0.5):
+    """What shop is sent again while rounds go on: times and numbers of envelopes."""
+    found = []
+    for step in range(1, round(seconds / STEP_S) + 1):
+        streams.sent += 1
+        at = now + step * STEP_S
+        due = lagging.due(streams, at, pace_s=pace_s)
+        assert "telco" not in due  # it answers
+        if due:
+            found.append((at, due["shop"]))
+    return found
+
+
+def test_a_silent_peer_is_sent_to_again_although_others_answer():
+    """Bug: every answer and every new envelope put it off for as long as the rounds went on."""
+    found = rounds(Lagging(), Streams(), 20.0)
+    assert found[0][0] <= 3 * LAG_S + 2 * STEP_S
+    assert found[0][1] == EARLY_MAX
+    assert {count for _, count in found[1:]} == {1}  # probes: the others get copies of them
+    moments = [at for at, _ in found]
+    gaps = [b - a for a, b in itertools.pairwise(moments)]
+    assert max(gaps) <= PROBE_S + LAG_S + STEP_S
+
+
+def test_whoever_answers_a_probe_gets_all_it_missed_at_once():
+    lagging, streams = Lagging(), Streams()
+    rounds(lagging, streams, 30.0)
+    missed = streams.sent
+    assert missed > 2 * EARLY_MAX
+    streams.acknowledged = 1
+    assert lagging.due(streams, 30.01, pace_s=0.5) == {"shop": EARLY_MAX}
+    assert lagging.due(streams, 30.02, pace_s=0.5) == {}  # until it has them
+    streams.acknowledged += EARLY_MAX
+    assert lagging.due(streams, 30.03, pace_s=0.5) == {"shop": EARLY_MAX}
+    streams.acknowledged += EARLY_MAX
+    assert lagging.due(streams, 30.04, pace_s=0.5) == {"shop": EARLY_MAX}
+    streams.acknowledged = missed
+    assert lagging.due(streams, 30.05, pace_s=0.5) == {}
+    assert "shop" not in lagging.behind
+
+
+def test_a_peer_that_answers_slowly_is_sent_nothing_again():
+    lagging, streams = Lagging(), Streams()
+    for second in range(20):
+        assert rounds(lagging, streams, 0.5, now=second * 0.5) == []
+        streams.acknowledged = streams.sent - 5
+
+
+def test_bulk_and_a_crowd_wait_longer():
+    bulk = rounds(Lagging(), Streams(first_bytes=int(10 * LAG_BYTES_PER_S)), 30.0)
+    assert bulk[0][0] >= 10.0
+    crowd = rounds(Lagging(), Streams(), 30.0, pace_s=6.0)
+    assert crowd[0][0] >= 6.0
