@@ -1,41 +1,28 @@
 """The broker's service: any number of federations and, for each, any number of runs.
 
-It owns the tasks and the operator's commands. The switchboard decides which frames may pass, a
-run's coordinator what the run does next, and the registrars which runs exist.
+It owns the service's life and the operator's commands. The switchboard decides which frames may
+pass, a run's coordinator (open_runs.py) what a run does next, the registrars which runs exist.
 """
 
 from __future__ import annotations
 
-import asyncio
-import math
-from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from broker.hosting import HostedFederation, HostedRun
-from broker.lobby import Lobby
-from broker.standing import AgreedRun, Seat, Standing, describe
+from broker.hosting import HostedFederation
+from broker.open_runs import OpenRuns
+from broker.standing import Seat
 from broker.switchboard import seats_of
 from hdpvfl_mq import __version__
 from hdpvfl_mq.errors import OperatorError
 from hdpvfl_mq.node.node import Node
 from hdpvfl_mq.runtime.control import Answer, Control
-from hdpvfl_mq.runtime.files import write_private
-from hdpvfl_mq.runtime.keys import load_keys
-from hdpvfl_mq.runtime.logs import Log
-from hdpvfl_mq.runtime.metrics import Tally
 from hdpvfl_mq.runtime.page import PageFiles
-from hdpvfl_mq.runtime.runner import FAREWELL_S, Runner, Stopped
-from hdpvfl_mq.runtime.settings import dump_settings, load_settings
-from hdpvfl_mq.runtime.tasks import Tasks
+from hdpvfl_mq.runtime.runner import Runner, Stopped
 from hdpvfl_mq.runtime.window import Window
-from schemas.base import in_words
-from schemas.config import BrokerServiceSettings, BrokerSettings, Member, RunManifest
+from schemas.config import BrokerServiceSettings
 from schemas.federation import (
-    CannotOpen,
-    CloseRun,
-    EndRun,
     OperatorCommand,
     RemoveMember,
     SeatMember,
@@ -47,16 +34,11 @@ from schemas.records import OperatorRequest
 BROKER = "broker"  # the folder's name in `state`
 
 
-class BrokerService(Lobby):
+class BrokerService(OpenRuns):
     """The broker of federations: it runs until it is stopped."""
 
     def __init__(self, settings: BrokerServiceSettings) -> None:
-        super().__init__(settings.bind, load_keys(Path(settings.keys)))
-        self.settings = settings
-        self.log = Log(
-            settings.log, settings.log_level, runs=Path(settings.runs), owner=COORDINATOR
-        )
-        self.tally = Tally()
+        super().__init__(settings)
         self.state = Path(settings.state) / BROKER
         self.federations: dict[RunId, HostedFederation] = {}
         for federation in settings.federations:
@@ -69,9 +51,6 @@ class BrokerService(Lobby):
             )
             self.federations[federation.name] = hosted
             self.add(federation.name, hosted)
-        self._runners: dict[RunId, Runner] = {}
-        self._opened_by: dict[RunId, RunId] = {}  # the federation of each run in the table
-        self._tasks = Tasks()
 
     @property
     def page(self) -> PageFiles:
@@ -91,34 +70,34 @@ class BrokerService(Lobby):
         self.log.say("service_started", address=self.settings.bind, federation=names)
         try:
             for task in self.gate.tasks:
-                self._tasks.watch(task)
-            self._tasks.start_waiting(self.read())
-            self._tasks.start_waiting(window.run())
+                self.tasks.watch(task)
+            self.tasks.start_waiting(self.read())
+            self.tasks.start_waiting(window.run())
             if self.settings.watch is not None:
-                self._tasks.start_waiting(window.serve(self.settings.watch, self.page))
+                self.tasks.start_waiting(window.serve(self.settings.watch, self.page))
             for federation in self.federations.values():
                 self._reconcile(federation)
-                self._tasks.start(_forever(federation.runner))
-            await self._tasks.until_stopped()
-            await self._tasks.end(self._pumps())
+                self.tasks.start(_forever(federation.runner))
+            await self.tasks.until_stopped()
+            await self.tasks.end(self._pumps())
         finally:
             window.close()
             control.close()
             self.gate.close()
             for hosted in self.table.values():
                 hosted.node.close()
-        if self._tasks.failure is not None:
-            raise self._tasks.failure
+        if self.tasks.failure is not None:
+            raise self.tasks.failure
         self.log.say("service_stopped", federation=names)
         raise Stopped
 
     def stop(self) -> None:
         """Stop after the current turns."""
-        self._tasks.stop()
+        self.tasks.stop()
 
     def _pumps(self) -> list[Runner]:
         registrars = [f.runner for f in self.federations.values() if f.runner is not None]
-        return [*registrars, *self._runners.values()]
+        return [*registrars, *self.runners.values()]
 
     # -- members ------------------------------------------------------------------------------
 
@@ -146,105 +125,16 @@ class BrokerService(Lobby):
         """Admit members, open the runs they agreed on, close the runs that one of them stopped."""
         federation.admit()
         for name in federation.standing.runs:
-            if (run := self._run_of(federation, name)) is not None:
+            if (run := self.run_of(federation, name)) is not None:
                 run.admit(federation.standing.members)
         self.admit()
         self.open_or_close_lobby()
         for name, agreed in federation.standing.runs.items():
-            hosted = self._run_of(federation, name)
+            hosted = self.run_of(federation, name)
             if agreed.phase == "open" and hosted is None:
-                self._open(federation, name, agreed)
+                self.open_run(federation, name, agreed)
             elif agreed.stopped_by and hosted is not None and hosted.node.outcome is None:
-                self._runners[name].give(OperatorRequest(request="close"))
-
-    def _run_of(self, federation: HostedFederation, name: RunId) -> HostedRun | None:
-        """A run that this federation has opened; another one may have a run of the same name."""
-        hosted = self.table.get(name)
-        is_own = self._opened_by.get(name) == federation.name
-        return hosted if is_own and isinstance(hosted, HostedRun) else None
-
-    def _open(self, federation: HostedFederation, name: RunId, run: AgreedRun) -> None:
-        if self._is_taken(federation, name, run):
-            taken = "the broker has a run or federation of this name: give the run another name"
-            self.log.say("run_refused", run=name, federation=federation.name, reason=taken)
-            self.give(federation, CannotOpen(run=name, reason=taken))
-            return
-        seats = self._seats_of_run(federation.standing, name, run)
-        hosted = HostedRun(
-            run.manifest, seats, self.keys, runs=Path(self.settings.runs), forward=self.forward
-        )
-        hosted.admit(federation.standing.members)
-        self._runners[name] = hosted.runner(
-            patience_s=math.inf, farewell_s=math.inf, tally=self.tally
-        )
-        hosted.tell_closed(partial(self._closed, federation, name))
-        self._opened_by[name] = federation.name
-        self.add(name, hosted)
-        is_new = hosted.node.steps == 0
-        self.log.say(
-            "run_opened" if is_new else "run_resumed", run=name, federation=federation.name
-        )
-        self._tasks.start(self._serve(federation, name, hosted))
-
-    def _is_taken(self, federation: HostedFederation, name: RunId, run: AgreedRun) -> bool:
-        """Whether the name of a run that opens belongs to another run, now or earlier.
-
-        Names and folders of runs are shared by all federations of this broker.
-        """
-        others = (each for each in self.federations.values() if each is not federation)
-        if name in self.table or any(_has_opened(each.standing, name) for each in others):
-            return True
-        folder = Path(self.settings.runs) / name / COORDINATOR
-        if not (folder / "journal.db").exists():
-            return False
-        stored = folder / "manifest.toml"
-        return not stored.exists() or load_settings(RunManifest, stored) != run.manifest
-
-    def _seats_of_run(
-        self, standing: Standing, name: RunId, run: AgreedRun
-    ) -> Mapping[PartyId, Seat]:
-        """The members' keys at the time the run opened, stored in its folder."""
-        folder = Path(self.settings.runs) / name / "coordinator"
-        path = folder / "settings.toml"
-        if not path.exists():
-            members = tuple(
-                Member(
-                    party=party,
-                    role="active" if party == run.manifest.active_party else "passive",
-                    verify_key=standing.members[party].verify_key.hex(),
-                    curve_key=standing.members[party].curve_key.hex(),
-                )
-                for party in run.manifest.parties
-            )
-            made = BrokerSettings(
-                bind=self.settings.bind,
-                keys=self.settings.keys,
-                manifest=str(folder / "manifest.toml"),
-                runs=self.settings.runs,
-                members=members,
-            )
-            write_private(folder / "manifest.toml", dump_settings(run.manifest), durable=True)
-            write_private(path, dump_settings(made), durable=True)
-        return seats_of(load_settings(BrokerSettings, path).members)
-
-    async def _serve(self, federation: HostedFederation, name: RunId, hosted: HostedRun) -> None:
-        hosted.observe(hosted.node)
-        outcome = await self._runners[name].run()
-        hosted.finish()
-        reason = str(hosted.node.state.reason)
-        self.log.say("run_over", run=name, outcome=outcome, reason=reason)
-        self.give(federation, EndRun(run=name, outcome=outcome, reason=in_words(reason)))
-        self._tasks.start_waiting(self._forget(name, hosted))
-
-    def _closed(self, federation: HostedFederation, name: RunId, outcome: str, why: str) -> None:
-        self.give(federation, CloseRun(run=name, outcome=outcome, reason=in_words(why)))
-
-    async def _forget(self, name: RunId, hosted: HostedRun) -> None:
-        """Close a run's node after its parties have had time for their last acknowledgements."""
-        await asyncio.sleep(FAREWELL_S)
-        del self.table[name], self._runners[name], self._opened_by[name]
-        hosted.node.close()
-        self.admit()
+                self.runners[name].give(OperatorRequest(request="close"))
 
     # -- the operator -------------------------------------------------------------------------
 
@@ -281,7 +171,8 @@ class BrokerService(Lobby):
                 "members": {p: seat.role for p, seat in sorted(standing.members.items())},
                 "connected": self.connected(federation),
                 "runs": {
-                    run: self._run(federation, run, known) for run, known in standing.runs.items()
+                    run: self.describe_run(federation, run, known)
+                    for run, known in standing.runs.items()
                 },
             }
         return {
@@ -303,14 +194,6 @@ class BrokerService(Lobby):
                 for name, hosted in self.table.items()
             },
         }
-
-    def _run(self, federation: HostedFederation, name: RunId, known: AgreedRun) -> Answer:
-        hosted, fields = self._run_of(federation, name), describe(known)
-        return fields if hosted is None else {**fields, **hosted.fields()}
-
-
-def _has_opened(standing: Standing, name: RunId) -> bool:
-    return name in standing.runs and standing.runs[name].phase in ("open", "over")
 
 
 def _seated(party: PartyId, seat: Seat) -> OperatorCommand:

@@ -17,7 +17,8 @@ from parties.assets import Assets
 from parties.completion import ending
 from parties.echo import contradicts, heard_echo
 from parties.leaving import leave
-from parties.member import SHARED_MOVES, first_plan, proceed, put_aside
+from parties.member import SHARED_MOVES
+from parties.orders import first_plan, proceed, put_aside
 from parties.phases import (
     Accepted,
     ActiveRounds,

@@ -1,26 +1,23 @@
-"""What active and passive parties have in common: joining, the offer, the plan, the pauses.
+"""What active and passive parties have in common: joining, the offer, and their table.
 
-It owns the moves around the rounds; it does not know what a round computes or how a run ends
-(leaving.py, closing.py, completion.py). Pure: data and secrets are fixed in `Assets`, everything
+It owns the moves before the rounds and the table of all moves around them. It does not know the
+coordinator's orders (orders.py), what a round computes, or how a run ends (leaving.py, closing.py,
+completion.py). Pure: data and secrets are fixed in `Assets`, everything
 else is folded from the inputs.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
-from types import MappingProxyType
-from typing import Any, TypeVar
+from typing import TypeVar
 
-from hdpvfl_mq.errors import PeerError, RefusedError, SettingsError
+from hdpvfl_mq.errors import RefusedError, SettingsError
 from hdpvfl_mq.glm.families import family
 from hdpvfl_mq.glm.response import check_declared
 from hdpvfl_mq.machine import (
     Move,
     Moves,
-    Offence,
     Received,
-    Refused,
     Send,
     Started,
     Step,
@@ -31,19 +28,16 @@ from hdpvfl_mq.methods import plan_run
 from hdpvfl_mq.privacy.noise import commitment
 from hdpvfl_mq.psi import rules_digest
 from hdpvfl_mq.wire.codec import model_digest
-from parties import alignment, witness
+from parties import alignment, orders, witness
 from parties.admission import broken_rule
 from parties.agreement import reserved, with_news
 from parties.assets import Assets
-from parties.awaited import awaited
 from parties.closing import caught_up, closed, closed_leaving, closed_training
-from parties.completion import progress, rounds_over, witnessed
-from parties.echo import contradicted, heard_order, report
+from parties.completion import rounds_over, witnessed
 from parties.leaving import (
     CLOSING_S,
     GRACE_S,
     asked_to,
-    leave,
     peer_left,
     refused,
     stuck,
@@ -66,33 +60,18 @@ from parties.phases import (
     Training,
     WithRows,
 )
-from parties.rounds import ROUNDS
 from schemas.base import in_words
 from schemas.config import RunManifest
 from schemas.ids import COORDINATOR
 from schemas.messages import (
     Hello,
-    Pause,
-    Residual,
-    Resume,
-    RoundPlan,
     RunAccept,
     RunOffer,
     RunRefuse,
-    ScoreQuery,
-    ScoreShare,
-    Waiting,
     Welcome,
 )
 
 P = TypeVar("P", bound=Phase)
-W = TypeVar("W", Aligning, Agreeing)
-# How one side handles what the other releases.
-Take = Callable[[Assets, Training, Received[Any]], Step[Training | Leaving]]
-NEVER = 2**31  # a round that never comes
-
-
-# -- joining and the offer ---------------------------------------------------------------------
 
 
 def started(own: Assets, state: Starting | Running, given: Started) -> Step[Running]:
@@ -160,123 +139,13 @@ def _misfit(own: Assets, manifest: RunManifest) -> tuple[str, str] | None:
     return None
 
 
-# -- rounds ------------------------------------------------------------------------------------
-
-
-def first_plan(
-    own: Assets, state: Aligned, given: Received[RoundPlan], *, take: Take
-) -> Step[Training | Leaving]:
-    """Rounds may run: start, and handle messages of peers that got the plan earlier."""
-    last = _checked_last(state, given.message, planned=0)
-    rounds = ROUNDS[type(state.manifest.method)]
-    start = rounds.active_start if own.role == "active" else rounds.passive_start
-    training = Training(
-        standing=state.standing,
-        setup=state.setup,
-        session=state.session,
-        align_total=state.align_total,
-        rounds=start(own, state.setup),
-        planned=last,
-        terms=state.terms.digest,
-        residuals=state.residuals,
-    )
-    after: Training | Leaving
-    after, effects = proceed(own, heard_order(training, given.message))
-    for party in sorted(state.early):  # party order: arrival is not information
-        if isinstance(after, Training):
-            after, more = _late(own, after, state.early[party], take)
-            effects = (*effects, *more)
-    return after, effects
-
-
-def _late(
-    own: Assets, state: Training, given: Received[Any], take: Take
-) -> Step[Training | Leaving]:
-    """Handle a message that came early; if it is no legal move, record that now."""
-    try:
-        return take(own, state, given)
-    except PeerError as refused:
-        after, effects = wronged(own, state, Offence(given.sender))
-        return after, (Refused(reason=f"{given.sender}, early: {refused}"[:500]), *effects)
-
-
-def put_aside(
-    own: Assets,
-    state: Aligned,
-    given: Received[ScoreShare] | Received[Residual] | Received[ScoreQuery],
-) -> Step[Aligned]:
-    """Keep one message of each peer that got the coordinator's plan before this party."""
-    if given.sender in state.early:
-        raise PeerError(f"{given.sender} has sent a message before the first plan already")
-    early = MappingProxyType({**state.early, given.sender: given})
-    return replace(state, early=early), ()
-
-
-def next_plan(own: Assets, state: Training, given: Received[RoundPlan]) -> Step[Training | Leaving]:
-    """More rounds may run."""
-    last = _checked_last(state, given.message, planned=state.planned)
-    state = heard_order(state, given.message)
-    if (party := contradicted(state)) is not None:
-        return leave(own, state, "orders", about=party)
-    return proceed(own, replace(state, planned=last, waiting_for=()))
-
-
-def _checked_last(state: WithRows, message: RoundPlan, *, planned: int) -> int:
-    plan = state.setup.plan
-    if message.plan_digest != plan.digest or message.first != planned:
-        raise PeerError("the round plan departs from the one this party derived")
-    if not message.first < message.last <= plan.rounds:
-        raise PeerError("the round plan leaves the schedule")
-    return message.last
-
-
-def proceed(own: Assets, state: Training) -> Step[Training]:
-    """Do whatever the current round already allows."""
-    rounds = ROUNDS[type(state.manifest.method)]
-    step = rounds.active_proceed if own.role == "active" else rounds.passive_proceed
-    return step(own, state)
-
-
-def waited_for(own: Assets, state: P, given: Received[Pause]) -> Step[P]:
-    """Store whom the coordinator waits for."""
-    return replace(state, waiting_for=given.message.waiting_for), ()
-
-
-def say_awaited(own: Assets, state: W, given: Received[Pause]) -> Step[W]:
-    """The coordinator asks why the run stands still: name whom this party waits for."""
-    state = replace(state, waiting_for=given.message.waiting_for)
-    return state, (Send((COORDINATOR,), Waiting(waiting_for=awaited(own, state))),)
-
-
-def pause(own: Assets, state: Training, given: Received[Pause]) -> Step[Training]:
-    """The coordinator asks who is present: report."""
-    state = replace(state, waiting_for=given.message.waiting_for)
-    return state, (Send((COORDINATOR,), report(state, last=False)),)
-
-
-def resume(own: Assets, state: Training, given: Received[Resume]) -> Step[Training | Leaving]:
-    """Continue without the named parties, if the manifest allows that."""
-    message = given.message
-    if message.absent and state.manifest.absence == "wait":
-        raise PeerError("nobody may be left out of this run: its absence policy is to wait")
-    state = heard_order(state, message)
-    if (party := contradicted(state)) is not None:
-        return leave(own, state, "orders", about=party)
-    away = dict.fromkeys(message.absent, NEVER)
-    for party in state.away_until:
-        if party not in away:
-            away[party] = min(state.away_until[party], message.round)
-    state = replace(state, waiting_for=(), away_until=MappingProxyType(away))
-    return progress(own, state) if state.is_done else proceed(own, state)
-
-
 _SAME: tuple[type, ...] = ()  # the phase does not change
 _FOUND = (Aligning, Leaving, Agreeing)
 SHARED_MOVES: Moves = {
     (Starting, "started"): Move(started, (Joining,)),
     (Running, "started"): Move(started, _SAME),
     (Running, "welcome"): Move(welcome, _SAME),
-    (Running, "pause"): Move(waited_for, _SAME),
+    (Running, "pause"): Move(orders.waited_for, _SAME),
     (Running, "operator:withdraw"): Move(asked_to, (Leaving,)),
     (Running, "withdraw"): Move(peer_left, (Leaving,)),
     (Running, "timer:deadline"): Move(too_long, (Leaving,)),
@@ -297,11 +166,11 @@ SHARED_MOVES: Moves = {
     (Aligning, "align_block"): Move(alignment.align_block, _FOUND),
     (WithRows, "align_block"): Move(alignment.last_blocks, _SAME),
     (Agreeing, "ledger"): Move(reserved, (Agreeing, Aligned, Leaving)),
-    (Training, "round_plan"): Move(next_plan, (Training, Leaving)),
-    (Aligning, "pause"): Move(say_awaited, _SAME),
-    (Agreeing, "pause"): Move(say_awaited, _SAME),
-    (Training, "pause"): Move(pause, _SAME),
-    (Training, "resume"): Move(resume, (Training, Leaving)),
+    (Training, "round_plan"): Move(orders.next_plan, (Training, Leaving)),
+    (Aligning, "pause"): Move(orders.say_awaited, _SAME),
+    (Agreeing, "pause"): Move(orders.say_awaited, _SAME),
+    (Training, "pause"): Move(orders.pause, _SAME),
+    (Training, "resume"): Move(orders.resume, (Training, Leaving)),
     (Training, "ledger"): Move(rounds_over, (Training, Leaving)),
     (Training, "ledger_witness"): Move(witnessed, _SAME),
     (Training, "run_closed"): Move(closed_training, (Training, Closed)),

@@ -14,7 +14,8 @@ from parties.agreement import agreed
 from parties.assets import Assets
 from parties.completion import ended
 from parties.echo import heard_residual
-from parties.member import SHARED_MOVES, first_plan, put_aside
+from parties.member import SHARED_MOVES
+from parties.orders import first_plan, put_aside
 from parties.phases import Agreeing, Aligned, Leaving, Over, Training, changed
 from parties.rounds import ROUNDS, scoring
 from parties.rounds.base import next_transcript

@@ -101,7 +101,9 @@ class Commands:
         }
 
     def _budget(self, books: Books) -> Answer:
-        policy = self._service.last_policy  # while the policy is being edited, the last valid one
+        policy = (
+            self._service.judge.last_policy
+        )  # while the policy is being edited, the last valid one
         known = policy.dataset in books.caps
         spent = books.epsilon_spent(policy.dataset) if known else 0.0
         free = policy.lifetime.epsilon
@@ -155,7 +157,7 @@ class Commands:
             raise OperatorError(
                 f"{', '.join(strangers)}: no member this party knows; it knows {members}"
             )
-        if (dispute := service.dispute(manifest.parties)) is not None:
+        if (dispute := service.judge.dispute(manifest.parties)) is not None:
             raise IntegrityError(dispute)
         names = ("rows", "out", "session")
         wanted: dict[str, Any] = {name: asked[name] for name in names if name in asked}

@@ -7,8 +7,6 @@ no message and no journal.
 from __future__ import annotations
 
 import hashlib
-import math
-from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -16,37 +14,32 @@ import numpy as np
 
 from hdpvfl_mq.errors import RefusedError
 from hdpvfl_mq.machine import Reserve
-from hdpvfl_mq.methods.private_model.plan import PrivateModelPlan
 from hdpvfl_mq.methods.scoring.plan import ScoringPlan
 from hdpvfl_mq.node.node import Node
 from hdpvfl_mq.privacy.accountant import Spent
 from hdpvfl_mq.privacy.ledger import RunAccount
 from hdpvfl_mq.privacy.ledger_sketch import sketch
 from hdpvfl_mq.privacy.ledger_store import Ledger
-from hdpvfl_mq.privacy.pure import mu_beside, pure_units_of
+from hdpvfl_mq.privacy.pure import pure_units_of
 from hdpvfl_mq.privacy.scored_people import Asked, Limits
 from hdpvfl_mq.privacy.slots import placed
 from parties.assets import Assets
 from parties.common_rows import people_at
 from parties.phases import setup_of
+from parties.process.disclosure import disclosed, disclosing
 from parties.process.ledger_file import ACCOUNT
+from parties.process.lifetime import below, cap_units
 from schemas.config import PartyPolicy
 from schemas.ids import PartyId, RunId
 from schemas.privacy import (
-    MU2_UNIT_BITS,
     Cosignature,
     LedgerHead,
     Release,
     ReleaseBooked,
     RunReserved,
-    RunSettled,
     SlotShare,
 )
-from schemas.records import GENESIS, Charge, Charged, LedgerStanding, Remembered
-
-# A share 2^-20 of the cap stays free once noised scores are charged: the account counts no tau, and
-# that of all scores is far below what this share of mu^2 leaves of delta.
-_TAU_BITS = 20
+from schemas.records import Charge, Charged, LedgerStanding, Remembered
 
 
 def recognise(ledger: Ledger, own: Assets) -> None:
@@ -57,25 +50,6 @@ def recognise(ledger: Ledger, own: Assets) -> None:
         lambda secret: sketch(own.ids.ids, secret),
         apart_from=own.policy.budget_apart_from,
     )
-
-
-def unspent(policy: PartyPolicy) -> LedgerStanding:
-    """The standing of a ledger under this policy before anything is spent."""
-    slots = tuple(pure_units_of(epsilon) for epsilon in policy.pure_slots)
-    return LedgerStanding(
-        head=LedgerHead(sequence=0, digest=GENESIS),
-        mu2_units_free=_cap_units(policy, slots),
-        slots_free=slots,
-    )
-
-
-def _cap_units(policy: PartyPolicy, slots: tuple[int, ...]) -> int:
-    cap = policy.lifetime
-    return math.floor(mu_beside(cap.epsilon, cap.delta, slots) ** 2 * 2.0**MU2_UNIT_BITS)
-
-
-def _below(cap_units: int) -> int:
-    return cap_units - (cap_units >> _TAU_BITS)
 
 
 def _step(plan: ScoringPlan) -> bytes:
@@ -135,10 +109,10 @@ class LedgerBook:
         if mine is not None:
             held -= mine.held.mu2_units
         scored, cap = 0 if people is None else people.mu2_units_most(), self._cap()
-        return max(0, (_below(cap) if scored else cap) - held - scored)
+        return max(0, (below(cap) if scored else cap) - held - scored)
 
     def _cap(self) -> int:
-        return _cap_units(self._policy, self._slots)
+        return cap_units(self._policy, self._slots)
 
     def _held(self) -> int:
         """The mu^2 that every row of the data set may have paid."""
@@ -165,9 +139,11 @@ class LedgerBook:
         """
         if self._mine() is None and reservation.mu2_units > self._free():
             raise RefusedError(f"the lifetime of {self._policy.dataset} leaves less than this run")
-        rows = self._disclosing()
+        party = self._scored_by
+        rows = 0 if party is None else disclosing(party.own, party.node)
         if self._mine() is None and rows:
-            before, most = self._disclosed(), self._policy.disclosed_rows_max
+            before = disclosed(self._ledger, self._policy.dataset)
+            most = self._policy.disclosed_rows_max
             if before + rows > most:
                 raise RefusedError(
                     f"policy.disclosed_rows_max is {most}: {before} rows are disclosed already, or "
@@ -185,32 +161,6 @@ class LedgerBook:
                 disclosed_rows=rows,
             )
         )
-
-    def _disclosing(self) -> int:
-        """How many rows the training that asks for a reserve will disclose."""
-        party = self._scored_by
-        setup = None if party is None else setup_of(party.node.state)
-        if party is None or setup is None or not isinstance(setup.plan, PrivateModelPlan):
-            return 0
-        return sum(
-            noise.disclosed_rows for noise in setup.plan.releases_of(party.own.role).values()
-        )
-
-    def _disclosed(self) -> int:
-        """How many rows trainings on this data set have disclosed, or may while they are open.
-
-        A row counts in every run.
-        """
-        reserved, booked = Counter[RunId](), Counter[RunId]()
-        for _, entry in self._ledger.entries():
-            match entry:
-                case RunReserved(dataset=self._policy.dataset):
-                    reserved[entry.run] = entry.disclosed_rows
-                case ReleaseBooked(dataset=self._policy.dataset):
-                    booked[entry.run] += entry.event.disclosed_rows
-                case RunSettled(dataset=self._policy.dataset):
-                    reserved[entry.run] = 0
-        return (reserved | booked).total()  # the larger of both for each run
 
     def _shares(self, wanted: tuple[int, ...]) -> tuple[SlotShare, ...]:
         """A slot for each bounded release; a run that has reserved before keeps its slots."""
@@ -250,7 +200,7 @@ class LedgerBook:
             model=model.weights.tobytes() + _step(setup.plan),
             mu2_units=setup.plan.mu2_units,
         )
-        policy, left = self._policy, max(0, _below(self._cap()) - self._held())
+        policy, left = self._policy, max(0, below(self._cap()) - self._held())
         people.charge(asked, Limits(policy.queries_max, policy.models_max, left))
         self._ledger.remember(ACCOUNT, people.head, bytes(64))
 

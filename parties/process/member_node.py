@@ -24,6 +24,7 @@ from parties.membership import Membership
 from parties.pairing import Self
 from schemas.config import PartyServiceSettings
 from schemas.envelope import PROTOCOL_VERSION
+from schemas.federation import SeatMember
 from schemas.ids import COORDINATOR, OLDEST_VERSION
 from schemas.key_change import KeyChange
 from schemas.records import EnvelopeSent
@@ -35,7 +36,7 @@ class MemberNode:
     """The membership's node of one party."""
 
     def __init__(self, settings: PartyServiceSettings, state: Path) -> None:
-        self._settings, self._folder = settings, state / "federations"
+        self.settings, self._folder = settings, state / "federations"
         self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         self._keys = Path(settings.keys)
         self._secret = self._folder / f"{settings.federation}.secret"
@@ -46,7 +47,7 @@ class MemberNode:
         self.node = self._open()
 
     def _open(self) -> Node:
-        settings, name = self._settings, self._settings.federation
+        settings, name = self.settings, self.settings.federation
         path = self._folder / f"{name}.db"
         journal = Journal(path, run=name, party=settings.party)
         first = self._first_of(journal.records())
@@ -125,6 +126,23 @@ class MemberNode:
         self._keys, self._ring = folder, load_ring(folder)
         self._later |= {_public(keys): keys.signing for keys in self._ring}
         self.role.learn(self._later)
+
+    def new_members(self) -> list[SeatMember]:
+        """Peers of the settings that the membership has not pinned with these keys."""
+        found = []
+        for peer in self.settings.peers:
+            key = bytes.fromhex(peer.verify_key)
+            known = self.state.fellows.get(peer.party)
+            left = self.state.former.get(peer.party, ())
+            if key in (*left, *self.state.removed.get(peer.party, ())):
+                continue  # replaced by this member, or removed by this party's operator
+            if peer.role != "coordinator" and (known is None or known.verify_key != key):
+                found.append(
+                    SeatMember(
+                        party=peer.party, role=peer.role, verify_key=key, curve_key=bytes(32)
+                    )
+                )
+        return found
 
     def changes(self) -> list[KeyChange]:
         """The changes from the keys in use to the newest, oldest first."""

@@ -1,15 +1,13 @@
 """A party's service: one connection, one ledger, and a node for every run its federation opens.
 
-It owns the tasks and the operator's commands; the roles decide what a run or a membership does
-next. The policy answers proposals here, because it may change between two starts and a role's
-journal must not depend on it.
+It owns the tasks and the nodes of runs; the roles decide what a run or a membership does next, and
+judge.py lets the policy answer proposals.
 """
 
 from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Collection
 from dataclasses import replace
 from pathlib import Path
 
@@ -23,12 +21,11 @@ from hdpvfl_mq.runtime.logs import Log
 from hdpvfl_mq.runtime.metrics import Tally
 from hdpvfl_mq.runtime.page import PageFiles
 from hdpvfl_mq.runtime.runner import Runner, Stopped
-from hdpvfl_mq.runtime.settings import fields_of, load_settings
+from hdpvfl_mq.runtime.settings import fields_of
 from hdpvfl_mq.runtime.status import Status
 from hdpvfl_mq.runtime.tasks import Tasks
 from hdpvfl_mq.runtime.window import Window
 from hdpvfl_mq.wire.codec import model_digest
-from parties.admission import policy_rule
 from parties.belonging import Belonging, KnownRun
 from parties.leaving import GRACE_S
 from parties.membership import Membership
@@ -36,24 +33,21 @@ from parties.process.broker_link import BrokerLink
 from parties.process.build import load_assets, retire_secret
 from parties.process.commands import Commands
 from parties.process.hosted import HostedRun
-from parties.process.ledger_book import LedgerBook
+from parties.process.judge import Judge, name_taken, newest_policy
 from parties.process.ledger_file import open_ledger
 from parties.process.member_node import MemberNode
 from parties.process.run_settings import settings_of_run
-from parties.refusals import refusals
 from parties.roster import Fellow
 from schemas.base import in_words
-from schemas.config import PartyPolicy, PartyServiceSettings
+from schemas.config import PartyServiceSettings
 from schemas.federation import (
-    AnswerRun,
     Command,
     EndRun,
     OperatorCommand,
     ReplaceKeys,
-    SeatMember,
     StopRun,
 )
-from schemas.ids import PartyId, RunId
+from schemas.ids import RunId
 from schemas.records import OperatorRequest
 
 
@@ -67,7 +61,7 @@ class PartyService:
             settings.log, settings.log_level, runs=Path(settings.runs), owner=settings.party
         )
         self.tally = Tally()
-        self.policy()  # report a mistake in the policy before anything is opened
+        policy = newest_policy(settings)  # report a mistake in the policy before anything is opened
         self.ledger = open_ledger(self.state / "ledger.db", settings.party)
         self.hosted: dict[RunId, HostedRun] = {}
         self._serving: set[RunId] = set()
@@ -77,11 +71,7 @@ class PartyService:
         self._tasks = Tasks()
         self.member = MemberNode(settings, self.state)
         self.node = self.member.node
-
-    def policy(self) -> PartyPolicy:
-        """The policy as it is on disk now: proposals are judged by the newest version."""
-        self.last_policy = load_settings(PartyPolicy, Path(self.settings.policy))
-        return self.last_policy
+        self.judge = Judge(self.member, self.ledger, self.log, policy)
 
     @property
     def belonging(self) -> Belonging:
@@ -105,7 +95,7 @@ class PartyService:
             farewell_s=math.inf,
             tally=self.tally,
         )
-        for member in self._new_members():
+        for member in self.member.new_members():
             self.give(member)
         self._give_new_keys()
         commands = Commands(self)
@@ -160,23 +150,6 @@ class PartyService:
     async def _lead(self) -> None:
         await self.runner.run()
 
-    def _new_members(self) -> list[SeatMember]:
-        """Peers of the settings that the membership has not pinned with these keys."""
-        found = []
-        for peer in self.settings.peers:
-            key = _bytes(peer.verify_key)
-            known = self.belonging.fellows.get(peer.party)
-            left = self.belonging.former.get(peer.party, ())
-            if key in (*left, *self.belonging.removed.get(peer.party, ())):
-                continue  # replaced by this member, or removed by this party's operator
-            if peer.role != "coordinator" and (known is None or known.verify_key != key):
-                found.append(
-                    SeatMember(
-                        party=peer.party, role=peer.role, verify_key=key, curve_key=bytes(32)
-                    )
-                )
-        return found
-
     # -- runs ---------------------------------------------------------------------------------
 
     def _reconcile(self, node: Node) -> None:
@@ -196,44 +169,14 @@ class PartyService:
         for name, run in self.belonging.runs.items():
             if run.phase == "asked" and name not in self._judged:
                 self._judged.add(name)
-                self._judge(name, run)
+                if (answer := self.judge.answer(name, run)) is not None:
+                    self.give(answer)
             if run.phase == "open" and name not in self._serving:
                 self._serving.add(name)
                 self._tasks.start(self._serve(name, run))
             if run.phase == "refused" and name in self.hosted and name not in self._withdrawn:
                 self._withdrawn.add(name)  # the broker could not open it
                 self.withdraw(name)
-
-    def _judge(self, name: RunId, run: KnownRun) -> None:
-        """Let the policy answer a proposal: no, yes, or ask the operator."""
-        must_ask = False
-        try:
-            policy = self.policy()
-            if self._is_probing(policy, name, run.manifest.active_party):
-                return
-            standing = LedgerBook(self.ledger, policy, name, b"").standing()
-            rule = _name_taken(self.settings, name)
-            rule = rule or policy_rule(policy, self.settings.party, run.manifest, standing)
-            rule = rule or self.dispute(run.manifest.parties)
-            must_ask = policy.proposals == "ask"
-        except OperatorError as wrong:  # the policy cannot be read, or its cap has changed
-            rule = f"the policy of {self.settings.party} cannot be used"
-            self.log.say("run_failed", run=name, reason=str(wrong), exit=wrong.exit_code)
-        if rule is None and must_ask:
-            self.log.say("run_asked", run=name, peer=run.manifest.active_party)
-            return
-        reason = rule or "policy.proposals accepts what breaks no rule"
-        self.log.say("run_answered", run=name, reason=reason)
-        self.give(AnswerRun(run=name, accepted=rule is None, reason=in_words(reason)))
-
-    def _is_probing(self, policy: PartyPolicy, name: RunId, active: PartyId) -> bool:
-        """Whether an active party's proposals were refused too often to be told another reason."""
-        count = refusals(self.belonging.runs.values(), active)
-        if count < policy.refusals_max:
-            return False
-        reason = f"{count} proposals of {active} were refused: answer this one yourself"
-        self.log.say("run_asked", run=name, peer=active, reason=reason)
-        return True
 
     async def _serve(self, name: RunId, run: KnownRun) -> None:
         try:
@@ -264,7 +207,7 @@ class PartyService:
             self.withdraw(name)
 
     async def _build(self, name: RunId, run: KnownRun) -> HostedRun:
-        if (taken := _name_taken(self.settings, name)) is not None:
+        if (taken := name_taken(self.settings, name)) is not None:
             raise RefusedError(taken)
         settings = settings_of_run(self.settings, run, self.belonging.fellows)
         retire_secret(settings)
@@ -292,13 +235,6 @@ class PartyService:
         else:
             raise OperatorError(f"there is no run {name}; see 'hdpvfl runs'")
 
-    def dispute(self, parties: Collection[str]) -> str | None:
-        """Why these members do not have the same keys for each other; None if they do."""
-        for each in self.membership.disputes(self.belonging):
-            if {each.party, each.by} <= set(parties):
-                return str(each)
-        return None
-
     @property
     def membership(self) -> Membership:
         """This party's role in its federation."""
@@ -320,14 +256,3 @@ class PartyService:
     def fellow(self, name: str) -> Fellow | None:
         """Another member; None if this party has not pinned it."""
         return self.belonging.fellows.get(name)
-
-
-def _name_taken(settings: PartyServiceSettings, name: RunId) -> str | None:
-    """Why a run cannot have this name; its frames would go to the federation's own node."""
-    if name != settings.federation:
-        return None
-    return "the run has the name of the federation: give the run another name"
-
-
-def _bytes(text: str) -> bytes:
-    return bytes.fromhex(text)

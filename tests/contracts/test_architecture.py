@@ -38,6 +38,7 @@ SHELLS = {
     "parties.process.**",
     "broker.__main__",
     "broker.service",
+    "broker.open_runs",
     "broker.hosting",
     "broker.switchboard",
     "broker.lobby",

@@ -18,8 +18,11 @@ PACKAGES = ("schemas", "hdpvfl_mq", "parties", "broker")
 # Modules that no test imports: the test that fails without them. A folder covers all modules in it.
 COVERED_THROUGH = {
     "broker/agreed_runs.py": "integration/test_joining.py",
+    "broker/closing.py": "unit/test_machine.py",
     "broker/hosting.py": "integration/test_services.py",
     "broker/lobby.py": "integration/test_joining.py",
+    "broker/open_runs.py": "integration/test_services.py",
+    "broker/training.py": "simulation/test_absence.py",
     "hdpvfl_mq/app/commands/check.py": "unit/app/test_command_check.py",
     "hdpvfl_mq/app/commands/doctor.py": "integration/test_mistakes.py",
     "hdpvfl_mq/app/commands/evidence.py": "integration/test_look_back.py",
@@ -72,6 +75,9 @@ COVERED_THROUGH = {
     "hdpvfl_mq/runtime/notify.py": "integration/test_watching.py",
     "hdpvfl_mq/runtime/window.py": "integration/test_watching.py",
     "parties/process/broker_link.py": "integration/test_mistakes.py",
+    "parties/process/disclosure.py": "simulation/test_private_model.py",
+    "parties/process/judge.py": "integration/test_services.py",
+    "parties/process/lifetime.py": "unit/parties/test_ledger_slots.py",
     "parties/process/member_node.py": "integration/test_rotation.py",
     "parties/proposals.py": "integration/test_joining.py",
     "parties/process/score_results.py": "integration/test_scoring_services.py",

@@ -13,7 +13,7 @@ from hdpvfl_mq.machine import Received, Send
 from hdpvfl_mq.methods import plan_run
 from hdpvfl_mq.runtime.simulation import Faults
 from hdpvfl_mq.wire.codec import decode_body, decode_header
-from parties.member import NEVER
+from parties.orders import NEVER
 from schemas.methods import ActiveSide, PassiveSide
 from schemas.model import PenaltySpec
 from schemas.records import EnvelopeReceived

@@ -22,7 +22,7 @@ from hdpvfl_mq.errors import HdpvflError
 from hdpvfl_mq.runtime.settings import mistakes
 from hdpvfl_mq.runtime.toml_lines import line_of
 from parties.admission import policy_rules
-from parties.process.ledger_book import unspent
+from parties.process.lifetime import unspent
 from schemas.config import (
     BrokerServiceSettings,
     BrokerSettings,

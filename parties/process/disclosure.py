@@ -1,0 +1,41 @@
+"""How many rows trainings disclose: the one that asks for a reserve, and all on a data set.
+
+It owns the count; the limit is the policy's, compared in ledger_book.py.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from hdpvfl_mq.methods.private_model.plan import PrivateModelPlan
+from hdpvfl_mq.node.node import Node
+from hdpvfl_mq.privacy.ledger_store import Ledger
+from parties.assets import Assets
+from parties.phases import setup_of
+from schemas.ids import RunId
+from schemas.privacy import ReleaseBooked, RunReserved, RunSettled
+
+
+def disclosing(own: Assets, node: Node) -> int:
+    """How many rows the training that asks for a reserve will disclose."""
+    setup = setup_of(node.state)
+    if setup is None or not isinstance(setup.plan, PrivateModelPlan):
+        return 0
+    return sum(noise.disclosed_rows for noise in setup.plan.releases_of(own.role).values())
+
+
+def disclosed(ledger: Ledger, dataset: str) -> int:
+    """How many rows trainings on this data set have disclosed, or may while they are open.
+
+    A row counts in every run.
+    """
+    reserved, booked = Counter[RunId](), Counter[RunId]()
+    for _, entry in ledger.entries():
+        match entry:
+            case RunReserved() if entry.dataset == dataset:
+                reserved[entry.run] = entry.disclosed_rows
+            case ReleaseBooked() if entry.dataset == dataset:
+                booked[entry.run] += entry.event.disclosed_rows
+            case RunSettled() if entry.dataset == dataset:
+                reserved[entry.run] = 0
+    return (reserved | booked).total()  # the larger of both for each run
