@@ -7,8 +7,9 @@ tests.properties.fuzz_frames N` sends N frames (make fuzz: 20 million).
 
 from __future__ import annotations
 
+import argparse
+import multiprocessing
 import random
-import sys
 from collections import Counter
 from collections.abc import Iterator
 from functools import cache
@@ -29,6 +30,7 @@ from tests.simulation.byzantine import with_change
 
 FRAMES_A_NODE = 2500  # before the next one is made
 FRAMES_A_TURN = 25
+BLOCK = 200_000  # frames from one seed
 _MAX = 2**20
 
 
@@ -171,12 +173,26 @@ def throw(count: int, seed: int) -> Counter[str]:
     return counted
 
 
-def main(count: int) -> None:
-    """`make fuzz`: blocks of 200,000, each from its own seed."""
-    block = min(count, 200_000)
-    for seed in range(1000, 1000 + -(-count // block)):
-        print(seed, dict(throw(block, seed)), flush=True)
+def _block(seed: int) -> str:
+    return f"{seed} {dict(throw(BLOCK, seed))}"
+
+
+def main(options: argparse.Namespace) -> None:
+    """`make fuzz`: each block from its own seed; to go on later, name the first seed not printed."""
+    count = int(options.frames)
+    if count < BLOCK:
+        print(options.first, dict(throw(count, options.first)))
+        return
+    calm()  # once, before the processes fork
+    seeds = range(options.first, options.first + -(-count // BLOCK))
+    with multiprocessing.get_context("fork").Pool(options.jobs) as pool:
+        for line in pool.imap(_block, seeds):
+            print(line, flush=True)
 
 
 if __name__ == "__main__":
-    main(int(float(sys.argv[1])))
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("frames", type=float, help="how many; rounded up to blocks of 200,000")
+    parser.add_argument("--first", type=int, default=1000, metavar="SEED")
+    parser.add_argument("--jobs", type=int, default=2, help="processes")
+    main(parser.parse_args())
