@@ -131,7 +131,7 @@ attack: $(READY)
 
 FRAMES ?= 20e6
 fuzz: $(READY)
-	@$(BIN)/python -m tests.properties.fuzz_frames $(FRAMES)
+	@$(BIN)/python -m tests.properties.fuzz_frames $(FRAMES) --jobs $(JOBS)
 
 lock: $(READY)
 	$(BIN)/python -m pip install --quiet uv

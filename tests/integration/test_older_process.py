@@ -38,7 +38,7 @@ from tests.integration.processes import ROOT, environment
 from tests.integration.standing import Services, standing, until
 
 OLD = "passive-1"
-VERIFIER = ROOT / "scripts" / "verify_journal.py"
+VERIFIER = ROOT / "scripts" / "verify_journal"
 
 
 def speak(services: Services, name: str, version: int) -> None:

@@ -59,7 +59,7 @@ def test_only_the_mechanism_builds_a_release() -> None:
     makers = [path for path in sources() if makes_release(ast.parse(path.read_text()))]
     assert [path.relative_to(ROOT).as_posix() for path in makers] == [
         "hdpvfl_mq/privacy/mechanism.py",
-        "scripts/attacks/liar.py",  # forges them on purpose, to see them refused
+        "scripts/attacks/voice.py",  # forges them on purpose, to see them refused
     ]
 
 

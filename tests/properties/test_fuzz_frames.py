@@ -17,3 +17,7 @@ def test_200_000_signed_frames_break_no_node(seed):
     counted = throw(200_000 // BLOCKS, seed)
     assert counted["thrown"] == 200_000 // BLOCKS
     assert counted["taken"] > counted["thrown"] // 4  # most reach the roles, not only the door
+
+
+def test_hashes_in_the_place_of_signatures_change_nothing_else():
+    assert throw(5_000, seed=3, hashes=True) == throw(5_000, seed=3)

@@ -5,7 +5,6 @@ Removing any one numbered check makes `test_removing_a_check_blinds_the_audit` f
 
 from __future__ import annotations
 
-import importlib.util
 from functools import cache
 from pathlib import Path
 
@@ -17,6 +16,7 @@ from hdpvfl_mq.runtime.simulation import Faults
 from schemas.config import AlignmentSpec, IdRules
 from schemas.methods import EarlyStop
 from schemas.privacy import Budget
+from scripts import verify_journal
 from tests.evidence import evidence_of, write_run
 from tests.federation import Federation, manifest, policy, tables
 from tests.unit.audit.cases import CASES, Case
@@ -25,7 +25,6 @@ from tests.unit.audit.honest import honest
 
 pytestmark = pytest.mark.seconds
 
-SCRIPT = Path(__file__).parents[3] / "scripts" / "verify_journal.py"
 PLAIN = {"guarantee": "none", "budget": None}
 UNKIND = Faults(loss=0.1, copies=0.1, delay_s=0.05, crashes=2, crash_window_s=1.0)
 AWAY = {"absent_after_s": 2.0, "rounds_ahead": 4}
@@ -33,16 +32,8 @@ GONE = Faults(delay_s=0.05, absences=(("shop", 1.2, 4.0),))
 FEW = AlignmentSpec(ids=IdRules(kind="integer"), rows_min=119)
 
 
-@cache
-def verifier():
-    spec = importlib.util.spec_from_file_location("verify_journal", SCRIPT)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
 def independent(evidence, folder: Path) -> dict[int, str]:
-    return verifier().verify(write_run(evidence, folder))
+    return verify_journal.verify(write_run(evidence, folder))
 
 
 @cache

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import sqlite3
 import subprocess
 import sys
@@ -27,7 +28,7 @@ from scripts import verify_journal
 from tests.evidence import evidence_of, write_run
 from tests.federation import Federation, manifest, tables
 
-SCRIPT = Path(verify_journal.__file__)
+SCRIPT = Path(verify_journal.__file__).parent
 Files = dict[str, bytes]
 
 
@@ -74,8 +75,9 @@ def test_a_whole_bundle_passes_and_says_who_signed(bundle, capsys):
 def test_the_independent_verifier_needs_the_bundle_alone(bundle, tmp_path):
     alone = tmp_path / "elsewhere.zip"
     alone.write_bytes(bundle.read_bytes())
+    carried = shutil.copytree(SCRIPT, tmp_path / "carried" / "verifier")
     done = subprocess.run(
-        [sys.executable, str(SCRIPT), str(alone)],
+        [sys.executable, str(carried), str(alone)],
         capture_output=True,
         text=True,
         cwd=tmp_path,

@@ -32,7 +32,7 @@ from tests.samples import KINDS
 pytestmark = pytest.mark.seconds
 
 RECORDED = Path(__file__).parent / "format_1"
-SCRIPT = Path(verify_journal.__file__)
+SCRIPT = Path(verify_journal.__file__).parent
 METHODS = {"descent": {"batch_rows": 20}, "private_model": {"method": PrivateModel(columns_max=8)}}
 
 
@@ -74,9 +74,10 @@ def report(evidence: Evidence, folder: Path) -> tuple[list[str], dict[int, str]]
 
 
 def test_it_shares_no_code_with_the_project():
-    tree = ast.parse(SCRIPT.read_text())
-    named = [n.module for n in ast.walk(tree) if isinstance(n, ast.ImportFrom)]
-    named += [a.name for n in ast.walk(tree) if isinstance(n, ast.Import) for a in n.names]
+    nodes = [n for file in SCRIPT.glob("*.py") for n in ast.walk(ast.parse(file.read_text()))]
+    named = [n.module for n in nodes if isinstance(n, ast.ImportFrom) and not n.level]
+    named += [a.name for n in nodes if isinstance(n, ast.Import) for a in n.names]
+    assert all(n.level < 2 for n in nodes if isinstance(n, ast.ImportFrom))
     allowed = {*sys.stdlib_module_names, "nacl"}
     assert {str(module).split(".")[0] for module in named} <= allowed
 

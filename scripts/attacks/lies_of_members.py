@@ -1,0 +1,111 @@
+"""Lies of a party about rounds, and floods: what a role sends is changed on its way out."""
+
+from __future__ import annotations
+
+import os
+
+import numpy as np
+
+from hdpvfl_mq.machine import Effect, Send
+from hdpvfl_mq.node.node import Node
+from hdpvfl_mq.wire.canonical import pack
+from hdpvfl_mq.wire.codec import encode_body
+from schemas.envelope import MAX_ARRAY_BYTES, MAX_BLOCK_BYTES
+from schemas.messages import AlignBlock, Residual, ScoreShare
+from schemas.tensor import Tensor
+from scripts.attacks.voice import Lie, say, send_signed, with_fields, with_values
+
+# A flood of blocks, or of shares: ten times the limits, or what the short form says.
+FLOOD_MIB = int(os.environ.get("HDPVFL_ATTACK_MIB", "640"))
+
+
+def not_a_number(node: Node, effect: Send) -> tuple[Effect, ...]:
+    """Send a share of NaN before the honest share."""
+    if not isinstance(effect.message, ScoreShare):
+        return (effect,)
+    share = effect.message
+    count = len(share.release.tensor.array())
+    body, _ = encode_body(with_fields(share, release=with_values(share.release, np.zeros(count))))
+    send_signed(node, effect.to, share.kind, body, (np.full(count, np.nan).tobytes(),))
+    return (effect,)
+
+
+def not_a_number_instead(node: Node, effect: Send) -> tuple[Effect, ...]:
+    """Send a share of NaN instead of the honest share."""
+    if not isinstance(effect.message, ScoreShare):
+        return (effect,)
+    not_a_number(node, effect)
+    return ()
+
+
+def another_round(node: Node, effect: Send) -> tuple[Effect, ...]:
+    """Send a share for another round before the honest share."""
+    if not isinstance(effect.message, ScoreShare):
+        return (effect,)
+    share = effect.message
+    say(node, effect.to, with_fields(share, round=share.round + 1))
+    return (effect,)
+
+
+def one_story_each(node: Node, effect: Send) -> tuple[Effect, ...]:
+    """The active party sends each passive party a different residual."""
+    if not isinstance(effect.message, Residual):
+        return (effect,)
+    first, *others = effect.to
+    told = effect.message
+    shifted = with_values(told.release, told.release.tensor.array() + 1)
+    say(node, tuple(others), with_fields(told, release=shifted))
+    return (Send((first,), told),)
+
+
+def escape_codes(node: Node, effect: Send) -> tuple[Effect, ...]:
+    """Send a refusal with escape codes that rewrite its reader's terminal."""
+    if effect.message.kind != "run_accept":
+        return (effect,)
+    body = pack({"kind": "run_refuse", "rule": "\x1b[2J\x1b]0;owned\x07all is well"})
+    send_signed(node, effect.to, "run_refuse", body)
+    return (effect,)
+
+
+def blocks_too_early(node: Node, effect: Send) -> tuple[Effect, ...]:
+    """Send blocks of the largest size before entity resolution has begun."""
+    if effect.message.kind != "run_accept":
+        return (effect,)
+    peers = tuple(p for p, c in node.mailbox._contacts.items() if c.role == "active")
+    block = Tensor.of(np.zeros(MAX_BLOCK_BYTES, dtype=np.uint8))
+    flood = tuple(
+        Send(peers, AlignBlock(stage="query", index=i, last=False, meta=(), tensor=block))
+        for i in range(FLOOD_MIB * 2**20 // MAX_BLOCK_BYTES)
+    )
+    return (*flood, effect)
+
+
+def gap(node: Node, effect: Send) -> tuple[Effect, ...]:
+    """Skip one sequence number, then send as many messages after it as fit."""
+    if effect.message.kind != "score_share":
+        return (effect,)
+    for party in effect.to:
+        node.mailbox._outbox[party].number()
+    share = effect.message
+    size = MAX_ARRAY_BYTES // 8
+    assert isinstance(share, ScoreShare)
+    values = np.zeros(size, dtype=np.int64) + 2**40
+    body, arrays = encode_body(with_fields(share, release=with_values(share.release, values)))
+    assert sum(map(len, arrays)) == MAX_ARRAY_BYTES, "sent whole: nobody asks for parts"
+    for _ in range(FLOOD_MIB * 2**20 // MAX_ARRAY_BYTES):
+        send_signed(node, effect.to, share.kind, body, arrays)
+    return (effect,)
+
+
+LIES: dict[str, Lie] = {
+    each.__name__: each
+    for each in (
+        not_a_number,
+        not_a_number_instead,
+        another_round,
+        one_story_each,
+        escape_codes,
+        blocks_too_early,
+        gap,
+    )
+}

@@ -1,0 +1,103 @@
+"""Checks 6, 7 and 13: legal messages, and the rounds that the manifest plans."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from .formats import ENDINGS, FINISH, METHODS, ROUTES, WIDTH, sha
+from .run import Run
+
+
+def messages_legal(run: Run) -> None:  # 6 and 13
+    first: dict[str, Any] = {}
+    for e in run.said:
+        mine, *theirs = (run.keys[p][0][0] for p in (e.sender, *e.to))
+        legal = mine in ROUTES[e.kind][0] and set(theirs) <= set(ROUTES[e.kind][1])
+        legal &= len(e.to) == len(e.header["to"]) and e.body["kind"] == e.kind
+        arrays = [x for part in (e.body, e.release) for x in part.values() if type(x) is dict]
+        sizes = [math.prod(x["shape"]) * WIDTH[x["dtype"]] for x in arrays if "dtype" in x]
+        legal &= sizes == [e.listed or len(frame) for frame in e.frames[3:4]]
+        field, words = ENDINGS.get(e.kind, ("kind", e.kind))
+        legal &= e.body.get(field) in words.split()
+        run.check(6, legal, e.where, f"{e.sender} may not send such a {e.kind}")
+        if e.kind == "hello":
+            kept = tuple(v for k, v in e.body.items() if k not in ("epoch", "ledger"))
+            run.check(13, first.setdefault(e.sender, kept) == kept, e.where, "another seed")
+    run.check(13, len(set(first.values())) == len(first), "hello", "two share a seed")
+
+
+def noise_shown(run: Run) -> tuple[list[Any], float]:
+    """Noise and grid of every release that the plan counts, and C; empty if some are hidden."""
+    outer = [run.noises(role)[:1] for role in ("active", "passive")]
+    inner = [inner(run, kind)[:1] for kind in ("moments", "gram")]
+    sides = [side for found in (outer if run.descends else outer + inner) for side in found]
+    if run.descends and len(sides) == 2:
+        share = run.method["passive"]["received_clip"]
+        return sides, share * sides[0][0] if run.sound else math.inf
+    plain = run.method["kind"] == "private_model" and run.method["noise"] == "gaussian"
+    if not plain or len(sides) < 4:
+        return [], 0.0
+    clip = min(1.0 + run.method["received_clip"] * sides[0][0], 2.0**16)
+    return sides, math.ceil(clip * 2.0**16) * 2.0**-16
+
+
+def inner(run: Run, kind: str) -> list[Any]:  # noise of statistics that stay inside a passive party
+    effects = [x for rows in run.records.values() for row in rows for x in row["effects"]]
+    made = [x["release"] for x in effects if x["kind"] == "book"]
+    named = [x for x in made if x["release_id"].split("/")[-2] == kind]
+    return [(x["noise_std"], x["exponent"]) for x in named]
+
+
+def plan_followed(run: Run) -> None:  # 7
+    m, plans, planned = run.manifest, run.of("round_plan"), 0
+    if not plans:
+        return
+    names = {m["active_party"]: "active", "coordinator": "coordinator"}
+    names |= dict.fromkeys(m["passive_parties"], "passive")
+    same = names == {p: role for p, (role, _) in run.keys.items()} and m["run"] == run.name
+    same &= all(e.body["manifest"] == m for e in run.of("run_offer"))
+    stated = {e.body["manifest_digest"] for e in run.of("run_accept")}
+    run.check(7, same and stated <= {run.manifest_digest}, "manifest", "members or run")
+    named = run.method["kind"] in METHODS[run.format].split()
+    run.check(7, named, "manifest", "is of another method or format")
+    digest = plans[0].body["plan_digest"]
+    sides, clip = noise_shown(run)
+    if sides:
+        # The plan's digest covers the noise of all parties, so nobody can declare another.
+        parts = [*((*side, run.rounds) for side in sides), (run.rows, clip)]
+        domain = f"hdpvfl-mq plan {run.format}\0".encode()
+        digest = sha(domain, run.manifest_digest, *(repr(part).encode() for part in parts))
+    for e in plans:
+        follows = (e.body["first"], e.body["plan_digest"]) == (planned, digest)
+        run.check(7, follows, e.where, "is not the manifest's plan")
+        planned = e.body["last"]
+    for e in run.of("aligned"):
+        plan = (e.body["rows"], e.body["rounds"], e.body["plan_digest"])
+        run.check(7, plan == (run.rows, run.rounds, digest), e.where, "another plan")
+    sizes_planned(run, planned)
+    if run.method["kind"] not in ("prediction", "scoring") and not run.method.get("early_stop"):
+        rounds_done(run)
+
+
+def sizes_planned(run: Run, planned: int) -> None:  # 7: every release has its number of rows
+    for e in run.releases:
+        size = run.sizes[e.round % len(run.sizes)]
+        held, shown = (run.method.get(x, 0) for x in ("held_out_rows", "disclosed_rows"))
+        if e.kind == "residual" or shown:  # of rows that are learnt from; of agreed rows
+            size -= held
+        if e.kind == "score_share" and shown:
+            size = min(shown, size) + held
+        exact = e.release["event"]["mechanism"] == "disclosed" or run.method["kind"] == "prediction"
+        if exact and not e.noise[0] and run.format != "1":
+            size += 2  # the tag of a seal
+        count = e.release["tensor"]["shape"] == [size]
+        run.check(7, count and e.round < planned <= run.rounds, e.where, "not planned")
+
+
+def rounds_done(run: Run) -> None:  # 7: a completed run had all its rounds
+    for party, records in run.records.items():
+        ends = [x.get("outcome") for r in records for x in r["effects"] if x["kind"] in FINISH]
+        heard = [e for e in run.envelopes if e.party == party and e.kind == "residual"]
+        enough = len({e.round for e in heard}) == run.rounds or party == "coordinator"
+        run.check(7, enough or "completed" not in ends, party, "completed without its rounds")

@@ -1,0 +1,106 @@
+"""One run as its journals show it: envelopes, records, manifest and what was found.
+
+It reads; the checks are in the other modules.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections import defaultdict
+from pathlib import Path
+from typing import Any
+
+from .formats import ZERO, query, sha, unpack
+
+
+class Envelope:
+    def __init__(self, party: str, index: int, sent: bool, frames: list[bytes]) -> None:
+        self.where, self.party, self.index = f"{party}, record {index}", party, index
+        self.sent, self.frames, self.header = sent, frames, unpack(frames[0])
+        signed = [x for f in (frames[0], *frames[2:]) for x in (len(f).to_bytes(8, "big"), f)]
+        self.digest = sha(b"hdpvfl-mq envelope 1\0", *signed)
+        self.sender, self.kind = self.header["sender"], self.header["kind"]
+        self.to, self.body = {d["party"]: d for d in self.header["to"]}, unpack(frames[2])
+        self.round, self.release = self.body.get("round"), self.body.get("release", {})
+        # A large array is five frames: the digests of its parts and their sizes stand for it.
+        self.listed = unpack(frames[4])["bytes"] if len(frames) == 5 else 0
+        self.noise = (self.release.get("noise_std"), self.release.get("exponent"))
+
+
+class Run:
+    def __init__(self, folder: Path, ledgers: Path | None, members: Path | None) -> None:
+        self.name = folder.resolve().name
+        self.journals: dict[str, list[Any]] = {}
+        self.meta: dict[str, dict[str, str]] = {}
+        self.ledgers: dict[str, list[Any]] = {}
+        self.keys: dict[str, tuple[str, bytes]] = {}
+        self.records: dict[str, list[Any]] = defaultdict(list)
+        self.envelopes: list[Envelope] = []
+        self.paths: dict[str, Path] = {}
+        self.arrays: dict[bytes, bytes] = {}  # digest of a list of parts: sha256 of the array
+        self.found: dict[int, str] = {}
+        for file in [members] if members else sorted((folder / "settings").glob("*.toml")):
+            table = tomllib.loads(file.read_text())
+            for m in [*table.get("members", []), *table.get("peers", [])]:
+                self.keys[m["party"]] = (m["role"], bytes.fromhex(m["verify_key"]))
+        for path in sorted(folder.glob("*/journal.db")):
+            party, ledger = path.parent.name, (ledgers or folder) / path.parent.name / "ledger.db"
+            self.journals[party] = query(path, "SELECT idx, record, digest FROM records ORDER BY 1")
+            self.meta[party] = dict(query(path, "SELECT key, value FROM meta"))
+            if ledger.exists():
+                self.ledgers[party] = query(ledger, "SELECT * FROM entry")
+            for index, stored, _ in self.journals[party]:
+                self.parse(party, index, stored)
+            self.paths[party] = path
+        own_last = sorted(self.envelopes, key=lambda e: e.sent)
+        self.said = list({e.digest: e for e in own_last}.values())
+        offers = self.of("run_offer")
+        self.manifest = offers[0].body["manifest"] if offers else {}
+        # The manifest is the last field of its message: its bytes are the rest of the body.
+        self.manifest_digest = sha(*[o.frames[2].split(b"\xa8manifest", 1)[1] for o in offers[:1]])
+        self.rows = max((e.body["rows"] for e in self.of("aligned")), default=0)
+        self.format = min((meta.get("format", "") for meta in self.meta.values()), default="")
+        # In format 1 a method is a name, and its constants are fields of the manifest.
+        method = self.manifest.get("method", {})
+        self.method = {**self.manifest, "kind": method} if self.format == "1" else method
+        self.descends = self.method.get("kind") == "descent"
+        batch = self.method["batch_rows"] if self.descends else self.rows
+        r = -(-self.rows // max(1, min(batch, self.rows)))
+        self.sizes = [(i + 1) * self.rows // r - i * self.rows // r for i in range(r)]
+        self.rounds = r * self.method.get("epochs", 1)
+        self.releases = self.of("score_share", "residual")
+        self.sound = self.manifest.get("guarantee") == "sound"
+        self.scores = self.method.get("kind") == "scoring"
+
+    def parse(self, party: str, index: int, stored: bytes) -> None:
+        try:
+            record = unpack(stored)
+            self.records[party].append(record)
+            steps = [(False, record["input"]), *((True, effect) for effect in record["effects"])]
+            both = [(sent, x["frames"]) for sent, x in steps if "frames" in x]
+            self.envelopes += [Envelope(party, index, *one) for one in both]
+        except Exception as broken:  # noqa: BLE001 - whatever cannot be read is a flaw
+            self.check(1, False, f"{party}, record {index}", f"cannot be read: {broken}")
+
+    def check(self, number: int, holds: Any, where: str, text: str) -> None:
+        if not holds:
+            self.found.setdefault(number, f"{where}: {text}")
+
+    def of(self, *kinds: str) -> list[Envelope]:
+        return [e for e in self.said if e.kind in kinds and e.body.get("kind") == e.kind]
+
+    def noises(self, role: str) -> list[tuple[Any, Any]]:
+        return [e.noise for e in self.releases if self.keys[e.sender][0] == role]
+
+    def events(self, party: str) -> list[Any]:  # what left, and what stayed but is charged
+        effects = [effect for record in self.records.get(party, []) for effect in record["effects"]]
+        kept = [effect["release"]["event"] for effect in effects if effect["kind"] == "book"]
+        return [e.release["event"] for e in self.releases if e.sender == party] + kept
+
+    def paid(self, party: str) -> tuple[int, list[int]]:  # units of mu^2, pure epsilons
+        events = self.events(party)
+        pure = sorted(event.get("pure_units", 0) for event in events)
+        return sum(event["mu2_units"] for event in events), [units for units in pure if units]
+
+    def payload(self, e: Envelope) -> bytes:  # sha256 of the array
+        return self.arrays.get(sha(*e.frames[3:]), ZERO) if e.listed else sha(*e.frames[3:])
