@@ -31,7 +31,8 @@ from parties.assets import Assets, TrainedModel
 from parties.common_rows import is_scaled, rows_of
 from parties.phases import Closed, RoundState
 from parties.rounds.prediction import PredictionActive
-from parties.rounds.private_model import PrivateActive, PrivatePassive
+from parties.rounds.private_model import PrivatePassive
+from parties.rounds.shares_fit import PrivateActive
 from schemas.config import PartySettings, RunManifest
 from schemas.data import DataSettings
 

@@ -16,7 +16,7 @@ import numpy as np
 from hdpvfl_mq.arrays.unreleased import FloatVector
 from hdpvfl_mq.errors import PeerError
 from hdpvfl_mq.machine import Send, Step
-from hdpvfl_mq.methods.private_model.last_fit import flattening
+from hdpvfl_mq.methods.private_model.joint import flattening
 from hdpvfl_mq.methods.score_regression import ScoreRegression
 from parties.assets import Assets
 from parties.common_rows import block_of, rows_of

@@ -1,50 +1,36 @@
 """The private model: labels, statistics, scores, last fit; both sides, top to bottom.
 
-It owns what this method computes and the order in which the parties send: the active party releases
-its noised labels and never anything else; every passive party answers once. A passive party's
+It owns what the parties release and the order in which they send: the active party releases its
+noised labels and never anything else; every passive party answers once. The active party's own
+arithmetic on the answers is in parties/rounds/shares_fit.py. A passive party's
 weights follow from two noised statistics alone, so the weights are private themselves and may be
 used for ever. Why: docs/private-model.md.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import cast
 
 import numpy as np
 
-from hdpvfl_mq.arrays.chunked import chunks, gather
+from hdpvfl_mq.arrays.chunked import chunks
 from hdpvfl_mq.arrays.unreleased import FloatVector, Unreleased
 from hdpvfl_mq.errors import PeerError
-from hdpvfl_mq.glm.families import family, unclipped
-from hdpvfl_mq.glm.quality import quality
 from hdpvfl_mq.machine import Book, Effect, Send, Step
-from hdpvfl_mq.methods.private_model.expectation import Expected, Shares, expect
-from hdpvfl_mq.methods.private_model.last_fit import (
-    Labels,
-    LastFit,
-    column_scale,
-    flattening,
-    last_fit,
-)
 from hdpvfl_mq.methods.private_model.plan import PrivateModelPlan
-from hdpvfl_mq.methods.private_model.row_blocks import filled
 from hdpvfl_mq.methods.private_model.statistics import clipped, gram, moments, scores, unpacked
 from hdpvfl_mq.methods.private_model.weights import (
     PrivateWeights,
     Received,
     Statistics,
     private_weights,
-    signal_kept,
 )
-from hdpvfl_mq.methods.private_model.worth import worth
-from hdpvfl_mq.methods.score_regression import ScoreRegression
 from hdpvfl_mq.privacy.mechanism import released_values
 from parties.assets import Assets
-from parties.common_rows import block_of, response_of, rows_of, start_weights
-from parties.phases import ActiveRounds, PassiveRounds, Setup, Training
+from parties.common_rows import block_of, response_of, start_weights
+from parties.phases import PassiveRounds, Setup, Training
 from parties.rounds.base import (
     Rounds,
     booked,
@@ -55,40 +41,13 @@ from parties.rounds.base import (
     released,
     share_message,
 )
+from parties.rounds.shares_fit import PrivateActive, fitted_or_told
 from schemas.ids import PartyId
 from schemas.messages import Residual
 from schemas.privacy import Release
 
-Came = Mapping[PartyId, tuple[Release, FloatVector]]  # shares that count, in party order
-_NO_FIT = "the last fit failed: look for columns or labels of extreme size"
 # A kept X'X is reused, free, if its noise is at most this many times that of a new one.
 _KEPT_NOISE = 2.0
-
-
-@dataclass(frozen=True, kw_only=True)
-class PrivateActive(ActiveRounds):
-    """The result of the active party's last fit; none of it leaves."""
-
-    fit: LastFit | None = field(default=None, repr=False)
-    partners: tuple[PartyId, ...] = ()  # in the order of the coefficients
-    score_regressions: Mapping[PartyId, ScoreRegression] = field(
-        default_factory=lambda: MappingProxyType({}), repr=False
-    )
-    held_out: Mapping[str, float] = field(default_factory=lambda: MappingProxyType({}), repr=False)
-    worth: Mapping[PartyId, float] = field(default_factory=lambda: MappingProxyType({}), repr=False)
-    trouble: str = ""  # why there is no fit
-
-    @property
-    def own_losses(self) -> tuple[float, ...]:
-        """The cross-validated loss of the last fit."""
-        return () if self.fit is None else (self.fit.loss,)
-
-    @property
-    def coefficients(self) -> dict[PartyId, float]:
-        """What each partner's scores are multiplied by; 0 for all if the fit does without them."""
-        if self.fit is None:
-            return {}
-        return dict(zip(self.partners, self.fit.coefficients.tolist(), strict=True))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -231,118 +190,8 @@ def _fit(own: Assets, state: Training) -> Step[Training]:
         if counted(state, passive):
             came[passive] = rounds.shares[passive]
             transcript = next_transcript(transcript, came[passive][0])
-    rounds = replace(_fitted_or_told(own, state, came), shares=MappingProxyType({}))
+    rounds = replace(fitted_or_told(own, state, came), shares=MappingProxyType({}))
     return finished_round(replace(state, transcript=transcript, rounds=rounds), is_over=True)
-
-
-def _fitted_or_told(own: Assets, state: Training, came: Came) -> PrivateActive:
-    """The fit with the shares, else without; if both fail, the run goes on and `trouble` says so.
-
-    Labels and a peer's numbers can decide whether a fit fails: a process that stopped at a failure
-    would reveal something about the labels to the peer.
-    """
-    for heard in (came, {}):
-        try:
-            with np.errstate(all="ignore"):  # a result that is not finite is refused below
-                return _fitted(own, state, heard)
-        except (ArithmeticError, ValueError):
-            continue
-    return replace(cast(PrivateActive, state.rounds), trouble=_NO_FIT)
-
-
-def _fitted(own: Assets, state: Training, came: Came) -> PrivateActive:
-    plan, block, labels = _plan(state), block_of(own, state.setup), _labels(own, state.setup)
-    learnt, sizes = plan.learnt_rows, np.array([release.scale for release, _ in came.values()])
-    A = filled((block.rows, block.columns), block.dense, own.allocate)
-    column = column_scale(A[learnt])
-    shape = (plan.share_count(0), len(came))
-    expected, received = None, np.zeros((0, len(came)))
-    if came:
-
-        def stacked(rows: slice) -> np.ndarray:
-            parts = [values[rows] * release.scale for release, values in came.values()]
-            return np.column_stack(parts)
-
-        received = filled(shape, stacked, own.allocate)
-        shares = Shares(
-            values=received[: plan.scored_rows[0].stop][: learnt.stop],
-            noise_std=plan.passive_noise.noise_std * sizes,
-            size=sizes,
-        )
-        scaled = filled(A[learnt].shape, lambda rows: A[rows] / column, own.allocate)
-        expected = expect(scaled, shares, own.allocate)
-    fit = last_fit(
-        A[learnt],
-        labels.of(learnt),
-        expected,
-        own.engine,
-        allocate=own.allocate,
-        forecast=signal_kept(plan),
-    )
-    if not np.isfinite([*fit.w, *fit.coefficients]).all():
-        raise FloatingPointError("the last fit left the numbers a machine has")
-    own_columns = A[plan.held_out] / column
-    in_units = replace(fit, w=fit.w * column)
-    held = _held_out(plan, own_columns, received, labels, expected, in_units)
-    return replace(
-        cast(PrivateActive, state.rounds),
-        w=fit.w,
-        fit=fit,
-        partners=tuple(came),
-        score_regressions=MappingProxyType(_regressions(tuple(came), expected, column)),
-        held_out=MappingProxyType(held),
-        worth=MappingProxyType(dict(zip(came, worth(expected, A[learnt], fit), strict=True))),
-    )
-
-
-def _regressions(
-    partners: tuple[PartyId, ...], expected: Expected | None, column: FloatVector
-) -> dict[PartyId, ScoreRegression]:
-    """Regression of each partner's scores on the active party's columns, for noised scores."""
-    if expected is None:
-        return {}
-    told, left = expected.told / column[:, None], np.diag(expected.doubt_unseen)
-    return {
-        party: ScoreRegression(told[:, number], float(left[number]))
-        for number, party in enumerate(partners)
-    }
-
-
-def _labels(own: Assets, setup: Setup) -> Labels:
-    """Labels of the common rows, unclipped: this fit needs no bound."""
-    order = rows_of(own, setup).order
-    assert own.data.y is not None
-    parts = (own.data.y, own.data.weights, own.data.offset)
-    y, weights, offset = (
-        None if part is None else gather(part, order, own.allocate) for part in parts
-    )
-    assert y is not None
-    return Labels(
-        family=family(unclipped(setup.plan.manifest.loss)), y=y, weights=weights, offset=offset
-    )
-
-
-def _held_out(
-    plan: PrivateModelPlan,
-    A: np.ndarray,
-    received: np.ndarray,
-    labels: Labels,
-    expected: Expected | None,
-    fit: LastFit,
-) -> dict[str, float]:
-    """Quality on the held-out rows, with the partners' scores of those rows."""
-    rows = plan.held_out
-    count = rows.stop - rows.start
-    if count == 0:
-        return {}
-    theta = A @ fit.w
-    if expected is not None and fit.is_joint:
-        theta = theta + expected.of_rows(A, received[-count:]) @ fit.coefficients
-        doubt = float(fit.coefficients @ expected.doubt_seen @ fit.coefficients)
-        theta = theta / flattening(labels.family, np.array([max(doubt, 0.0)]))
-    if labels.offset is not None:
-        theta = theta + labels.offset[rows]
-    return {"rows": float(count), **quality(labels.family, theta, labels.y[rows])}
 
 
 def _plan(state: Training) -> PrivateModelPlan:

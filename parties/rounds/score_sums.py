@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from hdpvfl_mq.arrays.unreleased import FloatVector
 from hdpvfl_mq.errors import PeerError
-from hdpvfl_mq.methods.private_model.last_fit import flattening
+from hdpvfl_mq.methods.private_model.joint import flattening
 from parties.assets import Assets
 from parties.common_rows import block_of, rows_of
 from parties.phases import Setup

@@ -33,7 +33,8 @@ from parties.party import Party
 from parties.phases import setup_of, training_of
 from parties.process.gram_store import GramStore
 from parties.process.ledger_book import LedgerBook
-from parties.rounds.private_model import PrivateActive, PrivatePassive
+from parties.rounds.private_model import PrivatePassive
+from parties.rounds.shares_fit import PrivateActive
 from schemas.config import PartyPolicy, RunManifest
 from schemas.messages import Releasing, ScoreReply
 from schemas.privacy import MU2_UNIT, PURE_UNIT_BITS

@@ -27,7 +27,7 @@ MAY_EXPOSE = {
     "hdpvfl_mq/privacy/mechanism.py",
     "hdpvfl_mq/app/demo/evaluate.py",
     "parties/rounds/descent.py",
-    "hdpvfl_mq/methods/private_model/last_fit.py",
+    "hdpvfl_mq/methods/private_model/problem.py",
     "parties/rounds/prediction.py",
 }
 # Where people are spoken to.

@@ -192,7 +192,7 @@ def test_a_fit_that_fails_leaves_public_weights_and_tells_the_owner(monkeypatch)
     def failed(*given, **named):
         raise np.linalg.LinAlgError("singular")
 
-    monkeypatch.setattr("parties.rounds.private_model.last_fit", failed)
+    monkeypatch.setattr("parties.rounds.shares_fit.last_fit", failed)
     pair = played(pair_of("bank"), manifest(), np.ones(1))
     rounds = pair.view.trained.rounds
     assert isinstance(pair.view, Closed)

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from hdpvfl_mq.methods import prediction_of
 from parties.assets import TrainedModel
-from parties.rounds.private_model import PrivateActive
+from parties.rounds.shares_fit import PrivateActive
 from schemas.privacy import Budget
 from tests.federation import Federation, manifest, policy, tables
 

@@ -27,7 +27,7 @@ from hdpvfl_mq.engine.processes import ProcessEngine
 from hdpvfl_mq.engine.rows_folder import RowsFolder
 from hdpvfl_mq.errors import NetworkError, OperatorError, SettingsError
 from hdpvfl_mq.glm import block
-from hdpvfl_mq.methods.private_model import last_fit, statistics
+from hdpvfl_mq.methods.private_model import problem, statistics
 from hdpvfl_mq.runtime.profile import numeric_profile, pin_threads
 from parties.assets import Assets
 from schemas.methods import PrivateModel
@@ -130,7 +130,7 @@ def test_processes_give_the_bits_of_one_process(
     name: str, expected: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     engine = ProcessEngine(2)
-    monkeypatch.setattr(last_fit, "CHUNK_NUMBERS", 120)
+    monkeypatch.setattr(problem, "CHUNK_NUMBERS", 120)
     killed = []
 
     def kill() -> None:

@@ -20,7 +20,7 @@ from hdpvfl_mq.errors import DataError
 from hdpvfl_mq.glm.block import ColumnBlock, scale_rows
 from hdpvfl_mq.glm.families import Family
 from hdpvfl_mq.glm.quality import quality
-from hdpvfl_mq.methods.private_model.last_fit import FREE, Labels, Problem
+from hdpvfl_mq.methods.private_model.problem import FREE, Labels, Problem
 from schemas.data import DataSettings
 
 Matrix = NDArray[np.float64]

@@ -32,7 +32,7 @@ from parties.assets import Assets, TrainedModel
 from parties.party import Party
 from parties.process.ledger_book import LedgerBook, recognise
 from parties.process.ledger_file import open_ledger
-from parties.rounds.private_model import PrivateActive
+from parties.rounds.shares_fit import PrivateActive
 from schemas.alignment import KeptAlignment
 from schemas.config import PartyPolicy, RunManifest
 from schemas.ids import COORDINATOR, PartyId, RoleName

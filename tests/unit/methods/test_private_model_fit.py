@@ -14,8 +14,9 @@ from hdpvfl_mq.glm.families import FAMILIES, family
 from hdpvfl_mq.methods import plan_run
 from hdpvfl_mq.methods.private_model import bound, statistics
 from hdpvfl_mq.methods.private_model.expectation import Shares, expect
-from hdpvfl_mq.methods.private_model.last_fit import Labels, last_fit
+from hdpvfl_mq.methods.private_model.last_fit import last_fit
 from hdpvfl_mq.methods.private_model.plan import PrivateModelPlan
+from hdpvfl_mq.methods.private_model.problem import Labels
 from hdpvfl_mq.methods.private_model.weights import Received, Statistics, private_weights
 from hdpvfl_mq.privacy.accountant import affordable
 from hdpvfl_mq.privacy.calibration import mu_of

@@ -10,9 +10,9 @@ import pytest
 from hdpvfl_mq.engine.port import LocalEngine
 from hdpvfl_mq.glm.block import ColumnBlock
 from hdpvfl_mq.glm.families import family
-from hdpvfl_mq.methods.private_model import expectation, last_fit, row_blocks
+from hdpvfl_mq.methods.private_model import expectation, last_fit, problem, row_blocks
 from hdpvfl_mq.methods.private_model.expectation import Shares, expect
-from hdpvfl_mq.methods.private_model.last_fit import Labels
+from hdpvfl_mq.methods.private_model.problem import Labels
 from hdpvfl_mq.methods.private_model.row_blocks import filled, summed, variance
 from hdpvfl_mq.methods.private_model.statistics import moments
 from hdpvfl_mq.methods.private_model.weights import Received
@@ -80,7 +80,7 @@ def test_many_blocks_give_the_fit_of_one(partners, monkeypatch, tmp_path):
         return last_fit.last_fit(A, labels, expected, allocate=allocate), made
 
     whole, _ = fit()
-    for module in (row_blocks, expectation, last_fit):
+    for module in (row_blocks, expectation, problem):
         monkeypatch.setattr(module, "BLOCK_ROWS", 400)
     blocked, made = fit()
     assert (ROWS, 3) in made
@@ -92,7 +92,7 @@ def test_many_blocks_give_the_fit_of_one(partners, monkeypatch, tmp_path):
 
 def test_the_last_fit_of_many_rows_holds_some_blocks(monkeypatch, tmp_path):
     size, dice, allocate = 1024, np.random.default_rng(2), MappedArrays(tmp_path)
-    for module in (row_blocks, expectation, last_fit):
+    for module in (row_blocks, expectation, problem):
         monkeypatch.setattr(module, "BLOCK_ROWS", size)
     monkeypatch.setattr(last_fit, "_ROWS_TO_VALIDATE", size)
 
