@@ -31,8 +31,7 @@ from hdpvfl_mq.runtime.settings import dump_settings, load_settings
 from hdpvfl_mq.runtime.tasks import Tasks
 from hdpvfl_mq.runtime.window import Window
 from schemas.base import in_words
-from schemas.config import BrokerServiceSettings, BrokerSettings, Member, RunManifest
-from schemas.federation import (
+from schemas.commands import (
     CannotOpen,
     CloseRun,
     EndRun,
@@ -41,6 +40,7 @@ from schemas.federation import (
     SeatMember,
     StopRun,
 )
+from schemas.config import BrokerServiceSettings, BrokerSettings, Member, RunManifest
 from schemas.ids import COORDINATOR, PartyId, RunId
 from schemas.records import OperatorRequest
 

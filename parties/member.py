@@ -79,11 +79,11 @@ from schemas.messages import (
     RunAccept,
     RunOffer,
     RunRefuse,
-    ScoreQuery,
     ScoreShare,
     Waiting,
     Welcome,
 )
+from schemas.scoring import ScoreQuery
 
 P = TypeVar("P", bound=Phase)
 W = TypeVar("W", Aligning, Agreeing)

@@ -30,8 +30,8 @@ from parties.assets import Assets
 from parties.common_rows import people_at
 from parties.phases import setup_of
 from parties.process.ledger_file import ACCOUNT
-from schemas.config import PartyPolicy
 from schemas.ids import PartyId, RunId
+from schemas.policy import PartyPolicy
 from schemas.privacy import (
     MU2_UNIT_BITS,
     Cosignature,

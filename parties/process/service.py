@@ -43,8 +43,7 @@ from parties.process.run_settings import settings_of_run
 from parties.refusals import refusals
 from parties.roster import Fellow
 from schemas.base import in_words
-from schemas.config import PartyPolicy, PartyServiceSettings
-from schemas.federation import (
+from schemas.commands import (
     AnswerRun,
     Command,
     EndRun,
@@ -53,7 +52,9 @@ from schemas.federation import (
     SeatMember,
     StopRun,
 )
+from schemas.config import PartyServiceSettings
 from schemas.ids import PartyId, RunId
+from schemas.policy import PartyPolicy
 from schemas.records import OperatorRequest
 
 
