@@ -21,17 +21,9 @@ from hdpvfl_mq.machine import (
     command_of,
 )
 from schemas.base import in_words
+from schemas.commands import CannotOpen, CloseRun, EndRun, StopRun
 from schemas.config import RunManifest
-from schemas.federation import (
-    CannotOpen,
-    CloseRun,
-    EndRun,
-    RunAnswer,
-    RunNews,
-    RunProposal,
-    RunStop,
-    StopRun,
-)
+from schemas.federation import RunAnswer, RunNews, RunProposal, RunStop
 from schemas.ids import COORDINATOR, OLDEST_VERSION, PartyId, RunId
 
 IN_VAIN_MAX = 1000  # proposals of one active party that came to nothing since its last run

@@ -33,13 +33,8 @@ from hdpvfl_mq.wire.invitation import (
 )
 from hdpvfl_mq.wire.invitation import Answer as JoinAnswer
 from schemas.base import in_words
+from schemas.commands import Admit, Command, Invite, OperatorCommand
 from schemas.config import BrokerServiceSettings
-from schemas.federation import (
-    Admit,
-    Command,
-    Invite,
-    OperatorCommand,
-)
 from schemas.ids import RunId
 
 KNOCKS_BURST = 20.0  # knocks of all guests together; then one every few seconds

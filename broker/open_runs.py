@@ -25,8 +25,8 @@ from hdpvfl_mq.runtime.runner import FAREWELL_S, Runner
 from hdpvfl_mq.runtime.settings import dump_settings, load_settings
 from hdpvfl_mq.runtime.tasks import Tasks
 from schemas.base import in_words
+from schemas.commands import CannotOpen, CloseRun, EndRun
 from schemas.config import BrokerServiceSettings, BrokerSettings, Member, RunManifest
-from schemas.federation import CannotOpen, CloseRun, EndRun
 from schemas.ids import COORDINATOR, PartyId, RunId
 
 

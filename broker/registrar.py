@@ -30,18 +30,8 @@ from hdpvfl_mq.machine import (
     dispatch,
 )
 from hdpvfl_mq.wire.key_change import next_keys
-from schemas.federation import (
-    Admit,
-    Invite,
-    KeyChanged,
-    MemberHello,
-    Pair,
-    RemoveMember,
-    Roster,
-    RosterEntry,
-    SeatMember,
-    SignedRoster,
-)
+from schemas.commands import Admit, Invite, RemoveMember, SeatMember
+from schemas.federation import KeyChanged, MemberHello, Pair, Roster, RosterEntry, SignedRoster
 from schemas.ids import COORDINATOR, OLDEST_VERSION, PartyId
 
 PAIRS_MAX = 1000  # messages from one member to another; an attempt takes two

@@ -21,13 +21,13 @@ from hdpvfl_mq.runtime.control import Answer, Control
 from hdpvfl_mq.runtime.page import PageFiles
 from hdpvfl_mq.runtime.runner import Runner, Stopped
 from hdpvfl_mq.runtime.window import Window
-from schemas.config import BrokerServiceSettings
-from schemas.federation import (
+from schemas.commands import (
     OperatorCommand,
     RemoveMember,
     SeatMember,
     StopRun,
 )
+from schemas.config import BrokerServiceSettings
 from schemas.ids import COORDINATOR, PartyId, RunId
 from schemas.records import OperatorRequest
 

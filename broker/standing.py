@@ -13,8 +13,9 @@ from types import MappingProxyType
 from typing import Any
 
 from hdpvfl_mq.errors import PeerError
+from schemas.commands import Admit
 from schemas.config import RunManifest
-from schemas.federation import Admit, RunPhase, SignedRoster
+from schemas.federation import RunPhase, SignedRoster
 from schemas.ids import OLDEST_VERSION, PartyId, PartyRole, RunId
 
 _NONE: Mapping[Any, Any] = MappingProxyType({})

@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from typing import Any, Generic, Literal, Protocol, TypeVar
 
 from hdpvfl_mq.errors import PeerError
-from schemas.federation import Forget, Meet, OperatorCommand, SignWith
+from schemas.commands import OperatorCommand
+from schemas.federation import Forget, Meet, SignWith
 from schemas.ids import PartyId
 from schemas.messages import Message
 from schemas.records import (

@@ -16,9 +16,10 @@ from hdpvfl_mq.privacy.slots import placed
 from hdpvfl_mq.psi import possible_methods
 from hdpvfl_mq.wire.codec import model_digest
 from parties.assets import Assets, TrainedModel
-from schemas.config import PartyPolicy, RunManifest
+from schemas.config import RunManifest
 from schemas.ids import PartyId, PartyRole, RunId
 from schemas.methods import Noise, Prediction, PrivateModel, Scoring
+from schemas.policy import PartyPolicy
 from schemas.privacy import MU2_UNIT_BITS
 from schemas.records import LedgerStanding
 

@@ -24,9 +24,10 @@ from parties.phases import Accepted, Agreeing, Aligned, Aligning, Leaving, Terms
 from parties.witness import rolled_back
 from schemas.config import RunManifest
 from schemas.ids import COORDINATOR, PartyId
-from schemas.messages import Agreed, Agreement, AlignStart, WithdrawReason
 from schemas.messages import Aligned as AlignedMessage
+from schemas.messages import AlignStart, WithdrawReason
 from schemas.records import LedgerStanding
+from schemas.signed import Agreed, Agreement
 
 E = TypeVar("E", Accepted, Aligning)
 # Which digest of the terms differs, as the reason of a withdrawal.

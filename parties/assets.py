@@ -23,9 +23,10 @@ from hdpvfl_mq.engine.port import Engine, LocalEngine
 from hdpvfl_mq.methods.score_regression import ScoreRegression
 from hdpvfl_mq.psi import KeyedWorkspace, NormalisedIds, Workspace, marked_nonce
 from schemas.alignment import KeptAlignment
-from schemas.config import IdRules, PartyPolicy, RunManifest
+from schemas.config import IdRules, RunManifest
 from schemas.data import DataSettings
 from schemas.ids import OLDEST_VERSION, PartyId, PartyRole, RunId, release_id
+from schemas.policy import PartyPolicy
 from schemas.privacy import Release
 
 

@@ -21,7 +21,7 @@ from parties.echo import report
 from parties.leaving import leave
 from parties.phases import Leaving, Phase, Training
 from schemas.ids import COORDINATOR, PartyId
-from schemas.messages import Ended, Ending, LedgerWitness
+from schemas.signed import Ended, Ending, LedgerWitness
 
 _DOMAIN = b"hdpvfl-mq end 1\x00"
 

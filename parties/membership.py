@@ -35,17 +35,8 @@ from parties.pairing import LAST_STAGE, Pairing, Self, begin, proceed
 from parties.proposals import Proposals
 from parties.refusals import refusals
 from parties.roster import Dispute, Fellow, disputes, sign_roster, signers
-from schemas.federation import (
-    ConfirmMember,
-    KeyChanged,
-    MemberHello,
-    Pair,
-    RemoveMember,
-    ReplaceKeys,
-    Roster,
-    SeatMember,
-    SignedRoster,
-)
+from schemas.commands import ConfirmMember, RemoveMember, ReplaceKeys, SeatMember
+from schemas.federation import KeyChanged, MemberHello, Pair, Roster, SignedRoster
 from schemas.ids import COORDINATOR, PartyId, PartyRole
 
 ATTEMPTS_MAX = 256  # pairings with one member that no operator has asked for

@@ -21,7 +21,8 @@ from parties.leaving import leave, wronged
 from parties.phases import Agreeing, Aligned, Aligning, Leaving, Phase, Training, WithRows
 from parties.rounds import ROUNDS
 from schemas.ids import COORDINATOR
-from schemas.messages import Pause, Residual, Resume, RoundPlan, ScoreQuery, ScoreShare, Waiting
+from schemas.messages import Pause, Residual, Resume, RoundPlan, ScoreShare, Waiting
+from schemas.scoring import ScoreQuery
 
 P = TypeVar("P", bound=Phase)
 W = TypeVar("W", Aligning, Agreeing)

@@ -19,7 +19,8 @@ from parties.orders import first_plan, put_aside
 from parties.phases import Agreeing, Aligned, Leaving, Over, Training, changed
 from parties.rounds import ROUNDS, scoring
 from parties.rounds.base import next_transcript
-from schemas.messages import Residual, ScoreQuery
+from schemas.messages import Residual
+from schemas.scoring import ScoreQuery
 
 
 def residual(own: Assets, state: Training, given: Received[Residual]) -> Step[Training]:

@@ -25,9 +25,10 @@ from hdpvfl_mq.psi import Passes, Session
 from schemas.alignment import KeptAlignment
 from schemas.config import RunManifest
 from schemas.ids import PartyId
-from schemas.messages import Agreement, AlignBlock
+from schemas.messages import AlignBlock
 from schemas.privacy import Release
 from schemas.records import LedgerStanding
+from schemas.signed import Agreement
 
 _NONE: Mapping[Any, Any] = MappingProxyType({})
 _State = TypeVar("_State")

@@ -12,17 +12,9 @@ from hdpvfl_mq.errors import PeerError
 from hdpvfl_mq.machine import OperatorCommand, Received, Send, Step, command_of
 from parties.belonging import Belonging, KnownPhase, KnownRun
 from parties.refusals import ASKED_MAX, waiting
+from schemas.commands import AnswerRun, EndRun, ProposeRun, StopRun
 from schemas.config import RunManifest
-from schemas.federation import (
-    AnswerRun,
-    EndRun,
-    ProposeRun,
-    RunAnswer,
-    RunNews,
-    RunProposal,
-    RunStop,
-    StopRun,
-)
+from schemas.federation import RunAnswer, RunNews, RunProposal, RunStop
 from schemas.ids import COORDINATOR, PartyId
 
 

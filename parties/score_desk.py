@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 from parties.phases import Over, Phase, training_of
 from parties.rounds.score_sums import Answer
 from parties.rounds.scoring import ScoringActive
-from schemas.federation import AskScores, EndScoring, OperatorCommand
-from schemas.messages import MAX_QUERY_PLACES
+from schemas.commands import AskScores, EndScoring, OperatorCommand
+from schemas.scoring import MAX_QUERY_PLACES
 from schemas.tensor import Tensor
 
 Places = NDArray[np.int64]

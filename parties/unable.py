@@ -26,7 +26,7 @@ from hdpvfl_mq.machine import (
 )
 from parties.leaving import CLOSING_S
 from schemas.ids import COORDINATOR, PartyId
-from schemas.messages import Hello, RunClosed, Withdraw
+from schemas.messages import NOTICES, Hello, RunClosed, Withdraw
 
 REASON = "this party's own data or settings stop it"
 _NOTHING = bytes(32)  # it commits to nothing and has no rows
@@ -94,10 +94,7 @@ MOVES: Moves = {
     (Telling, "started"): Move(Unable.started, (Telling,)),
     (Telling, "run_closed"): Move(Unable.closed, (Told,)),
     (Telling, "timer:closing"): Move(Unable.closed, (Told,)),
-    (Telling, "welcome"): Move(stay, ()),
-    (Telling, "pause"): Move(stay, ()),
     (Told, "run_closed"): Move(stay, ()),
-    (Told, "welcome"): Move(stay, ()),
-    (Told, "pause"): Move(stay, ()),
     (Told, "timer:closing"): Move(stay, ()),
+    **{(phase, kind): Move(stay, ()) for phase in (Telling, Told) for kind in NOTICES},
 }

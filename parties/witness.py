@@ -22,9 +22,9 @@ from parties.leaving import leave
 from parties.phases import Leaving, Running, Training
 from schemas.config import RunManifest
 from schemas.ids import PartyId
-from schemas.messages import LedgerNotice, LedgerWitness
 from schemas.privacy import LedgerHead
 from schemas.records import LedgerStanding
+from schemas.signed import LedgerNotice, LedgerWitness
 
 _DOMAIN = b"hdpvfl-mq ledger head 1\x00"
 OTHER_WITNESSES = 3  # passive parties that remember a passive party's ledger

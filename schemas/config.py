@@ -1,7 +1,8 @@
-"""What people write in TOML: the manifest of a run, a party's policy, settings of processes.
+"""What people write in TOML: the manifest of a run and the settings of processes.
 
-It owns every option and its bounds; it reads no file. Secrets appear only as file names. The
-manifest is public and sent to everybody; policy and settings never leave their machine.
+It owns every option and its bounds; it reads no file, and policy.py holds a party's policy. Secrets
+appear only as file names. The manifest is public and sent to everybody; settings never leave their
+machine.
 """
 
 from __future__ import annotations
@@ -20,18 +21,16 @@ from schemas.ids import (
     COORDINATOR,
     MAX_PASSIVES,
     OLDEST_VERSION,
-    DatasetId,
     PartyId,
     PartyRole,
     RoleName,
     RunId,
     Version,
 )
-from schemas.methods import Absence, Descent, Guarantee, Method, Noise, Scores, Scoring
+from schemas.methods import Absence, Descent, Guarantee, Method, Scoring
 from schemas.model import LossSpec, PenaltySpec
-from schemas.privacy import MAX_SLOTS, Budget
+from schemas.privacy import Budget
 
-PureEpsilon = Annotated[float, Field(gt=0.0, le=100.0)]
 AlignmentMethod = Literal["ecdh", "oprf"]
 HexKey = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 Path = Annotated[str, Field(min_length=1, max_length=4096)]
@@ -141,49 +140,6 @@ class RunManifest(Extended):
     def parties(self) -> tuple[PartyId, ...]:
         """All parties, the active party first."""
         return (self.active_party, *self.passive_parties)
-
-
-class PartyPolicy(Closed):
-    """What a party allows; local, never sent."""
-
-    dataset: DatasetId  # the ledger's key: the same entities keep the same name for ever
-    # Data sets that share some ids with this one but have a budget of their own.
-    budget_apart_from: Annotated[tuple[DatasetId, ...], Field(max_length=256)] = ()
-    lifetime: Budget
-    # Pure epsilons within the lifetime cap, for bounded noise; the rest of the cap is for Gaussian
-    # noise, whether the slots are used or not (docs/bounded-noise.md).
-    pure_slots: Annotated[tuple[PureEpsilon, ...], Field(max_length=MAX_SLOTS)] = ()
-    noises: Annotated[tuple[Noise, ...], Field(min_length=1, max_length=2)] = ("gaussian",)
-    run_epsilon_max: Positive
-    guarantees: Annotated[tuple[Guarantee, ...], Field(min_length=1, max_length=3)] = ("sound",)
-    rows_min: Annotated[int, Field(ge=1, le=10**9)] = 100
-    peers: Annotated[tuple[PartyId, ...], Field(max_length=MAX_PASSIVES + 1)] = ()
-    # Methods of entity resolution this party takes part in (docs/entity-resolution.md).
-    alignment_methods: Annotated[tuple[AlignmentMethod, ...], Field(min_length=1, max_length=2)] = (
-        "ecdh",
-        "oprf",
-    )
-    # What happens to a proposed run that breaks no rule: ask the operator, or accept it.
-    proposals: Literal["ask", "accept"] = "ask"
-    # Refused proposals of one active party since its last completed run, after which the policy
-    # gives no more reasons: the operator answers.
-    refusals_max: Annotated[int, Field(ge=0, le=10**6)] = 20
-    learned_constants: bool = False  # preprocessing constants fitted on the private data
-    # Most rows, over all trainings of the data set, whose exact scores from private weights may
-    # leave; those rows are disclosed. A row counts in every training that discloses it.
-    disclosed_rows_max: Annotated[int, Field(ge=0, le=10**9)] = 0
-    exact_scoring: bool = False  # un-noised scores in a prediction: booked as an infinite cost
-    # What a score of private weights may reveal about the scored person (docs/scored-people.md):
-    # nothing, the score itself, or a noised score.
-    scoring: Literal["none", Scores] = "none"
-    # How many queries may ask for one person, over all sessions of this party.
-    queries_max: Annotated[int, Field(ge=1, le=10**9)] = 100
-    # How many models may score one person; every training makes a new model, and so does every
-    # other step of coarse scores.
-    models_max: Annotated[int, Field(ge=1, le=10**6)] = 1
-    # The smallest step of disclosed scores, in deviations of a score; a manifest may use larger
-    # steps.
-    coarsen: Annotated[float, Field(ge=0.0, le=64.0)] = 0.0
 
 
 class Peer(Closed):

@@ -1,4 +1,4 @@
-"""The messages of a federation: what members and the registrar send, and what operators ask for.
+"""The messages of a federation: what members and the registrar send each other.
 
 It owns these shapes and their limits; it knows no behaviour. A federation has its own stream beside
 its runs: the header then holds the federation's name instead of a run's.
@@ -11,7 +11,7 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field
 
 from schemas.base import Closed, Count, Digest, Extended, Signature, Text
-from schemas.config import Path, RunManifest
+from schemas.config import RunManifest
 from schemas.ids import (
     MAX_PASSIVES,
     OLDEST_VERSION,
@@ -23,9 +23,8 @@ from schemas.ids import (
     Version,
 )
 from schemas.key_change import KeyChange
-from schemas.tensor import Tensor
+from schemas.route import ALL_ROLES, COORDINATOR_ROLE, PARTY_ROLES, Route
 
-Secret = Annotated[bytes, Field(min_length=16, max_length=16)]
 RunPhase = Literal["proposed", "open", "refused", "over"]
 
 
@@ -35,6 +34,7 @@ class MemberHello(Extended):
     later: ClassVar[tuple[str, ...]] = ("speaks",)
 
     kind: Literal["member_hello"] = "member_hello"
+    route: ClassVar[Route] = Route(PARTY_ROLES, COORDINATOR_ROLE, is_greeting=True)
     epoch: Epoch
     speaks: Version = OLDEST_VERSION  # the newest version of the protocol that the member speaks
 
@@ -43,6 +43,7 @@ class RunProposal(Closed):
     """The active party proposes a run; the registrar forwards it to the other parties."""
 
     kind: Literal["run_proposal"] = "run_proposal"
+    route: ClassVar[Route] = Route(ALL_ROLES, ALL_ROLES)
     manifest: RunManifest
 
 
@@ -50,6 +51,7 @@ class RunAnswer(Closed):
     """A party accepts a proposed run, or says why it refuses."""
 
     kind: Literal["run_answer"] = "run_answer"
+    route: ClassVar[Route] = Route(PARTY_ROLES, COORDINATOR_ROLE)
     run: RunId
     accepted: bool
     reason: Text
@@ -59,6 +61,7 @@ class RunStop(Closed):
     """A party cancels a proposed run, or stops a run that it cannot take part in after all."""
 
     kind: Literal["run_stop"] = "run_stop"
+    route: ClassVar[Route] = Route(PARTY_ROLES, COORDINATOR_ROLE)
     run: RunId
     reason: Literal["operator", "settings"]
 
@@ -69,6 +72,7 @@ class RunNews(Extended):
     later: ClassVar[tuple[str, ...]] = ("wire",)
 
     kind: Literal["run_news"] = "run_news"
+    route: ClassVar[Route] = Route(COORDINATOR_ROLE, PARTY_ROLES)
     run: RunId
     phase: RunPhase
     waiting_for: Parties
@@ -87,6 +91,7 @@ class Roster(Closed):
     """The current members of the federation, according to the registrar."""
 
     kind: Literal["roster"] = "roster"
+    route: ClassVar[Route] = Route(COORDINATOR_ROLE, PARTY_ROLES)
     members: Annotated[tuple[RosterEntry, ...], Field(max_length=MAX_PASSIVES + 1)]
 
 
@@ -99,6 +104,7 @@ class Pair(Closed):
     """
 
     kind: Literal["pair"] = "pair"
+    route: ClassVar[Route] = Route(ALL_ROLES, ALL_ROLES)
     peer: PartyId
     stage: Annotated[int, Field(ge=1, le=3)]
     value: Digest
@@ -122,6 +128,7 @@ class SignedRoster(Closed):
     """
 
     kind: Literal["signed_roster"] = "signed_roster"
+    route: ClassVar[Route] = Route(ALL_ROLES, ALL_ROLES)
     signer: PartyId
     edition: Count  # a later edition replaces an earlier one
     members: Annotated[tuple[PinnedMember, ...], Field(max_length=MAX_PASSIVES + 1)]
@@ -135,6 +142,7 @@ class KeyChanged(Closed):
     """
 
     kind: Literal["key_changed"] = "key_changed"
+    route: ClassVar[Route] = Route(ALL_ROLES, ALL_ROLES)
     change: KeyChange
 
 
@@ -149,155 +157,6 @@ FederationMessage = (
     | Pair
     | KeyChanged
 )
-
-
-# -- what operators and their policies ask of the roles -----------------------------------------
-
-
-class SeatMember(Closed):
-    """A member whose keys the settings state: exchanged by hand and trusted."""
-
-    name: Literal["seat"] = "seat"
-    party: PartyId
-    role: PartyRole
-    verify_key: Digest
-    curve_key: Digest
-
-
-class ProposeRun(Closed):
-    """Propose a run; `rows` is this party's file of rows to score and `out` where the scores go; a
-    `session` stays open for queries about single people.
-    """
-
-    name: Literal["propose"] = "propose"
-    manifest: RunManifest
-    rows: Path | None = None
-    out: Path | None = None
-    session: bool = False
-
-
-class AnswerRun(Closed):
-    """The answer of the operator or the policy to a proposal."""
-
-    name: Literal["answer"] = "answer"
-    run: RunId
-    accepted: bool
-    reason: Text
-
-
-class StopRun(Closed):
-    """Stop a run, whatever phase it is in."""
-
-    name: Literal["stop"] = "stop"
-    run: RunId
-    reason: Literal["operator", "settings"]
-
-
-class EndRun(Closed):
-    """The run's node has ended in this process, and every party has acknowledged the end."""
-
-    name: Literal["end"] = "end"
-    run: RunId
-    outcome: Annotated[str, Field(max_length=64)]
-    reason: Text
-
-
-class CloseRun(Closed):
-    """The run's coordinator has closed it; some parties have not acknowledged that yet."""
-
-    name: Literal["close"] = "close"
-    run: RunId
-    outcome: Annotated[str, Field(max_length=64)]
-    reason: Text
-
-
-class CannotOpen(Closed):
-    """The broker cannot open a run that its parties have agreed on."""
-
-    name: Literal["cannot_open"] = "cannot_open"
-    run: RunId
-    reason: Text
-
-
-class Invite(Closed):
-    """Let one new member knock, once, until the invitation expires."""
-
-    name: Literal["invite"] = "invite"
-    party: PartyId
-    role: PartyRole
-    secret_digest: Digest
-    expires_s: Count
-
-
-class Admit(Closed):
-    """A guest has knocked at this time, with this secret and these keys."""
-
-    name: Literal["admit"] = "admit"
-    party: PartyId
-    secret: Secret
-    verify_key: Digest
-    curve_key: Digest
-    at_s: Count
-
-
-class ConfirmMember(Closed):
-    """Two people have compared the words: pin the keys."""
-
-    name: Literal["confirm"] = "confirm"
-    party: PartyId
-
-
-class RemoveMember(Closed):
-    """Forget a member and its keys."""
-
-    name: Literal["remove"] = "remove"
-    party: PartyId
-
-
-class ReplaceKeys(Closed):
-    """Sign with this party's new keys from now on, and tell the others."""
-
-    name: Literal["replace_keys"] = "replace_keys"
-    change: KeyChange
-
-
-class AskScores(Closed):
-    """Ask the partners of a scoring session for the people at these places."""
-
-    name: Literal["ask_scores"] = "ask_scores"
-    places: Tensor
-
-
-class EndScoring(Closed):
-    """End a scoring session once the open query is answered."""
-
-    name: Literal["end_scoring"] = "end_scoring"
-
-
-Command = Annotated[
-    SeatMember
-    | ProposeRun
-    | AnswerRun
-    | StopRun
-    | EndRun
-    | CloseRun
-    | CannotOpen
-    | Invite
-    | Admit
-    | ConfirmMember
-    | RemoveMember
-    | ReplaceKeys
-    | AskScores
-    | EndScoring,
-    Field(discriminator="name"),
-]
-
-
-class OperatorCommand(Closed):
-    """An input from inside this process: from a person, a policy or one of its runs."""
-
-    kind: Literal["command"] = "command"
-    command: Command
 
 
 class Meet(Extended):

@@ -13,8 +13,9 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import AfterValidator, Field
 
 from schemas.base import TEXT_MAX, Closed, Count, Digest, Extended, Signature, printable
+from schemas.commands import OperatorCommand
 from schemas.envelope import MAX_ARRAY_BYTES, MAX_FRAMES
-from schemas.federation import Forget, Meet, OperatorCommand, SignWith
+from schemas.federation import Forget, Meet, SignWith
 from schemas.ids import MAX_PASSIVES, OLDEST_VERSION, Epoch, PartyId, Version
 from schemas.privacy import MAX_PURE_RELEASES, MAX_SLOTS, LedgerHead, Release
 from schemas.tensor import Tensor

@@ -16,13 +16,13 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from schemas import config
+from schemas import config, policy
 
 PAGE = Path(__file__).parents[1] / "docs" / "settings.md"
 FILES: dict[type[BaseModel], str] = {
     config.PartyServiceSettings: "party.toml of a service (`hdpvfl join` writes it)",
     config.BrokerServiceSettings: "broker.toml of a service (`hdpvfl init` writes it)",
-    config.PartyPolicy: "policy.toml (`hdpvfl join` writes it)",
+    policy.PartyPolicy: "policy.toml (`hdpvfl join` writes it)",
     config.RunManifest: "the manifest of a run (`hdpvfl plan --write` writes it)",
     config.PartySettings: "party.toml for one run, without a federation",
     config.BrokerSettings: "broker.toml for one run, without a federation",

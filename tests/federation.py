@@ -11,9 +11,10 @@ from hdpvfl_mq.data.preprocess import prepare
 from hdpvfl_mq.data.tables import Table
 from hdpvfl_mq.glm.families import FAMILIES
 from hdpvfl_mq.node.node import Node
-from schemas.config import AlignmentSpec, IdRules, PartyPolicy, RunManifest
+from schemas.config import AlignmentSpec, IdRules, RunManifest
 from schemas.data import DataSettings
 from schemas.methods import ActiveSide, Descent, PassiveSide
+from schemas.policy import PartyPolicy
 from schemas.privacy import Budget
 
 

@@ -21,9 +21,10 @@ from hdpvfl_mq.errors import SettingsError
 from hdpvfl_mq.methods.recommend import recommend
 from hdpvfl_mq.runtime import control
 from hdpvfl_mq.runtime.settings import check_choice, check_settings, load_settings, names
-from schemas.config import AlignmentSpec, PartyPolicy, PartyServiceSettings, RunManifest
+from schemas.config import AlignmentSpec, PartyServiceSettings, RunManifest
 from schemas.methods import Guarantee, PrivateModel
 from schemas.model import LossSpec, PenaltySpec
+from schemas.policy import PartyPolicy
 from schemas.privacy import Budget
 
 

@@ -20,9 +20,10 @@ from hdpvfl_mq.privacy.mechanism import receive_planned
 from hdpvfl_mq.privacy.plan import NoisePlan
 from hdpvfl_mq.privacy.slots import placed
 from schemas.ids import PARTY_ROLES, PartyId, release_id
-from schemas.messages import Agreed, Agreement, Hello, LedgerNotice, ScoreShare
+from schemas.messages import Hello, ScoreShare
 from schemas.privacy import LedgerHead, Release, ReleaseBooked, RunReserved
 from schemas.records import Book, LedgerRead, Reserve, Started
+from schemas.signed import Agreed, Agreement, LedgerNotice
 
 
 def noise_sufficient(evidence: Evidence) -> None:

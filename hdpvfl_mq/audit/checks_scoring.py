@@ -15,8 +15,8 @@ from hdpvfl_mq.methods.scoring.plan import ScoringPlan
 from hdpvfl_mq.privacy.accountant import affordable
 from hdpvfl_mq.privacy.mechanism import SEAL_WORDS
 from schemas.ids import release_id
-from schemas.messages import ScoreQuery, ScoreReply
 from schemas.records import Charge, Charged
+from schemas.scoring import ScoreQuery, ScoreReply
 
 
 def _queries(evidence: Evidence) -> dict[int, ScoreQuery]:

@@ -17,8 +17,9 @@ from hdpvfl_mq.journal import chain
 from hdpvfl_mq.wire.canonical import unpack
 from hdpvfl_mq.wire.codec import Frames, decode_body, decode_header
 from hdpvfl_mq.wire.parts import PartList, is_in_parts
+from schemas.commands import OperatorCommand
 from schemas.envelope import MAX_BODY_BYTES
-from schemas.federation import Forget, Meet, OperatorCommand, SignWith
+from schemas.federation import Forget, Meet, SignWith
 from schemas.messages import Message, Releasing
 from schemas.records import (
     Acknowledged,

@@ -18,9 +18,10 @@ from hdpvfl_mq.wire.parts import PartList, is_in_parts
 from hdpvfl_mq.wire.sequence import UNACKNOWLEDGED_BYTES_MAX, Busy, Inbox, Outbox, Position
 from hdpvfl_mq.wire.signing import envelope_digest, frames_digest, sign, verify
 from hdpvfl_mq.wire.versions import check_version
+from schemas.delivery import Ack
 from schemas.envelope import NO_PARENT, Delivery, Header
 from schemas.ids import PartyId
-from schemas.messages import GREETINGS, ROUTES, UNNUMBERED, Ack, Message
+from schemas.messages import GREETINGS, ROUTES, UNNUMBERED, Message
 from schemas.snapshot import DIGESTS_MAX, StreamMark
 
 REFUSED_BYTES_MAX = 64 * 2**20  # refused bytes of one peer that a process writes to its journal

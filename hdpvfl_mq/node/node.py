@@ -27,10 +27,12 @@ from hdpvfl_mq.node.uncommitted import Uncommitted
 from hdpvfl_mq.wire.codec import Frames, decode_body, decode_header
 from hdpvfl_mq.wire.parts import PartList, is_in_parts
 from schemas.base import printable
+from schemas.commands import OperatorCommand
+from schemas.delivery import Part, PartRequest
 from schemas.envelope import NO_PARENT, Header
-from schemas.federation import Forget, Meet, OperatorCommand, SignWith
+from schemas.federation import Forget, Meet, SignWith
 from schemas.ids import PartyId
-from schemas.messages import NEEDED, Part, PartRequest, Releasing
+from schemas.messages import NEEDED, Releasing
 from schemas.privacy import LedgerHead
 from schemas.records import (
     GENESIS,

@@ -16,8 +16,8 @@ from hdpvfl_mq.errors import CheatingError, IntegrityError, PeerError
 from hdpvfl_mq.node.ports import RecordStore
 from hdpvfl_mq.wire.codec import Frames
 from hdpvfl_mq.wire.parts import PartList, is_in_parts
+from schemas.delivery import MAX_PARTS_ASKED, Part, PartRequest
 from schemas.ids import PartyId
-from schemas.messages import MAX_PARTS_ASKED, Part, PartRequest
 from schemas.tensor import Tensor
 
 # On their way to this node from all peers together; one more for each peer that has none.

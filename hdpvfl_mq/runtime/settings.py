@@ -1,6 +1,6 @@
 """Read TOML files into validated settings; errors name file, field and remedy.
 
-It owns reading and the wording of errors; schemas/config.py defines what is valid.
+It owns reading and the wording of errors; schemas/config.py and policy.py define what is valid.
 """
 
 from __future__ import annotations

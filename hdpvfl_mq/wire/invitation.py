@@ -18,7 +18,7 @@ from hdpvfl_mq.errors import PeerError, SettingsError
 from hdpvfl_mq.wire.canonical import pack, unpack
 from hdpvfl_mq.wire.signing import sign, verify
 from schemas.base import Closed, Digest, Signature, Text
-from schemas.federation import Secret
+from schemas.commands import Secret
 from schemas.ids import PARTY_ROLES, PartyId, PartyRole, RunId
 
 PREFIX = "hdpvfl1-"

@@ -36,8 +36,9 @@ from parties.process.ledger_book import LedgerBook, recognise
 from parties.process.ledger_file import open_ledger
 from parties.process.mapped_arrays import MappedArrays
 from parties.process.models import read_model, scoring_settings
-from schemas.config import PartyPolicy, PartyServiceSettings, PartySettings
+from schemas.config import PartyServiceSettings, PartySettings
 from schemas.data import DataSettings
+from schemas.policy import PartyPolicy
 from schemas.snapshot import NodeSnapshot
 
 SECRET_BYTES, SALT_BYTES = 32, 16

@@ -22,8 +22,8 @@ from parties.belonging import describe
 from parties.pairing import Pairing
 from parties.process.ledger_book import LedgerBook
 from schemas.base import in_words
+from schemas.commands import AnswerRun, ConfirmMember, ProposeRun, RemoveMember
 from schemas.config import RunManifest
-from schemas.federation import AnswerRun, ConfirmMember, ProposeRun, RemoveMember
 from schemas.ids import OLDEST_VERSION, RunId
 
 if TYPE_CHECKING:

@@ -19,9 +19,10 @@ from parties.process.ledger_book import LedgerBook
 from parties.process.member_node import MemberNode
 from parties.refusals import refusals
 from schemas.base import in_words
-from schemas.config import PartyPolicy, PartyServiceSettings
-from schemas.federation import AnswerRun
+from schemas.commands import AnswerRun
+from schemas.config import PartyServiceSettings
 from schemas.ids import PartyId, RunId
+from schemas.policy import PartyPolicy
 
 
 class Judge:

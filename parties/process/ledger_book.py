@@ -29,8 +29,8 @@ from parties.phases import setup_of
 from parties.process.disclosure import disclosed, disclosing
 from parties.process.ledger_file import ACCOUNT
 from parties.process.lifetime import below, cap_units
-from schemas.config import PartyPolicy
 from schemas.ids import PartyId, RunId
+from schemas.policy import PartyPolicy
 from schemas.privacy import (
     Cosignature,
     LedgerHead,

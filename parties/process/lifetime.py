@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 
 from hdpvfl_mq.privacy.pure import mu_beside, pure_units_of
-from schemas.config import PartyPolicy
+from schemas.policy import PartyPolicy
 from schemas.privacy import MU2_UNIT_BITS, LedgerHead
 from schemas.records import GENESIS, LedgerStanding
 

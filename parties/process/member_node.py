@@ -22,9 +22,9 @@ from hdpvfl_mq.wire.signing import frames_digest, is_signed
 from parties.belonging import Belonging
 from parties.membership import Membership
 from parties.pairing import Self
+from schemas.commands import SeatMember
 from schemas.config import PartyServiceSettings
 from schemas.envelope import PROTOCOL_VERSION
-from schemas.federation import SeatMember
 from schemas.ids import COORDINATOR, OLDEST_VERSION
 from schemas.key_change import KeyChange
 from schemas.records import EnvelopeSent

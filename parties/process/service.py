@@ -39,14 +39,14 @@ from parties.process.member_node import MemberNode
 from parties.process.run_settings import settings_of_run
 from parties.roster import Fellow
 from schemas.base import in_words
-from schemas.config import PartyServiceSettings
-from schemas.federation import (
+from schemas.commands import (
     Command,
     EndRun,
     OperatorCommand,
     ReplaceKeys,
     StopRun,
 )
+from schemas.config import PartyServiceSettings
 from schemas.ids import RunId
 from schemas.records import OperatorRequest
 

@@ -35,10 +35,10 @@ from parties.common_rows import block_of
 from parties.phases import ActiveRounds, PassiveRounds, RoundState, Setup, Training
 from parties.rounds.base import Rounds, finished_round
 from parties.rounds.score_sums import Answer, Part, Places, Query, added, unpacked
-from schemas.federation import AskScores
+from schemas.commands import AskScores
 from schemas.ids import PartyId
-from schemas.messages import MAX_QUERY_PLACES, ScoreQuery, ScoreReply
 from schemas.privacy import Release
+from schemas.scoring import MAX_QUERY_PLACES, ScoreQuery, ScoreReply
 from schemas.tensor import Tensor
 
 QUERY_NUMBER_MAX = 10**12 - 1  # the number is part of a release id, which has twelve digits

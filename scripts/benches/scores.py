@@ -24,8 +24,9 @@ from hdpvfl_mq.app.scoring_manifest import manifest_of
 from hdpvfl_mq.methods.recommend import recommend
 from hdpvfl_mq.runtime import control
 from hdpvfl_mq.runtime.settings import dump_settings, fields_of, load_settings
-from schemas.config import AlignmentSpec, IdRules, PartyPolicy, RunManifest
+from schemas.config import AlignmentSpec, IdRules, RunManifest
 from schemas.model import LossSpec
+from schemas.policy import PartyPolicy
 from schemas.privacy import Budget
 from scripts.benches.federation import cpu_s, made_up, trained_ids
 from scripts.benches.row import Row, times

@@ -34,14 +34,8 @@ from parties.witness import statement
 from schemas.config import RunManifest
 from schemas.ids import COORDINATOR, release_id
 from schemas.messages import (
-    Agreed,
-    Agreement,
     AlignBlock,
     AlignStart,
-    Ended,
-    Ending,
-    LedgerNotice,
-    LedgerWitness,
     Message,
     Pause,
     Residual,
@@ -54,6 +48,7 @@ from schemas.messages import (
 )
 from schemas.privacy import LedgerHead
 from schemas.records import Started
+from schemas.signed import Agreed, Agreement, Ended, Ending, LedgerNotice, LedgerWitness
 from schemas.tensor import Tensor
 from tests.adversary.forged import Act, made, sealed
 from tests.adversary.neighbours import signing_key

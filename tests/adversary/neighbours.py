@@ -17,9 +17,10 @@ from hdpvfl_mq.psi import NormalisedIds, normalise, rules_digest
 from parties.assets import Assets, ids_digest
 from parties.common_rows import in_shared_order
 from schemas.alignment import KeptAlignment
-from schemas.config import IdRules, PartyPolicy, RunManifest
+from schemas.config import IdRules, RunManifest
 from schemas.data import DataSettings
 from schemas.ids import COORDINATOR
+from schemas.policy import PartyPolicy
 from schemas.tensor import Tensor
 
 NAMES = ("bank", "shop", "telco", COORDINATOR)

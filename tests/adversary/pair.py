@@ -35,8 +35,9 @@ from parties.process.gram_store import GramStore
 from parties.process.ledger_book import LedgerBook
 from parties.rounds.private_model import PrivatePassive
 from parties.rounds.shares_fit import PrivateActive
-from schemas.config import PartyPolicy, RunManifest
-from schemas.messages import Releasing, ScoreReply
+from schemas.config import RunManifest
+from schemas.messages import Releasing
+from schemas.policy import PartyPolicy
 from schemas.privacy import MU2_UNIT, PURE_UNIT_BITS
 from schemas.records import (
     Book,
@@ -47,6 +48,7 @@ from schemas.records import (
     RememberHead,
     Reserve,
 )
+from schemas.scoring import ScoreReply
 from tests.adversary.neighbours import NAMES, Rows, assets, differing, in_file_order
 from tests.adversary.sessions import Answers
 from tests.adversary.tap import Leak, Tap, listening

@@ -10,9 +10,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from hdpvfl_mq.glm.families import family
-from schemas.config import AlignmentSpec, IdRules, PartyPolicy, RunManifest
+from schemas.config import AlignmentSpec, IdRules, RunManifest
 from schemas.methods import ActiveSide, Descent, EarlyStop, PassiveSide, PrivateModel
 from schemas.model import LossSpec, PenaltySpec
+from schemas.policy import PartyPolicy
 from schemas.privacy import Budget
 
 LOSSES = ("logistic", "least_squares", "huber", "squared_hinge", "poisson", "gamma", "normal")

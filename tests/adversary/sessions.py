@@ -18,9 +18,11 @@ from parties.assets import Assets
 from parties.phases import Training, setup_of
 from parties.rounds.score_sums import unpacked
 from parties.rounds.scoring import ScoringPassive
-from schemas.config import PartyPolicy, RunManifest
-from schemas.messages import Message, ScoreQuery, ScoreReply
+from schemas.config import RunManifest
+from schemas.messages import Message
 from schemas.methods import Scoring
+from schemas.policy import PartyPolicy
+from schemas.scoring import ScoreQuery, ScoreReply
 from schemas.tensor import Tensor
 from tests.adversary.forged import Act
 from tests.adversary.tap import Leak

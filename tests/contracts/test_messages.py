@@ -15,7 +15,7 @@ from pydantic import BaseModel, ValidationError
 
 from hdpvfl_mq.errors import PeerError
 from hdpvfl_mq.wire.codec import decode_body, decode_header, encode_body, encode_header
-from schemas import config, data, envelope, privacy, records
+from schemas import config, data, envelope, policy, privacy, records
 from schemas import messages as m
 from schemas.base import Closed
 from schemas.envelope import Header
@@ -62,7 +62,7 @@ SCHEMAS = sorted(
                 Header,
                 records.StepRecord,
                 config.RunManifest,
-                config.PartyPolicy,
+                policy.PartyPolicy,
                 config.PartySettings,
                 config.BrokerSettings,
                 data.DataSettings,

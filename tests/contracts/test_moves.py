@@ -34,7 +34,8 @@ from hdpvfl_mq.machine import (
     stay,
 )
 from parties import active, belonging, membership, passive, phases
-from schemas.federation import Command, FederationMessage
+from schemas.commands import Command
+from schemas.federation import FederationMessage
 from schemas.messages import ROUTES, UNNUMBERED, Hello, Pause
 from scripts.draw_machines import MACHINES, Machine, next_phases, reachable
 from tests.samples import KINDS

@@ -15,8 +15,9 @@ from hdpvfl_mq.runtime.runner import Stopped
 from hdpvfl_mq.runtime.settings import dump_settings, fields_of, load_settings
 from parties.process.commands import Commands
 from parties.process.service import PartyService
-from schemas.config import BrokerServiceSettings, PartyPolicy, PartyServiceSettings, RunManifest
+from schemas.config import BrokerServiceSettings, PartyServiceSettings, RunManifest
 from schemas.ids import COORDINATOR
+from schemas.policy import PartyPolicy
 from tests.integration.processes import QUICK_DATA
 
 WAIT_S = 60.0

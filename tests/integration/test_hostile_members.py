@@ -10,13 +10,13 @@ from hdpvfl_mq.runtime.knock import knock
 from hdpvfl_mq.runtime.settings import dump_settings, fields_of, load_settings
 from hdpvfl_mq.wire.invitation import read_line
 from parties.process.service import PartyService
+from schemas.commands import ProposeRun
 from schemas.config import (
     BrokerServiceSettings,
     FederationSettings,
     PartyServiceSettings,
     RunManifest,
 )
-from schemas.federation import ProposeRun
 from schemas.ids import COORDINATOR
 from schemas.privacy import Budget
 from tests.integration.standing import Services, standing, until

@@ -10,7 +10,8 @@ import parties.__main__
 from hdpvfl_mq.runtime.keys import load_keys
 from hdpvfl_mq.runtime.settings import dump_settings, load_settings
 from parties.process.build import build_node, load_assets
-from schemas.config import PartyPolicy, PartySettings
+from schemas.config import PartySettings
+from schemas.policy import PartyPolicy
 from tests.integration.processes import Processes, fields_of, processes
 
 PARTY = "passive-1"

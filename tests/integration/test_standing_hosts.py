@@ -17,8 +17,9 @@ import pytest
 
 from hdpvfl_mq.app import cli
 from hdpvfl_mq.runtime.settings import dump_settings, fields_of, load_settings
-from schemas.config import PartyPolicy, RunManifest
+from schemas.config import RunManifest
 from schemas.methods import ActiveSide, Descent, PassiveSide
+from schemas.policy import PartyPolicy
 from tests.integration.forked import Forked
 from tests.integration.processes import environment, wait_for
 from tests.integration.test_joining import Host, write_rows

@@ -14,8 +14,9 @@ import pytest
 
 from parties.party import Party
 from parties.phases import Closed, Training
-from schemas.config import AlignmentSpec, IdRules, PartyPolicy, RunManifest
+from schemas.config import AlignmentSpec, IdRules, RunManifest
 from schemas.methods import Descent, PassiveSide
+from schemas.policy import PartyPolicy
 from schemas.privacy import Budget
 from tests.adversary.forged import Act
 from tests.adversary.moves import given

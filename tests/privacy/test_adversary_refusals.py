@@ -15,10 +15,11 @@ from hdpvfl_mq.machine import Input, LedgerRead, Received, Send
 from parties.party import Party
 from parties.process.build import run_secret
 from schemas.alignment import KeptAlignment
-from schemas.config import AlignmentSpec, IdRules, PartyPolicy, RunManifest
+from schemas.config import AlignmentSpec, IdRules, RunManifest
 from schemas.ids import COORDINATOR
 from schemas.messages import AlignStart, Hello, RunRefuse
 from schemas.methods import Descent, PassiveSide, PrivateModel
+from schemas.policy import PartyPolicy
 from schemas.privacy import Budget
 from tests.adversary.forged import Act
 from tests.adversary.moves import given, sent

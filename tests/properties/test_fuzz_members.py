@@ -21,25 +21,27 @@ from hdpvfl_mq.wire.key_change import key_change
 from hdpvfl_mq.wire.signing import envelope_digest, sign
 from parties.membership import Membership
 from parties.pairing import Self
-from schemas.envelope import NO_PARENT, PROTOCOL_VERSION, Delivery, Header
-from schemas.federation import (
+from schemas.commands import (
     Admit,
     AnswerRun,
     ConfirmMember,
     EndRun,
     Invite,
-    KeyChanged,
     OperatorCommand,
-    Pair,
     RemoveMember,
+    SeatMember,
+    StopRun,
+)
+from schemas.envelope import NO_PARENT, PROTOCOL_VERSION, Delivery, Header
+from schemas.federation import (
+    KeyChanged,
+    Pair,
     Roster,
     RosterEntry,
     RunAnswer,
     RunNews,
     RunProposal,
     RunStop,
-    SeatMember,
-    StopRun,
 )
 from schemas.ids import COORDINATOR
 from schemas.messages import ROUTES

@@ -25,8 +25,9 @@ from hdpvfl_mq.wire.codec import decode_body, decode_header
 from hdpvfl_mq.wire.parts import is_in_parts
 from parties.phases import Training
 from schemas import tensor
+from schemas.delivery import Part
 from schemas.ids import COORDINATOR
-from schemas.messages import Part, ScoreShare
+from schemas.messages import ScoreShare
 from schemas.methods import PrivateModel
 from schemas.privacy import Release
 from schemas.tensor import Tensor

@@ -13,10 +13,10 @@ from hdpvfl_mq.machine import Charge, Charged, Received, Send
 from hdpvfl_mq.privacy.mechanism import SEAL_WORDS, unsealed
 from parties.phases import Training
 from parties.rounds.scoring import QUERY_NUMBER_MAX, ScoringActive, ScoringPassive
-from schemas.federation import AskScores, EndScoring, OperatorCommand
-from schemas.messages import ScoreQuery, ScoreReply
+from schemas.commands import AskScores, EndScoring, OperatorCommand
 from schemas.methods import PrivateModel
 from schemas.privacy import Budget, LedgerHead
+from schemas.scoring import ScoreQuery, ScoreReply
 from schemas.tensor import Tensor
 from tests.evidence import evidence_of
 from tests.federation import Federation, manifest, policy, tables

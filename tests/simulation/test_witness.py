@@ -17,9 +17,9 @@ from hdpvfl_mq.wire.key_change import all_keys, key_change
 from hdpvfl_mq.wire.signing import sign, verify
 from parties.witness import statement, witnesses_of
 from schemas.key_change import KeyChanges
-from schemas.messages import LedgerWitness
 from schemas.privacy import LedgerHead
 from schemas.records import Refused
+from schemas.signed import LedgerWitness
 from tests.federation import Federation, LyingFederation, manifest, tables
 
 

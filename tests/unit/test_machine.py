@@ -44,7 +44,7 @@ from parties.phases import (
     Training,
 )
 from parties.rounds.scoring import NOBODY
-from schemas.federation import AskScores, EndScoring
+from schemas.commands import AskScores, EndScoring
 from schemas.ids import COORDINATOR
 from schemas.messages import ROUTES
 from schemas.records import Acknowledged, EnvelopeReceived, TurnedAway, Withheld

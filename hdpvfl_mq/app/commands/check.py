@@ -26,12 +26,12 @@ from parties.process.lifetime import unspent
 from schemas.config import (
     BrokerServiceSettings,
     BrokerSettings,
-    PartyPolicy,
     PartyServiceSettings,
     PartySettings,
     RunManifest,
 )
 from schemas.ids import COORDINATOR
+from schemas.policy import PartyPolicy
 
 # A file has the first schema in this list whose field it contains.
 KINDS: tuple[tuple[str, type[BaseModel]], ...] = (

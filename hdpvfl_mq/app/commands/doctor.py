@@ -36,8 +36,9 @@ from hdpvfl_mq.runtime.keys import load_keys
 from hdpvfl_mq.runtime.settings import load_settings
 from hdpvfl_mq.runtime.transport import DealerLink
 from parties.process.build import without_id_check
-from schemas.config import PartyPolicy, PartyServiceSettings
+from schemas.config import PartyServiceSettings
 from schemas.ids import OLDEST_VERSION
+from schemas.policy import PartyPolicy
 
 PATIENCE_S = 8.0
 DISK_MIN_BYTES = 2**30

@@ -6,24 +6,23 @@ It owns their options; join.py and services.py implement them and are imported w
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 from hdpvfl_mq.app import defaults
+from hdpvfl_mq.app.parsing import Command, add_command
 
-Adder = Callable[[Any, str, str, Callable[[argparse.Namespace], int]], argparse.ArgumentParser]
 
-
-def add_federation_commands(commands: Any, add: Adder) -> None:
+def add_federation_commands(commands: Any) -> None:
     """Add these commands to the parser."""
-    _add_joining(commands, add)
-    _add_running(commands, add)
-    _add_scoring(commands, add)
+    _add_joining(commands)
+    _add_running(commands)
 
 
-def _later(module: str, name: str) -> Callable[[argparse.Namespace], int]:
+def later(module: str, name: str) -> Command:
+    """A command whose module is imported when it is called."""
+
     def call(options: argparse.Namespace) -> int:
         found = getattr(import_module(f"hdpvfl_mq.app.commands.{module}"), name)
         return int(found(options))
@@ -31,16 +30,21 @@ def _later(module: str, name: str) -> Callable[[argparse.Namespace], int]:
     return call
 
 
-def _with_settings(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
+def with_settings(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
+    """The parser, with the option for the service's settings."""
     parser.add_argument(
         "--settings", type=Path, help="the service's file (default: party.toml or broker.toml)"
     )
     return parser
 
 
-def _add_joining(commands: Any, add: Adder) -> None:
-    init = add(
-        commands, "init", "make a federation, on the broker's machine", _later("join", "init")
+def _add_joining(commands: Any) -> None:
+    init = add_command(
+        commands,
+        "init",
+        "make a federation, on the broker's machine",
+        later("join", "init"),
+        examples=("hdpvfl init spring --address broker.example.org:7700",),
     )
     init.add_argument("name", help="name of the federation, such as spring")
     init.add_argument(
@@ -51,8 +55,17 @@ def _add_joining(commands: Any, add: Adder) -> None:
     init.add_argument(
         "--address", help="HOST:PORT where members reach the broker (default: that of --bind)"
     )
-    invite = _with_settings(
-        add(commands, "invite", "print one line that lets one party join", _later("join", "invite"))
+    invite = with_settings(
+        add_command(
+            commands,
+            "invite",
+            "print one line that lets one party join",
+            later("join", "invite"),
+            examples=(
+                "hdpvfl invite shop",
+                "hdpvfl invite bank --role active --hours 24",
+            ),
+        )
     )
     invite.add_argument("party", help="the name the new member will have")
     invite.add_argument(
@@ -65,7 +78,13 @@ def _add_joining(commands: Any, add: Adder) -> None:
         help="hours the line stays valid (default: %(default)g)",
     )
     invite.add_argument("--federation", help="which federation, if the broker hosts several")
-    join = add(commands, "join", "join a federation with an invitation", _later("join", "join"))
+    join = add_command(
+        commands,
+        "join",
+        "join a federation with an invitation",
+        later("join", "join"),
+        examples=("hdpvfl join LINE --data customers.parquet --id customer_id --label default",),
+    )
     join.add_argument("line", help="the line that 'hdpvfl invite' printed")
     join.add_argument("--data", type=Path, required=True, help="this party's file of rows")
     join.add_argument("--id", required=True, help="the id column of that file")
@@ -91,55 +110,89 @@ def _add_joining(commands: Any, add: Adder) -> None:
         default=defaults.DELTA,
         help="delta of that cap (default: %(default)s)",
     )
-    confirm = _with_settings(
-        add(
+    confirm = with_settings(
+        add_command(
             commands,
             "confirm",
             "pin a member's keys after comparing its three words",
-            _later("join", "confirm"),
+            later("join", "confirm"),
+            examples=("hdpvfl confirm shop bado lifu rano",),
         )
     )
     confirm.add_argument("party", help="the other member")
     confirm.add_argument(
         "words", nargs=3, help="three words, as the other member's operator reads them out"
     )
-    remove = _with_settings(add(commands, "remove", "remove a member", _later("join", "remove")))
+    remove = with_settings(
+        add_command(
+            commands,
+            "remove",
+            "remove a member",
+            later("join", "remove"),
+            examples=("hdpvfl remove shop",),
+        )
+    )
     remove.add_argument("party", help="the member to remove")
     remove.add_argument("--federation", help="which federation, if the broker hosts several")
 
 
-def _add_running(commands: Any, add: Adder) -> None:
-    for name, text in (
-        ("status", "show who is connected, what waits for whom, what is spent and left"),
-        ("runs", "list every run this service knows"),
-        ("requests", "list proposed runs that wait for this operator's answer"),
-        ("page", "print the address of this service's page, for a browser on this machine"),
+def _add_running(commands: Any) -> None:
+    for name, text, *examples in (
+        (
+            "status",
+            "show who is connected, what waits for whom, what is spent and left",
+            "hdpvfl status",
+            "hdpvfl status --settings /etc/hdpvfl/party.toml --json",
+        ),
+        ("runs", "list every run this service knows", "hdpvfl runs"),
+        ("requests", "list proposed runs that wait for this operator's answer", "hdpvfl requests"),
+        (
+            "page",
+            "print the address of this service's page, for a browser on this machine",
+            "hdpvfl page",
+        ),
     ):
-        _with_settings(add(commands, name, text, _later("services", name)))
+        command = later("services", name)
+        with_settings(add_command(commands, name, text, command, examples=tuple(examples)))
     look = "check everything a service needs, and say what to do"
-    _with_settings(add(commands, "doctor", look, _later("doctor", "doctor")))
-    check = add(
-        commands, "check", "find every fault of settings files at once", _later("check", "check")
+    with_settings(
+        add_command(
+            commands, "doctor", look, later("doctor", "doctor"), examples=("hdpvfl doctor",)
+        )
+    )
+    check = add_command(
+        commands,
+        "check",
+        "find every fault of settings files at once",
+        later("check", "check"),
+        examples=("hdpvfl check party.toml policy.toml manifest.toml",),
     )
     check.add_argument(
         "files", type=Path, nargs="+", metavar="FILE", help="settings, policy, manifest"
     )
-    for name, text in (
-        ("approve", "accept a proposed run"),
-        ("refuse", "decline a proposed run"),
-        ("stop", "end a run for everybody"),
-        ("logs", "print this service's log of one run"),
+    named = "spring-20270101-120000"
+    for name, text, rest in (
+        ("approve", "accept a proposed run", ""),
+        ("refuse", "decline a proposed run", " --reason 'no contract yet'"),
+        ("stop", "end a run for everybody", ""),
+        ("logs", "print this service's log of one run", ""),
     ):
-        parser = _with_settings(add(commands, name, text, _later("services", name)))
+        shown = (f"hdpvfl {name} {named}{rest}",)
+        command = later("services", name)
+        parser = with_settings(add_command(commands, name, text, command, examples=shown))
         parser.add_argument("run", help="name of the run; see 'hdpvfl runs'")
         if name == "refuse":
             parser.add_argument("--reason", required=True, help="why; the other parties see it")
-    train = _with_settings(
-        add(
+    train = with_settings(
+        add_command(
             commands,
             "train",
             "propose a run to the members and follow it",
-            _later("services", "train"),
+            later("services", "train"),
+            examples=(
+                "hdpvfl train --with shop,telco --epsilon 1",
+                "hdpvfl train --again spring-20270101-120000",
+            ),
         )
     )
     option = train.add_argument
@@ -170,79 +223,3 @@ def _add_running(commands: Any, add: Adder) -> None:
     option("--manifest", type=Path, help="use this manifest instead of the planner's choices")
     option("--again", metavar="RUN", help="repeat a run under a new name")
     option("--no-wait", action="store_true", help="propose the run and return at once")
-
-
-def _add_scoring(commands: Any, add: Adder) -> None:
-    predict = add(
-        commands,
-        "predict",
-        "score people with the model of a run: through this party's service (party.toml here, or "
-        "--settings), or, after 'hdpvfl up', the people it held out",
-        _later("scores", "predict"),
-    )
-    option = predict.add_argument
-    option(
-        "run",
-        nargs="?",
-        default=defaults.RUN,
-        help="the run that trained the model (default: %(default)s)",
-    )
-    option(
-        "--epsilon",
-        type=float,
-        default=defaults.EPSILON,
-        help="price of one noised score (default: %(default)g)",
-    )
-    option(
-        "--delta",
-        type=float,
-        default=defaults.DELTA,
-        help="delta of that price (default: %(default)s)",
-    )
-    option("--noised", action="store_true", help="add noise to the scores")
-    option(
-        "--exact",
-        action="store_true",
-        help="after descent: scores without noise; ledgers book infinite epsilon",
-    )
-    option(
-        "--rows",
-        type=Path,
-        help="file of people to score; after 'up' a folder with every PARTY.csv",
-    )
-    option("--settings", type=Path, help="the service's file (default: party.toml, if it is here)")
-    option(
-        "-o", "--output", type=Path, help="with a service: file for the scores, .csv or .parquet"
-    )
-    option(
-        "--keep",
-        action="store_true",
-        help="with a service: keep the session open for 'hdpvfl score'",
-    )
-    option(
-        "--coarsen", type=float, default=0.0, help="round scores to steps of this many deviations"
-    )
-    option(
-        "--without", action="store_true", help="if a partner is away, score without it and name it"
-    )
-    option(
-        "--rows-min",
-        type=int,
-        default=2,
-        help="with a service: fewest common people to score (default: 2)",
-    )
-    option("--out", type=Path, default=Path(), help="folder with runs/ and state/ (default: here)")
-    score = _with_settings(
-        add(
-            commands,
-            "score",
-            "ask an open scoring session for single people",
-            _later("scores", "score"),
-        )
-    )
-    score.add_argument("run", help="the session that 'hdpvfl predict --keep' opened")
-    score.add_argument("ids", nargs="*", metavar="ID", help="this party's ids; they do not leave")
-    score.add_argument(
-        "--place", type=int, nargs="*", help="places in the common order, instead of ids"
-    )
-    score.add_argument("--end", action="store_true", help="end the session")

@@ -22,13 +22,9 @@ from hdpvfl_mq.runtime.knock import knock
 from hdpvfl_mq.runtime.settings import check_settings, dump_settings, fields_of, load_settings
 from hdpvfl_mq.wire.invitation import Invitation, read_line
 from schemas.base import Closed
-from schemas.config import (
-    BrokerServiceSettings,
-    FederationSettings,
-    PartyPolicy,
-    PartyServiceSettings,
-)
+from schemas.config import BrokerServiceSettings, FederationSettings, PartyServiceSettings
 from schemas.data import DataSettings
+from schemas.policy import PartyPolicy
 from schemas.privacy import Budget
 
 _PARTY_TEXT = """\

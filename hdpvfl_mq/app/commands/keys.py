@@ -13,22 +13,43 @@ import time
 from pathlib import Path
 from typing import Any
 
-from hdpvfl_mq.app.commands.federate import Adder
+from hdpvfl_mq.app.parsing import add_command
 from hdpvfl_mq.errors import IntegrityError, NetworkError, OperatorError, PeerError
 
 ROTATED_S, POLL_S = 20.0, 0.2
 KNOWN = "known to the others"
 
 
-def add_key_commands(commands: Any, add: Adder) -> None:
+def add_key_commands(commands: Any) -> None:
     """Add these commands to the parser."""
-    made = add(commands, "keys", "make the keys of a party or a broker", keys)
+    made = add_command(
+        commands,
+        "keys",
+        "make the keys of a party or a broker",
+        keys,
+        examples=(
+            "hdpvfl keys keys",
+            "hdpvfl keys new-keys --replace keys --party shop",
+        ),
+    )
     made.add_argument("folder", type=Path, help="a folder that has no keys yet")
     made.add_argument("--replace", type=Path, metavar="OLD", help="folder of the old keys")
     made.add_argument("--party", help="with --replace: the name of this party")
-    renew = add(commands, "rotate", "replace this party's keys in its federation", rotate)
+    renew = add_command(
+        commands,
+        "rotate",
+        "replace this party's keys in its federation",
+        rotate,
+        examples=("hdpvfl rotate",),
+    )
     renew.add_argument("--settings", type=Path, help="the service's file (default: party.toml)")
-    change = add(commands, "key-change", "check a peer's new keys against its old key", key_change)
+    change = add_command(
+        commands,
+        "key-change",
+        "check a peer's new keys against its old key",
+        key_change,
+        examples=("hdpvfl key-change changes.json --party shop --known 8c1f",),
+    )
     change.add_argument("file", type=Path, help="changes.json, as the peer sent it")
     change.add_argument("--party", required=True, help="name of the peer")
     change.add_argument("--known", required=True, metavar="HEX", help="the peer's old verify_key")

@@ -7,19 +7,27 @@ imported when called.
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from hdpvfl_mq.app import defaults
+from hdpvfl_mq.app.parsing import add_command
 
-Adder = Callable[[Any, str, str, Callable[[argparse.Namespace], int]], argparse.ArgumentParser]
 
-
-def add_evidence_commands(commands: Any, add: Adder) -> None:
+def add_evidence_commands(commands: Any) -> None:
     """Add the four commands to the parser."""
     audit = _with_run(
-        add(commands, "audit", "check a run's journals, without data or secrets", _audit),
+        add_command(
+            commands,
+            "audit",
+            "check a run's journals, without data or secrets",
+            _audit,
+            examples=(
+                "hdpvfl audit",
+                "hdpvfl audit evidence.zip --members members.toml",
+                "hdpvfl audit spring-20270101-120000 --party shop --json",
+            ),
+        ),
         other=", or a bundle that 'hdpvfl evidence' made",
     )
     audit.add_argument(
@@ -33,11 +41,15 @@ def add_evidence_commands(commands: Any, add: Adder) -> None:
     )
     audit.add_argument("--ledgers", type=Path, help="folder with <party>/ledger.db")
     replay = _with_run(
-        add(
+        add_command(
             commands,
             "replay",
             "recompute a party's journal from its data, on its own machine",
             _replay,
+            examples=(
+                "hdpvfl replay --party shop",
+                "hdpvfl replay spring-20270101-120000 --party shop --diverge",
+            ),
         )
     )
     replay.add_argument("--party", required=True, help="whose journal")
@@ -46,7 +58,16 @@ def add_evidence_commands(commands: Any, add: Adder) -> None:
     replay.add_argument("--show", action="store_true", help="print every record")
     replay.add_argument("--diverge", action="store_true", help="show the first difference")
     report = _with_run(
-        add(commands, "report", "write a page for people about what left a party", _report)
+        add_command(
+            commands,
+            "report",
+            "write a page for people about what left a party",
+            _report,
+            examples=(
+                "hdpvfl report",
+                "hdpvfl report spring-20270101-120000 --party shop",
+            ),
+        )
     )
     report.add_argument(
         "--party",
@@ -59,7 +80,16 @@ def add_evidence_commands(commands: Any, add: Adder) -> None:
     )
     report.add_argument("--ledgers", type=Path, help="folder with <party>/ledger.db")
     evidence = _with_run(
-        add(commands, "evidence", "put the evidence of a run into one signed file", _evidence)
+        add_command(
+            commands,
+            "evidence",
+            "put the evidence of a run into one signed file",
+            _evidence,
+            examples=(
+                "hdpvfl evidence",
+                "hdpvfl evidence spring-20270101-120000 -o for-audit.zip",
+            ),
+        )
     )
     evidence.add_argument(
         "-o", "--out", type=Path, help="file to write (default: RUN-evidence.zip)"

@@ -22,9 +22,10 @@ from hdpvfl_mq.methods.run_plan import RunPlan
 from hdpvfl_mq.privacy.calibration import mu_of, noise_std_analytic
 from hdpvfl_mq.runtime.files import create_private
 from hdpvfl_mq.runtime.settings import check_settings, dump_settings
-from schemas.config import PartyPolicy, RunManifest
+from schemas.config import RunManifest
 from schemas.methods import PrivateModel
 from schemas.model import LossSpec
+from schemas.policy import PartyPolicy
 from schemas.privacy import Budget
 
 CHOICES: dict[str, dict[str, Any]] = {

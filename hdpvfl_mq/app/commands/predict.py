@@ -32,10 +32,11 @@ from hdpvfl_mq.glm.quality import quality
 from hdpvfl_mq.runtime.files import write_private
 from hdpvfl_mq.runtime.settings import dump_settings, fields_of, load_settings
 from schemas.base import Closed
-from schemas.config import BrokerSettings, PartyPolicy, PartySettings, RunManifest
+from schemas.config import BrokerSettings, PartySettings, RunManifest
 from schemas.data import DataSettings
 from schemas.ids import COORDINATOR
 from schemas.methods import Prediction, Scoring
+from schemas.policy import PartyPolicy
 
 
 @dataclass(frozen=True)

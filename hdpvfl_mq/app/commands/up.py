@@ -29,14 +29,13 @@ from hdpvfl_mq.app.demo.prepare import (
     ACTIVE,
     Demo,
     check_port,
-    common_rows,
     dataset_of,
     free_port,
     passive_names,
-    split_rows,
     write_rows,
     write_settings,
 )
+from hdpvfl_mq.app.demo.rows import common_rows, split_rows
 from hdpvfl_mq.data.bundled import SplitDataset, load_dataset
 from hdpvfl_mq.data.cards import Card
 from hdpvfl_mq.errors import OperatorError, SettingsError
@@ -93,7 +92,7 @@ def start(options: UpOptions, console: Console, nursery: Nursery) -> dict[str, A
 
         multiclass.write_demos(demo, state=state.absolute(), port=port)
     else:
-        split = split_rows(demo)
+        split = split_rows(demo.tables(), seed=demo.seed)
         nursery.plan_ahead(json.loads(demo.manifest.model_dump_json()), common_rows(split))
         write_settings(demo, state=state.absolute(), port=port)
         before = partial(write_rows, demo, split)

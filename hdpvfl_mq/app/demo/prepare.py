@@ -1,27 +1,22 @@
 """The local demo: a data set split between parties, with their keys, policies and settings.
 
-It owns what `hdpvfl up` writes before it starts production processes. Test rows are split off here
-and never reach a party's training file.
+It owns what `hdpvfl up` writes before it starts production processes; rows.py splits the rows.
 """
 
 from __future__ import annotations
 
-import csv
 import socket
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
 from hdpvfl_mq.app.demo.own_files import LIFETIME_EPSILON, OWN, own_dataset
+from hdpvfl_mq.app.demo.rows import Split, split_rows, write_split
 from hdpvfl_mq.data.bundled import OVERLAP, SplitDataset, load_dataset
 from hdpvfl_mq.data.cards import CARDS
 from hdpvfl_mq.data.readers import load_table
-from hdpvfl_mq.data.splits import held_out
-from hdpvfl_mq.data.tables import Column, Table
+from hdpvfl_mq.data.tables import Table
 from hdpvfl_mq.errors import OperatorError, SettingsError
 from hdpvfl_mq.glm.families import FAMILIES
 from hdpvfl_mq.runtime.keys import Keys, load_keys, make_keys
@@ -32,7 +27,6 @@ from schemas.config import (
     BrokerSettings,
     FederationSettings,
     Member,
-    PartyPolicy,
     PartyServiceSettings,
     PartySettings,
     Peer,
@@ -40,10 +34,10 @@ from schemas.config import (
 )
 from schemas.ids import COORDINATOR, RoleName
 from schemas.methods import PrivateModel
+from schemas.policy import PartyPolicy
 from schemas.privacy import Budget
 
 ACTIVE = "active"
-Split = dict[str, tuple[Table, NDArray[np.bool_]]]  # party -> its table, its rows for testing
 # A public data set has no people to protect: the cap is wide, and the ledger still counts.
 DEMO_LIFETIME_EPSILON = 1000.0
 DEMO_SLOTS = 8  # number of runs with bounded noise that fit into a demo's ledger
@@ -84,6 +78,11 @@ class Demo:
     def rows(self, party: str, part: str) -> Path:
         """The file with a party's train or test rows."""
         return self.folder / "data" / f"{party}_{part}.csv"
+
+    def tables(self) -> dict[str, Table]:
+        """Each party's columns of the data set, the active party's first."""
+        parts = self.dataset.parts(len(self.manifest.passive_parties))
+        return dict(zip(self.parties, (self.dataset.active, *parts), strict=True))
 
 
 def dataset_of(folder: Path, *, further: Path | None, cache: Path) -> SplitDataset:
@@ -126,20 +125,18 @@ def check_port(port: int) -> None:
 def write_demo(demo: Demo, *, state: Path, port: int) -> None:
     """Write everything the processes read: rows, keys, policies, manifest, settings."""
     write_settings(demo, state=state, port=port)
-    write_rows(demo, split_rows(demo))
+    write_rows(demo, split_rows(demo.tables(), seed=demo.seed))
 
 
 def write_rows(demo: Demo, split: Split) -> None:
     """Write every party's rows; from then on the run can be resumed."""
-    for party, (table, test) in split.items():
-        _write_csv(demo.rows(party, "train"), table.take(~test))
-        _write_csv(demo.rows(party, "test"), table.take(test))
+    write_split(split, demo.rows)
     demo.settings("manifest").with_name("dataset").write_text(demo.dataset.name)
 
 
 def write_settings(demo: Demo, *, state: Path, port: int) -> None:
     """Write what services read when they start: keys, policies, manifest, settings."""
-    tables = _party_tables(demo)
+    tables = demo.tables()
     keys = {p: _keys(demo.folder / "keys" / p) for p in (*tables, COORDINATOR)}
     write = _writer(demo)
     write("manifest", demo.manifest)
@@ -148,26 +145,6 @@ def write_settings(demo: Demo, *, state: Path, port: int) -> None:
     for party, table in tables.items():
         write(party, _party_settings(demo, party, table, keys, state, port))
     write_services(demo, state=state)
-
-
-def split_rows(demo: Demo) -> Split:
-    """Each party's table, and which of its rows are for testing; equal ids are hashed once."""
-    found: Split = {}
-    hashed: list[tuple[Column, NDArray[np.bool_]]] = []
-    for party, table in _party_tables(demo).items():
-        ids = table["id"]
-        test = next((mask for known, mask in hashed if np.array_equal(known, ids)), None)
-        if test is None:
-            test = held_out(ids, seed=demo.seed)
-            hashed.append((ids, test))
-        found[party] = table, test
-    return found
-
-
-def common_rows(split: Split) -> int:
-    """The training rows that all parties of a new demo will find in common."""
-    kept = {frozenset(table["id"][~test].tolist()) for table, test in split.values()}
-    return len(frozenset.intersection(*kept))
 
 
 def write_services(demo: Demo, *, state: Path) -> None:
@@ -194,15 +171,6 @@ def write_services(demo: Demo, *, state: Path) -> None:
                 **same, federation=demo.federation, broker_verify_key=registrar.verify_key
             ),
         )
-
-
-def _party_tables(demo: Demo) -> dict[str, Table]:
-    passives = demo.manifest.passive_parties
-    parts = demo.dataset.parts(len(passives))
-    return {
-        demo.manifest.active_party: demo.dataset.active,
-        **dict(zip(passives, parts, strict=True)),
-    }
 
 
 def _keys(folder: Path) -> Keys:
@@ -303,11 +271,3 @@ def _party_settings(
             if peer != party
         ),
     )
-
-
-def _write_csv(path: Path, table: Table) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("w", newline="") as file:
-        writer = csv.writer(file)
-        writer.writerow(table.names)
-        writer.writerows(zip(*(table[name].tolist() for name in table.names), strict=True))

@@ -34,8 +34,9 @@ from parties.process.ledger_book import LedgerBook, recognise
 from parties.process.ledger_file import open_ledger
 from parties.rounds.shares_fit import PrivateActive
 from schemas.alignment import KeptAlignment
-from schemas.config import PartyPolicy, RunManifest
+from schemas.config import RunManifest
 from schemas.ids import COORDINATOR, PartyId, RoleName
+from schemas.policy import PartyPolicy
 from schemas.privacy import Budget, Release
 
 

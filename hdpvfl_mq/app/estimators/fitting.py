@@ -26,9 +26,10 @@ from parties.phases import Closed
 from parties.process.ledger_book import LedgerBook
 from parties.process.models import model_of
 from schemas.alignment import KeptAlignment
-from schemas.config import AlignmentSpec, IdRules, PartyPolicy, RunManifest
+from schemas.config import AlignmentSpec, IdRules, RunManifest
 from schemas.data import DataSettings, NamedColumn
 from schemas.model import LabelKind
+from schemas.policy import PartyPolicy
 from schemas.privacy import Budget
 from schemas.tensor import Tensor
 

@@ -10,8 +10,9 @@ from dataclasses import dataclass
 
 from hdpvfl_mq.audit.evidence import Envelope
 from hdpvfl_mq.privacy.mechanism import SEAL_WORDS
-from schemas.messages import Residual, ScoreReply, ScoreShare
+from schemas.messages import Residual, ScoreShare
 from schemas.privacy import Release
+from schemas.scoring import ScoreReply
 
 IN_WORDS = {
     "hello": "greeting: versions, commitment to the noise seed, state of the privacy ledger",

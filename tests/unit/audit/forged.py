@@ -5,8 +5,9 @@ from __future__ import annotations
 from hdpvfl_mq.audit.evidence import Evidence
 from hdpvfl_mq.journal import chain
 from hdpvfl_mq.wire.codec import decode_body, decode_header, encode_body
+from schemas.delivery import Ack
 from schemas.federation import Meet
-from schemas.messages import Ack, RunClosed
+from schemas.messages import RunClosed
 from schemas.records import EnvelopeReceived, EnvelopeSent, Finish, Started
 from tests.evidence import edited, last_received, only, relinked, replace_model, resigned, with_rows
 from tests.unit.audit.honest import honest, honest_federation, records

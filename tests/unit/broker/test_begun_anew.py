@@ -11,7 +11,8 @@ from broker.hosting import HostedFederation
 from hdpvfl_mq.machine import OperatorCommand
 from hdpvfl_mq.runtime.keys import make_keys
 from hdpvfl_mq.wire.codec import decode_body, decode_header
-from schemas.federation import Admit, Invite, MemberHello, RemoveMember, SeatMember
+from schemas.commands import Admit, Invite, RemoveMember, SeatMember
+from schemas.federation import MemberHello
 from tests.puppet import Puppet
 
 SECRET = bytes(16)

@@ -10,7 +10,7 @@ from broker.registrar import GUESSES_MAX, Registrar
 from broker.standing import Seat, knock_fault
 from hdpvfl_mq.errors import PeerError
 from hdpvfl_mq.machine import OperatorCommand
-from schemas.federation import Admit, Invite, RemoveMember, SeatMember
+from schemas.commands import Admit, Invite, RemoveMember, SeatMember
 
 SECRET, OTHER = bytes(16), bytes([1]) * 16
 END_S = 1000

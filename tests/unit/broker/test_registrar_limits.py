@@ -12,17 +12,8 @@ from hdpvfl_mq.errors import PeerError
 from hdpvfl_mq.machine import OperatorCommand, Received
 from hdpvfl_mq.runtime.keys import make_keys
 from parties.membership import ATTEMPTS_MAX
-from schemas.federation import (
-    CloseRun,
-    Pair,
-    PinnedMember,
-    RemoveMember,
-    RunAnswer,
-    RunProposal,
-    RunStop,
-    SeatMember,
-    SignedRoster,
-)
+from schemas.commands import CloseRun, RemoveMember, SeatMember
+from schemas.federation import Pair, PinnedMember, RunAnswer, RunProposal, RunStop, SignedRoster
 from tests.federation import manifest
 from tests.unit.parties.test_roster import Member, roster
 

@@ -7,7 +7,8 @@ import pytest
 from broker.registrar import Registrar
 from hdpvfl_mq.machine import Meet, OperatorCommand, Received, Send, Started
 from hdpvfl_mq.node.node import NO_LEDGER
-from schemas.federation import MemberHello, RunAnswer, RunNews, RunProposal, SeatMember
+from schemas.commands import SeatMember
+from schemas.federation import MemberHello, RunAnswer, RunNews, RunProposal
 from tests.federation import manifest
 
 

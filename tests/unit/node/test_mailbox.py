@@ -8,7 +8,8 @@ from hdpvfl_mq.machine import Send
 from hdpvfl_mq.node.mailbox import COPIES_NOTED_MAX
 from hdpvfl_mq.wire.codec import decode_body, decode_header
 from hdpvfl_mq.wire.signing import frames_digest
-from schemas.messages import LedgerNotice, RoundReport
+from schemas.messages import RoundReport
+from schemas.signed import LedgerNotice
 from tests.puppet import Puppet
 from tests.samples import example, sample
 from tests.unit.node.node_bench import (

@@ -7,7 +7,7 @@ import pytest
 from hdpvfl_mq.journal.store import Journal
 from hdpvfl_mq.node.parts import PROBE_FROM, UNSERVED_MAX, PartExchange
 from hdpvfl_mq.wire import parts
-from schemas.messages import MAX_PARTS_ASKED, Part, PartRequest
+from schemas.delivery import MAX_PARTS_ASKED, Part, PartRequest
 from schemas.tensor import Tensor
 
 

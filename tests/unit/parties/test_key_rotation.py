@@ -10,7 +10,8 @@ from hdpvfl_mq.errors import PeerError
 from hdpvfl_mq.machine import Meet, OperatorCommand, Received, Send, SignWith, Started
 from hdpvfl_mq.node.node import NO_LEDGER
 from hdpvfl_mq.wire.key_change import key_change
-from schemas.federation import KeyChanged, MemberHello, ReplaceKeys, SeatMember, SignedRoster
+from schemas.commands import ReplaceKeys, SeatMember
+from schemas.federation import KeyChanged, MemberHello, SignedRoster
 from tests.unit.parties.test_roster import ROLES, Member, acquainted, deliver, roster, three
 
 NEW, NEWER = SigningKey(bytes([77]) * 32), SigningKey(bytes([78]) * 32)

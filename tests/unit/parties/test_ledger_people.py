@@ -18,7 +18,7 @@ from hdpvfl_mq.privacy.ledger_store import Ledger
 from hdpvfl_mq.privacy.scored_people import Asked, Limits
 from parties.process.ledger_book import LedgerBook
 from parties.process.ledger_file import ACCOUNT, open_ledger
-from schemas.config import PartyPolicy
+from schemas.policy import PartyPolicy
 from schemas.privacy import Budget, LedgerHead, PeopleCounted
 
 POLICY = PartyPolicy(

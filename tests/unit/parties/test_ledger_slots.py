@@ -19,7 +19,7 @@ from hdpvfl_mq.privacy.plan import plan_bounded, plan_disclosed
 from hdpvfl_mq.privacy.pure import pure_units_of
 from parties.process.ledger_book import LedgerBook
 from parties.process.ledger_file import open_ledger
-from schemas.config import PartyPolicy
+from schemas.policy import PartyPolicy
 from schemas.privacy import Budget, Release
 
 BUDGET = Budget(epsilon=1.0, delta=0.01)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from hdpvfl_mq.errors import PeerError
-from schemas.federation import AnswerRun, RunNews, RunProposal
+from schemas.commands import AnswerRun
+from schemas.federation import RunNews, RunProposal
 from tests.federation import manifest
 from tests.unit.parties.test_roster import Member
 

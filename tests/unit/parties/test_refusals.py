@@ -6,7 +6,8 @@ import pytest
 
 from hdpvfl_mq.errors import PeerError
 from parties.refusals import ASKED_MAX, refusals, waiting
-from schemas.federation import AnswerRun, EndRun, RunProposal
+from schemas.commands import AnswerRun, EndRun
+from schemas.federation import RunProposal
 from tests.federation import manifest
 from tests.unit.parties.test_roster import Member
 

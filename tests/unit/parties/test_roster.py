@@ -13,14 +13,8 @@ from parties.belonging import Belonging
 from parties.membership import Membership
 from parties.pairing import Self
 from parties.roster import Dispute
-from schemas.federation import (
-    ConfirmMember,
-    RemoveMember,
-    Roster,
-    RosterEntry,
-    SeatMember,
-    SignedRoster,
-)
+from schemas.commands import ConfirmMember, RemoveMember, SeatMember
+from schemas.federation import Roster, RosterEntry, SignedRoster
 from schemas.ids import COORDINATOR
 
 ROLES = {"bank": "active", "shop": "passive", "telco": "passive", "mallory": "passive"}

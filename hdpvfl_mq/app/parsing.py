@@ -1,0 +1,46 @@
+"""How every command is parsed: its help with examples and exit codes, and the option --json.
+
+It owns the form of help; the modules of commands/ own the options.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+from typing import Any
+
+EXIT_CODES = (
+    "exit codes: 0 done, 1 a check failed, 2 wrong use or settings, 3 refused by policy or budget, "
+    "4 a peer or the network, 5 integrity of stored evidence, 130 stopped by Ctrl-C"
+)
+Command = Callable[[argparse.Namespace], int]
+
+
+def add_command(
+    commands: Any, name: str, text: str, command: Command, *, examples: tuple[str, ...]
+) -> argparse.ArgumentParser:
+    """Add a command to the parser of `hdpvfl`; examples are shown by its --help."""
+    lines = "\n".join(f"  {line}" for line in examples)
+    parser: argparse.ArgumentParser = commands.add_parser(
+        name,
+        help=text,
+        description=text[0].upper() + text[1:] + ".",
+        epilog=f"examples:\n{lines}\n\n{EXIT_CODES}",
+        formatter_class=Help,
+    )
+    parser.add_argument("--json", action="store_true", help="print JSON for machines")
+    parser.set_defaults(command=command)
+    return parser
+
+
+class Help(argparse.HelpFormatter):
+    """Keeps the line breaks of examples and wraps all other text."""
+
+    def _fill_text(self, text: str, width: int, indent: str) -> str:
+        parts = text.split("\n\n")
+        return "\n\n".join(
+            part
+            if part.startswith("examples:")
+            else super(Help, self)._fill_text(part, width, indent)
+            for part in parts
+        )
