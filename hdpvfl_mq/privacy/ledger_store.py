@@ -14,12 +14,13 @@ under the same release id is an IntegrityError.
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from pathlib import Path
 
 from hdpvfl_mq.errors import IntegrityError, OperatorError, RefusedError
 from hdpvfl_mq.privacy.ledger import Books, Entry, already, apply, decode, encode, extend, in_slot
-from hdpvfl_mq.privacy.ledger_rows import digest_at, folded, release_id_of
+from hdpvfl_mq.privacy.ledger_heads import LedgerHeads
+from hdpvfl_mq.privacy.ledger_rows import folded, release_id_of
 from hdpvfl_mq.privacy.ledger_secret import LedgerSecret
 from hdpvfl_mq.privacy.ledger_sketch import ASKED_FROM, IdSketch, shared
 from hdpvfl_mq.privacy.ledger_tables import (
@@ -35,7 +36,6 @@ from schemas.privacy import (
     Budget,
     BudgetsApart,
     CapFixed,
-    Cosignature,
     LedgerHead,
     PeopleCounted,
     ReleaseBooked,
@@ -44,13 +44,8 @@ from schemas.privacy import (
     SecretFixed,
 )
 
-_NEWEST = (
-    " VALUES (?, ?, ?, ?) ON CONFLICT (peer) DO UPDATE SET sequence = excluded.sequence,"
-    " digest = excluded.digest, signature = excluded.signature WHERE excluded.sequence > sequence"
-)
 
-
-class Ledger:
+class Ledger(LedgerHeads):
     """One party's ledger; the only connection to its file."""
 
     def __init__(
@@ -60,7 +55,8 @@ class Ledger:
 
         Without its secret the ledger is read-only.
         """
-        self._db, self._party, self._broken = connection, party, False
+        super().__init__(connection)
+        self._party = party
         self._secret: LedgerSecret | None = None
         self.people: ScoredPeople | None = None  # the account of scored people, once opened
         self.people_file: Path | None = None
@@ -142,10 +138,6 @@ class Ledger:
             raise OperatorError("the ledger was opened without its secret, to be read only")
         return self._secret
 
-    def head(self) -> LedgerHead:
-        """The head for peers to co-sign."""
-        return self._head
-
     def fix_cap(self, dataset: str, cap: Budget, pure_slots: tuple[int, ...] = ()) -> None:
         """Fix the lifetime cap of a data set; another cap after its first run is refused."""
         self._append([CapFixed(dataset=dataset, cap=cap, pure_slots=pure_slots)])
@@ -192,54 +184,6 @@ class Ledger:
         """End a run: free its unspent reserve and refuse further releases."""
         self._append([RunSettled(dataset=dataset, run=run)])
 
-    def record(self, cosignature: Cosignature) -> None:
-        """Store a peer's signature of one of this ledger's heads; keeps the newest per peer."""
-        head = cosignature.head
-        if digest_at(self._db, head.sequence) != head.digest:
-            raise IntegrityError(f"{cosignature.peer} co-signed a head this ledger never had")
-        row = (cosignature.peer, head.sequence, head.digest, cosignature.signature)
-        self._write(lambda: self._db.execute("INSERT INTO cosignature" + _NEWEST, row))
-
-    def remember(self, peer: str, head: LedgerHead, signature: bytes) -> None:
-        """Store the newest head of a peer's own ledger, to show to that peer in later runs."""
-        row = (peer, head.sequence, head.digest, signature)
-        self._write(lambda: self._db.execute("INSERT INTO remembered" + _NEWEST, row))
-
-    def forget(self, peer: str) -> None:
-        """Remove a stored head: what it was of starts anew."""
-        self._write(lambda: self._db.execute("DELETE FROM remembered WHERE peer = ?", (peer,)))
-
-    def _write(self, statement: Callable[[], object]) -> None:
-        try:
-            statement()
-        except sqlite3.Error as error:
-            self._broken = True
-            raise translated(error) from error
-
-    def remembered(self) -> dict[str, tuple[LedgerHead, bytes]]:
-        """The newest head of each peer's ledger, with that peer's signature."""
-        try:
-            rows = self._db.execute(
-                "SELECT peer, sequence, digest, signature FROM remembered"
-            ).fetchall()
-        except sqlite3.Error as error:
-            raise translated(error) from error
-        return {
-            peer: (LedgerHead(sequence=sequence, digest=digest), signature)
-            for peer, sequence, digest, signature in rows
-        }
-
-    def check_restored(self, peer_heads: Mapping[str, LedgerHead]) -> None:
-        """Refuse a file that is older than, or differs from, a head that a peer co-signed."""
-        for peer, head in peer_heads.items():
-            if head.sequence > self._head.sequence:
-                raise IntegrityError(
-                    f"{peer} co-signed entry {head.sequence} of this ledger, which ends at "
-                    f"{self._head.sequence}: it is an older copy. Put the newest file back"
-                )
-            if digest_at(self._db, head.sequence) != head.digest:
-                raise IntegrityError(f"{peer} co-signed another entry {head.sequence}")
-
     def verify(self) -> None:
         """Read the whole file again: chain, rules, releases and co-signatures, or raise."""
         books, head = folded(self._db)
@@ -255,14 +199,6 @@ class Ledger:
     def openings(self) -> Iterator[tuple[bytes | None, bytes]]:
         """Opening and stored bytes of each entry in order; entries of format 1 have no opening."""
         yield from self._db.execute("SELECT opening, body FROM entry ORDER BY sequence")
-
-    def cosignatures(self) -> tuple[Cosignature, ...]:
-        """The newest co-signature of each peer."""
-        rows = self._db.execute("SELECT * FROM cosignature ORDER BY peer")
-        return tuple(
-            Cosignature(peer=peer, head=LedgerHead(sequence=seq, digest=digest), signature=sign)
-            for peer, seq, digest, sign in rows
-        )
 
     def _append(self, entries: Sequence[Entry]) -> None:
         if self._broken:

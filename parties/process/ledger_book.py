@@ -24,7 +24,7 @@ from hdpvfl_mq.privacy.ledger import RunAccount
 from hdpvfl_mq.privacy.ledger_sketch import sketch
 from hdpvfl_mq.privacy.ledger_store import Ledger
 from hdpvfl_mq.privacy.pure import mu_beside, pure_units_of
-from hdpvfl_mq.privacy.scored_people import Asked, Limits
+from hdpvfl_mq.privacy.score_limits import Asked, Limits
 from hdpvfl_mq.privacy.slots import placed
 from parties.assets import Assets
 from parties.common_rows import people_at

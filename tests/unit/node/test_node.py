@@ -10,7 +10,7 @@ from nacl.signing import SigningKey
 from hdpvfl_mq.errors import IntegrityError, OperatorError
 from hdpvfl_mq.journal.store import Journal
 from hdpvfl_mq.machine import Finish, Send, TimerFired, arm
-from hdpvfl_mq.node.node import RECEIVERS_MAX, _spread
+from hdpvfl_mq.node.performing import RECEIVERS_MAX, spread
 from hdpvfl_mq.wire.sequence import EARLY_MAX
 from tests.samples import sample
 from tests.unit.node.node_bench import (
@@ -161,11 +161,11 @@ def test_a_second_process_on_the_journal_is_refused(tmp_path):
 @pytest.mark.parametrize("count", [1, 32, 33, 200])
 def test_an_envelope_has_a_bounded_number_of_receivers_unless_it_holds_a_release(count):
     to = tuple(f"p{number}" for number in range(count))
-    parts = _spread(Send(to, PAUSE))
+    parts = spread(Send(to, PAUSE))
     assert tuple(party for part in parts for party in part.to) == to
     assert max(len(part.to) for part in parts) <= RECEIVERS_MAX
     assert len(parts) == -(-count // RECEIVERS_MAX)
-    assert _spread(Send(to, sample("residual"))) == (Send(to, sample("residual")),)
+    assert spread(Send(to, sample("residual"))) == (Send(to, sample("residual")),)
 
 
 # -- an envelope that must wait for another peer's ------------------------------------------------
