@@ -1,7 +1,7 @@
-"""A node's envelopes outside its streams: parts of large arrays, and requests for them.
+"""What reaches a node outside its streams: parts of large arrays, requests, refused frames.
 
-It owns what a turn asks for and serves; parts.py owns which parts are on their way. It knows no
-role, and nothing here is recorded but a peer that serves nothing.
+It owns what a turn asks for, serves and refuses; parts.py owns which parts are on their way, and
+refusals.py what is noted. It knows no role.
 """
 
 from __future__ import annotations
@@ -28,6 +28,23 @@ class Exchanging(Performing):
         super().__init__(identity, contacts, journal)
         self.parts = PartExchange(journal)
         self.refusals = Refusals()
+
+    def refuse(self, frames: Frames, reason: str, *, by: PartyId | None = None) -> None:
+        """Record refused frames with the next commit.
+
+        `by` is a peer that signed something false; the role learns of it.
+        """
+        self.refusals.turned_away(frames, reason, by)
+
+    @property
+    def has_refusals(self) -> bool:
+        """Whether refused frames wait for a commit."""
+        return bool(self.refusals.waiting)
+
+    @property
+    def refused(self) -> int:
+        """The number of refused frames and illegal moves."""
+        return self.refusals.count
 
     def _take(self, frames: Frames) -> None:
         header = self.mailbox.accept(frames)

@@ -18,7 +18,15 @@ from hdpvfl_mq.machine import Input, Offence, OffenceCause, Received, Role
 from hdpvfl_mq.node import node_snapshot
 from hdpvfl_mq.node.exchanging import Exchanging
 from hdpvfl_mq.node.performing import spread
-from hdpvfl_mq.node.ports import Contact, Identity, LedgerPort, RecordStore, Turn
+from hdpvfl_mq.node.ports import (
+    Contact,
+    Identity,
+    LedgerPort,
+    RecordStore,
+    Turn,
+    WriteBoth,
+    one_by_one,
+)
 from hdpvfl_mq.node.uncommitted import Uncommitted
 from hdpvfl_mq.wire.codec import Frames, decode_body, decode_header
 from hdpvfl_mq.wire.parts import is_in_parts
@@ -26,7 +34,7 @@ from schemas.envelope import NO_PARENT, Header
 from schemas.federation import OperatorCommand
 from schemas.ids import PartyId
 from schemas.messages import NEEDED
-from schemas.privacy import LedgerHead
+from schemas.privacy import LedgerHead, Release
 from schemas.records import (
     GENESIS,
     Acknowledged,
@@ -63,24 +71,35 @@ class Node(Exchanging):
         *,
         journal: RecordStore,
         ledger: LedgerPort | None = None,
+        both: WriteBoth = one_by_one,
     ) -> None:
+        """`both` makes the ledger's and the journal's part of a turn durable."""
         super().__init__(identity, contacts, journal)
         self.role = role
         self.state: Any = role.initial()
-        self._ledger = ledger
+        self._ledger, self._both = ledger, both
 
     # -- life ---------------------------------------------------------------------------------
 
     def open(self) -> int:
-        """Replay the journal, demanding the same bytes; returns the number of steps."""
+        """Replay the journal, demanding the same bytes; returns the number of steps.
+
+        The last turn may be in the journal and not in the ledger. Its releases are booked here,
+        before anything is sent again.
+        """
         for record, stored in chain.walk(self._journal.records(self.steps), self.steps, self.head):
-            self.refold(record, stored)
+            releases = self.refold(record, stored)
+            if releases and self._ledger is not None:
+                self._ledger.book_again(releases)
         self._uncommitted = Uncommitted()
         self.mailbox.forgive()
         return self.steps
 
-    def refold(self, record: StepRecord, stored: bytes) -> None:
-        """Replay one recorded step; IntegrityError if the result differs from the record."""
+    def refold(self, record: StepRecord, stored: bytes) -> list[Release]:
+        """Replay one recorded step; IntegrityError if the result differs from the record.
+
+        Returns what the step released.
+        """
         if isinstance(record.input, Acknowledged | TurnedAway | Withheld):
             self._note_again(record.input)
         else:
@@ -88,7 +107,8 @@ class Node(Exchanging):
             self._step(given, record.input, parent)
         if self._uncommitted.records[-1][1] != stored:
             raise chain.DivergenceError(record.index, stored, self._uncommitted.records[-1][1])
-        self._uncommitted = Uncommitted()
+        done, self._uncommitted = self._uncommitted, Uncommitted()
+        return done.releases
 
     def start(self) -> Turn:
         """Announce this process; call it once, after `open`."""
@@ -131,13 +151,6 @@ class Node(Exchanging):
         stopped = self._stopped()
         return replace(turn, stopped=stopped) if stopped else turn
 
-    def refuse(self, frames: Frames, reason: str, *, by: PartyId | None = None) -> None:
-        """Record refused frames with the next commit.
-
-        `by` is a peer that signed something false; the role learns of it.
-        """
-        self.refusals.turned_away(frames, reason, by)
-
     def note_missing(self, party: PartyId) -> None:
         """Record with the next commit that a peer's stream has stood still for too long.
 
@@ -154,16 +167,6 @@ class Node(Exchanging):
     def _stopped(self) -> tuple[tuple[PartyId, int], ...]:
         """Peers whose next envelope must wait for another peer's, with its number."""
         return self.mailbox.stopped(lambda kind: self.role.is_early(self.state, kind))
-
-    @property
-    def has_refusals(self) -> bool:
-        """Whether refused frames wait for a commit."""
-        return bool(self.refusals.waiting)
-
-    @property
-    def refused(self) -> int:
-        """The number of refused frames and illegal moves."""
-        return self.refusals.count
 
     def acknowledgement(self) -> Frames | None:
         """One envelope that acknowledges what is recorded; None if no peer waits for that."""
@@ -241,7 +244,7 @@ class Node(Exchanging):
             # and the account returns what it has counted for it.
             self._answer_charge(self._ledger)
         done, self._uncommitted = self._uncommitted, Uncommitted()
-        done.commit(self._ledger, self._journal)
+        done.commit(self._ledger, self._journal, self._both)
         turn = Turn(tuple(done.send), tuple(done.arm), self.outcome)
         if self._ledger is None or not (self.is_ledger_due or self._is_charge_due):
             return turn

@@ -180,6 +180,17 @@ class Ledger(LedgerHeads):
         """Charge releases, all or none, in one transaction."""
         self._append(releases)
 
+    def booking(self, releases: Sequence[ReleaseBooked]) -> Callable[[], None]:
+        """Check and enter releases like `book`; the function returned makes them durable.
+
+        That function may run in another thread. Until it returns, call nothing else of the ledger.
+        """
+        return self._entered(releases)
+
+    def has_booked(self, dataset: str, release_id: str) -> bool:
+        """Whether a release of this data set is booked, with whatever payload."""
+        return any(booked.dataset == dataset for booked in self._booked_as(release_id))
+
     def close_run(self, dataset: str, run: str) -> None:
         """End a run: free its unspent reserve and refuse further releases."""
         self._append([RunSettled(dataset=dataset, run=run)])
@@ -201,6 +212,10 @@ class Ledger(LedgerHeads):
         yield from self._db.execute("SELECT opening, body FROM entry ORDER BY sequence")
 
     def _append(self, entries: Sequence[Entry]) -> None:
+        self._entered(entries)()
+
+    def _entered(self, entries: Sequence[Entry]) -> Callable[[], None]:
+        """Check and insert entries in a transaction; the function returned commits it."""
         if self._broken:
             raise OperatorError("the ledger failed before; stop, nothing may be sent; restart")
         undo, head = self._books.copy(), self._head
@@ -208,15 +223,26 @@ class Ledger(LedgerHeads):
             self._db.execute("BEGIN IMMEDIATE")
             for entry in entries:
                 head = self._insert(head, entry)
-            self._db.execute("COMMIT")
         except Exception as error:
-            self._books = undo
-            self._abandon()
-            if isinstance(error, sqlite3.Error):
-                self._broken = True
-                raise translated(error) from error
-            raise
-        self._head = head
+            raise self._undone(undo, error) from error
+
+        def commit() -> None:
+            try:
+                self._db.execute("COMMIT")
+            except Exception as error:
+                raise self._undone(undo, error) from error
+            self._head = head
+
+        return commit
+
+    def _undone(self, books: Books, error: Exception) -> Exception:
+        """Put the books back after an error and return the error to raise."""
+        self._books = books
+        self._abandon()
+        if not isinstance(error, sqlite3.Error):
+            return error
+        self._broken = True
+        return translated(error)
 
     def _insert(self, head: LedgerHead, entry: Entry) -> LedgerHead:
         if already(self._books, entry) or self._stored(entry):
@@ -234,12 +260,7 @@ class Ledger(LedgerHeads):
         """Whether this release is booked already; a release id has one payload, permanently."""
         if not isinstance(entry, ReleaseBooked):
             return False
-        rows = self._db.execute(
-            "SELECT body FROM entry WHERE release_id = ?", (release_id_of(entry),)
-        ).fetchall()
-        for (body,) in rows:
-            booked = decode(body)
-            assert isinstance(booked, ReleaseBooked)
+        for booked in self._booked_as(entry.event.release_id):
             # A digest of format 1 cannot be compared with a keyed one; the price must still agree.
             same = booked.digest == entry.digest or booked.keyed != entry.keyed
             if not same or booked.event != entry.event:
@@ -247,6 +268,13 @@ class Ledger(LedgerHeads):
             if booked.dataset == entry.dataset:
                 return True
         return False
+
+    def _booked_as(self, release_id: str) -> Iterator[ReleaseBooked]:
+        query = "SELECT body FROM entry WHERE release_id = ?"
+        for (body,) in self._db.execute(query, (release_id,)).fetchall():
+            booked = decode(body)
+            assert isinstance(booked, ReleaseBooked)
+            yield booked
 
     def _abandon(self) -> None:
         if self._db.in_transaction:
