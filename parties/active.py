@@ -11,7 +11,8 @@ from typing import cast
 
 from hdpvfl_mq.errors import PeerError
 from hdpvfl_mq.machine import Move, Moves, Received, Step, stay
-from hdpvfl_mq.privacy.mechanism import receive_planned, unsealed
+from hdpvfl_mq.privacy.mechanism import unsealed
+from hdpvfl_mq.privacy.receiving import receive_planned
 from parties.agreement import agreement, hold_agreement
 from parties.assets import Assets
 from parties.completion import ending

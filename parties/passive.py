@@ -9,7 +9,7 @@ from functools import partial
 
 from hdpvfl_mq.errors import PeerError
 from hdpvfl_mq.machine import Move, Moves, Received, Step, stay
-from hdpvfl_mq.privacy.mechanism import receive_planned
+from hdpvfl_mq.privacy.receiving import receive_planned
 from parties.agreement import agreed
 from parties.assets import Assets
 from parties.completion import ended

@@ -16,8 +16,8 @@ from hdpvfl_mq.errors import HdpvflError, PeerError
 from hdpvfl_mq.methods.scoring.plan import ScoringPlan
 from hdpvfl_mq.privacy.accountant import Spent, affordable, fold
 from hdpvfl_mq.privacy.ledger import EMPTY_LEDGER, Books, Entry, apply, decode, extend
-from hdpvfl_mq.privacy.mechanism import receive_planned
 from hdpvfl_mq.privacy.plan import NoisePlan
+from hdpvfl_mq.privacy.receiving import receive_planned
 from hdpvfl_mq.privacy.slots import placed
 from schemas.ids import PARTY_ROLES, PartyId, release_id
 from schemas.messages import Hello, ScoreShare

@@ -1,28 +1,27 @@
 """A node's mailbox: a numbered, signed stream of envelopes to and from every peer.
 
-It owns who may send what to whom, the order of a stream and what is not yet acknowledged; it knows
-no role and no store. It is rebuilt by replaying the journal, or restored from a snapshot.
+It owns who may send what to whom, and writing and opening envelopes; streams.py owns the order of a
+stream and what is not yet acknowledged. It knows no role and no store. It is rebuilt by replaying
+the journal, or restored from a snapshot.
 """
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import islice
 
 from hdpvfl_mq.errors import CheatingError, PeerError, WithheldError
 from hdpvfl_mq.node.ports import Contact, Identity
+from hdpvfl_mq.node.streams import Opened, Streams, size_of
 from hdpvfl_mq.wire.codec import Frames, decode_header, encode_body, encode_header
 from hdpvfl_mq.wire.parts import PartList, is_in_parts
-from hdpvfl_mq.wire.sequence import UNACKNOWLEDGED_BYTES_MAX, Busy, Inbox, Outbox, Position
+from hdpvfl_mq.wire.sequence import UNACKNOWLEDGED_BYTES_MAX
 from hdpvfl_mq.wire.signing import envelope_digest, frames_digest, sign, verify
 from hdpvfl_mq.wire.versions import check_version
 from schemas.delivery import Ack
 from schemas.envelope import NO_PARENT, Delivery, Header
 from schemas.ids import PartyId
 from schemas.messages import GREETINGS, ROUTES, UNNUMBERED, Message
-from schemas.snapshot import DIGESTS_MAX, StreamMark
 
 REFUSED_BYTES_MAX = 64 * 2**20  # refused bytes of one peer that a process writes to its journal
 COPIES_NOTED_MAX = 1000  # copies one process records; a bad connection makes many
@@ -40,57 +39,14 @@ class Stamp:
     root: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class Opened:
-    """An envelope that has been verified: its frames, and what they say."""
-
-    header: Header
-    mine: Delivery  # this party's
-    frames: Frames
-    digest: bytes
-
-
-class Mailbox:
-    """The streams of one node."""
+class Mailbox(Streams):
+    """The envelopes of one node: written, signed, verified, put in order."""
 
     def __init__(self, identity: Identity, contacts: Mapping[PartyId, Contact]) -> None:
-        self._identity, self._contacts = identity, dict(contacts)
+        super().__init__(contacts)
+        self._identity = identity
         self._version = identity.versions[0]  # until `speak`
-        self._busy = busy = Busy()
-        self._inbox: dict[PartyId, Inbox[Opened]] = {p: Inbox(p, busy) for p in contacts}
-        self._outbox: dict[PartyId, Outbox[Frames]] = {p: Outbox(p, busy) for p in contacts}
-        self._seen: dict[PartyId, bytes] = dict.fromkeys(contacts, NO_PARENT)
-        for outbox in self._outbox.values():
-            outbox.digests[0] = NO_PARENT  # for a peer that has seen nothing yet
-        self._bare_acks: dict[PartyId, Frames] = {}
-        self._owed: set[PartyId] = set()
         self._copies_noted = 0
-        self._refused_bytes: Counter[PartyId] = Counter()
-        self._false: set[PartyId] = set()  # peers that signed what is false
-        self._early_from: set[PartyId] = set()  # peers whose envelopes came out of order
-        self._anew: dict[PartyId, int] = {}  # size of the journal when a name was forgotten
-        self.greeting: Frames | None = None  # this process's hello, sent first on every connection
-
-    def meet(self, party: PartyId, contact: Contact) -> None:
-        """Accept a peer's envelopes from now on, with this key; an existing stream continues."""
-        self._contacts[party] = contact
-        self._inbox.setdefault(party, Inbox(party, self._busy))
-        fresh: Outbox[Frames] = Outbox(party, self._busy, digests={0: NO_PARENT})
-        self._outbox.setdefault(party, fresh)
-        self._seen.setdefault(party, NO_PARENT)
-
-    def forget(self, party: PartyId, size: int) -> None:
-        """Drop a peer and its streams: whoever has its name next begins with number 1.
-
-        `size` is that of the journal now.
-        """
-        self._anew[party] = size
-        for known in (self._contacts, self._inbox, self._outbox, self._seen, self._bare_acks):
-            known.pop(party, None)
-        self._refused_bytes.pop(party, None)
-        for named in (self._busy.arrived, self._busy.waiting, self._owed, self._false):
-            named.discard(party)
-        self._early_from.discard(party)
 
     def speak(self, version: int) -> None:
         """Write later envelopes in this version, or in the newest that their receivers read."""
@@ -110,7 +66,7 @@ class Mailbox:
         frames, digest = self._envelope(deliveries, message, parent, stamp)
         for party, number in numbers.items():
             self._outbox[party].digests[number] = digest
-            self._outbox[party].keep(number, frames, _size(frames))
+            self._outbox[party].keep(number, frames, size_of(frames))
             self._owed.discard(party)
         if message.kind in GREETINGS:
             self.greeting = frames
@@ -127,83 +83,6 @@ class Mailbox:
     def unnumbered(self, party: PartyId, message: Message, stamp: Stamp) -> Frames:
         """One envelope outside the stream to a peer; it is not kept."""
         return self._envelope((self._delivery(party, 0),), message, NO_PARENT, stamp)[0]
-
-    def waiting_envelope(self, party: PartyId, sequence: int) -> Frames | None:
-        """An envelope that a peer has not acknowledged yet."""
-        found = self._outbox[party].waiting.get(sequence)
-        return None if found is None else found[0]
-
-    def owe_all(self) -> None:
-        """Acknowledge to every peer what is recorded: an earlier process may not have done so."""
-        self._owed.update(self._contacts)
-
-    def strangers(self, frames: Frames) -> tuple[PartyId, ...]:
-        """Receivers of a stored envelope who have their names from peers that were forgotten.
-
-        The number in it is not of their stream, and they would take it for one of theirs.
-        """
-        if not self._anew:
-            return ()
-        header = decode_header(frames)
-        return tuple(d.party for d in header.to if header.size < self._anew.get(d.party, 0))
-
-    def unacknowledged(self, first: int | None = None) -> tuple[Frames, ...]:
-        """Stored envelopes that some peer has not acknowledged, to be sent again unchanged.
-
-        `first` limits them to so many of each peer: it refuses more than EARLY_MAX at once.
-        """
-        waiting: dict[int, Frames] = {}
-        for party in sorted(self._busy.waiting):
-            for frames, _ in islice(self._outbox[party].waiting.values(), first):
-                waiting[id(frames)] = frames
-        return tuple(waiting.values())
-
-    def unacknowledged_by(self, party: PartyId, first: int) -> tuple[Frames, ...]:
-        """The first envelopes that one peer has not acknowledged."""
-        waiting = self._outbox[party].waiting.values() if party in self._outbox else ()
-        return tuple(frames for frames, _ in islice(waiting, first))
-
-    @property
-    def waiting_peers(self) -> tuple[PartyId, ...]:
-        """Peers that have not acknowledged an envelope that was sent to them."""
-        return tuple(sorted(self._busy.waiting))
-
-    def position(self, party: PartyId) -> Position:
-        """How far the stream to a peer is."""
-        return self._outbox[party].position
-
-    @property
-    def owes(self) -> bool:
-        """Whether a peer waits for an acknowledgement that no envelope has carried yet."""
-        return bool(self._owed)
-
-    @property
-    def has_unacknowledged(self) -> bool:
-        """Whether some peer has not acknowledged an envelope that was sent to it."""
-        return bool(self._busy.waiting)
-
-    @property
-    def unacknowledged_peers(self) -> int:
-        """The number of peers that have not acknowledged an envelope that was sent to them."""
-        return len(self._busy.waiting)
-
-    @property
-    def awaits_answers(self) -> bool:
-        """Whether a peer may still acknowledge an envelope; one that signed what is false cannot.
-
-        Its acknowledgements are refused, so at the end of a run nobody waits for them.
-        """
-        return any(box.waiting for party, box in self._outbox.items() if party not in self._false)
-
-    @property
-    def unacknowledged_count(self) -> int:
-        """The number of deliveries that peers have not acknowledged."""
-        return sum(len(self._outbox[party].waiting) for party in self._busy.waiting)
-
-    @property
-    def acknowledged(self) -> int:
-        """The number of deliveries that peers have acknowledged; it rises when one got through."""
-        return self._busy.acknowledged
 
     def _envelope(
         self, to: tuple[Delivery, ...], message: Message, parent: bytes, stamp: Stamp
@@ -267,7 +146,7 @@ class Mailbox:
         if mine.sequence > self._inbox[header.sender].received + 1:
             self._early_from.add(header.sender)
         opened = Opened(header, mine, frames, digest)
-        is_new = self._inbox[header.sender].offer(mine.sequence, opened, _size(frames))
+        is_new = self._inbox[header.sender].offer(mine.sequence, opened, size_of(frames))
         if not is_new:
             self._owed.add(header.sender)  # the sender may not know that this is recorded
         # A hello is sent on every connection, and an envelope in parts while they are on their way;
@@ -322,23 +201,9 @@ class Mailbox:
                 f"{self._refused_bytes[sender]} bytes of {sender} were refused by now"
             )
 
-    def note_false(self, party: PartyId) -> None:
-        """Note that a peer signed something false."""
-        self._false.add(party)
-
-    def missing(self, party: PartyId) -> int | None:
-        """The number of a peer's envelope that later ones wait for; None if none is missing."""
-        return self._inbox[party].missing
-
-    def take_early(self) -> tuple[PartyId, ...]:
-        """Peers whose envelopes have come out of order since the last call."""
-        early = tuple(sorted(self._early_from))
-        self._early_from.clear()
-        return early
-
     def note_refused(self, frames: Frames) -> None:
         """Count the bytes of a recorded but refused envelope against its sender."""
-        size = PartList.of_frames(frames).sizes.bytes if is_in_parts(frames) else _size(frames)
+        size = PartList.of_frames(frames).sizes.bytes if is_in_parts(frames) else size_of(frames)
         self._refused_bytes[decode_header(frames).sender] += size
 
     def forgive(self) -> None:
@@ -357,12 +222,6 @@ class Mailbox:
             for party, found in next_ones
             if found is not None and is_early(found.header.kind)
         )
-
-    def next_envelope(self, party: PartyId) -> Opened | None:
-        """The next envelope of a stream, if it has arrived."""
-        inbox = self._inbox[party]
-        found = inbox.early.get(inbox.received + 1)
-        return None if found is None else found[0]
 
     def _is_next_ready(self, party: PartyId, is_ready: IsReady) -> bool:
         found = self.next_envelope(party)
@@ -399,43 +258,3 @@ class Mailbox:
         self._seen[sender] = opened.digest
         self._outbox[sender].confirm(opened.mine.ack)
         self._bare_acks.pop(sender, None)  # this envelope acknowledges at least as much
-
-    # -- snapshots ----------------------------------------------------------------------------
-
-    def marks(self) -> tuple[StreamMark, ...] | None:
-        """The position of every stream; None if a peer leaves too many envelopes unconfirmed."""
-        if any(len(outbox.digests) > DIGESTS_MAX for outbox in self._outbox.values()):
-            return None
-        return tuple(
-            StreamMark(
-                party=party,
-                received=self._inbox[party].received,
-                seen=self._seen[party],
-                sent=outbox.sent,
-                acknowledged=outbox.acknowledged,
-                confirmed=outbox.confirmed,
-                digests=tuple(digest for _, digest in sorted(outbox.digests.items())),
-            )
-            for party, outbox in self._outbox.items()
-        )
-
-    def restore(
-        self, marks: Sequence[StreamMark], waiting: Sequence[Frames], greeting: Frames | None
-    ) -> None:
-        """Continue from these positions; `waiting` are the envelopes not yet acknowledged."""
-        for mark in marks:
-            self._inbox[mark.party].received = mark.received
-            self._seen[mark.party] = mark.seen
-            outbox = self._outbox[mark.party]
-            outbox.sent, outbox.acknowledged = mark.sent, mark.acknowledged
-            outbox.confirmed = mark.confirmed
-            first = mark.sent - len(mark.digests) + 1
-            outbox.digests = dict(enumerate(mark.digests, start=first))
-        for frames in waiting:
-            for delivery in decode_header(frames).to:
-                self._outbox[delivery.party].keep(delivery.sequence, frames, _size(frames))
-        self.greeting = greeting
-
-
-def _size(frames: Frames) -> int:
-    return sum(map(len, frames))

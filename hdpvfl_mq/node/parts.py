@@ -89,6 +89,26 @@ class PartExchange:
         del self._incoming[sender]
         return True
 
+    def is_whole(self, sender: PartyId, sequence: int, frames: Frames, limit: int | None) -> bool:
+        """Whether the role may have an envelope in parts; the step refuses one above the limit.
+
+        Before the plan is known there is no limit: the envelope waits, and none of its parts is
+        asked for.
+        """
+        if limit is None:
+            return False
+        is_too_large = PartList.of_frames(frames).sizes.bytes > limit
+        return is_too_large or self.expect(sender, sequence, frames)
+
+    def whole(self, frames: Frames, limit: int | None) -> memoryview:
+        """The whole array of an envelope in parts; PeerError if the plan has no such release."""
+        parts = PartList.of_frames(frames)
+        if parts.sizes.bytes > (limit or 0):
+            raise PeerError(
+                f"a release of {parts.sizes.bytes} bytes, where the plan has {limit or 0}"
+            )
+        return self._store.joined(parts)
+
     def take(self, sender: PartyId, message: Part) -> None:
         """Take a part; CheatingError if it is not what its sender's envelope lists."""
         known = self._incoming.get(sender)

@@ -5,7 +5,7 @@ It owns these four shapes; it knows no implementation of them.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -60,14 +60,32 @@ class RecordStore(Protocol):
     def close(self) -> None: ...
 
 
+# Makes something durable; when it returns, the bytes are on disk.
+Write = Callable[[], None]
+# Makes the ledger's and the journal's writes of one turn durable; returns when both are.
+WriteBoth = Callable[[Write, Write], None]
+
+
+def one_by_one(ledger: Write, journal: Write) -> None:
+    """Write the ledger, then the journal."""
+    ledger()
+    journal()
+
+
 class LedgerPort(Protocol):
-    """What a node needs from a privacy ledger; booking the same release again changes nothing."""
+    """What a node needs from a privacy ledger; booking the same release again changes nothing.
+
+    `booking` checks and enters releases, or raises; the function it returns makes them durable.
+    `book_again` books, durably, those of a journal's releases that the ledger does not have.
+    """
 
     def standing(self) -> LedgerStanding: ...
 
     def reserve(self, reservation: Reserve) -> None: ...
 
-    def book(self, releases: Sequence[Release]) -> None: ...
+    def booking(self, releases: Sequence[Release]) -> Write: ...
+
+    def book_again(self, releases: Sequence[Release]) -> None: ...
 
     def charge(self, charge: Charge) -> None: ...
 

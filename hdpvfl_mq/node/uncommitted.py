@@ -1,6 +1,7 @@
 """One turn before it is on disk: what it collects, and the order in which it is committed.
 
-It owns the rule "ledger before journal"; it knows no role, no bytes and no socket.
+It owns the rule that a turn is over when ledger and journal are both durable; it knows no role, no
+bytes and no socket. docs/decisions/11-two-writes.md goes through every crash between the two.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from dataclasses import dataclass, field
 
 from hdpvfl_mq.errors import IntegrityError, RefusedError
 from hdpvfl_mq.machine import LedgerOrder
-from hdpvfl_mq.node.ports import LedgerPort, RecordStore
+from hdpvfl_mq.node.ports import LedgerPort, RecordStore, WriteBoth
 from hdpvfl_mq.wire.codec import Frames
 from hdpvfl_mq.wire.parts import Buffer, PartList
 from schemas.privacy import Release
@@ -32,15 +33,21 @@ class Uncommitted:
     send: list[Frames] = field(default_factory=list)
     arm: list[Arm] = field(default_factory=list)
 
-    def commit(self, ledger: LedgerPort | None, journal: RecordStore) -> None:
-        """Ledger first, journal second: a crash between them over-counts, never under-counts."""
+    def commit(self, ledger: LedgerPort | None, journal: RecordStore, both: WriteBoth) -> None:
+        """Make the turn durable; the caller sends only after this returns.
+
+        A booking that is refused raises before the journal is written. A crash between the two
+        writes under-counts nothing that was sent: `Node.open` books what only the journal has.
+        """
         if ledger is not None:
             self._settle(ledger)
         elif self.releases or self.charges or self.reservations or self.ledger_orders:
             raise IntegrityError("a release without a ledger to book it in")
         for parts, array in self.parts:
             _keep(journal, parts, array)
-        if self.records:
+        if ledger is not None and self.releases:
+            both(ledger.booking(self.releases), lambda: journal.commit(self.records))
+        elif self.records:
             journal.commit(self.records)
 
     def charge(self, ledger: LedgerPort) -> bool:
@@ -60,8 +67,6 @@ class Uncommitted:
             # A role that reserves reads the ledger in the next step and learns there of a refusal.
             with suppress(RefusedError):
                 ledger.reserve(reservation)
-        if self.releases:
-            ledger.book(self.releases)
 
 
 def _keep(journal: RecordStore, parts: PartList, array: Buffer) -> None:

@@ -14,12 +14,13 @@ under the same release id is an IntegrityError.
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from pathlib import Path
 
 from hdpvfl_mq.errors import IntegrityError, OperatorError, RefusedError
 from hdpvfl_mq.privacy.ledger import Books, Entry, already, apply, decode, encode, extend, in_slot
-from hdpvfl_mq.privacy.ledger_rows import digest_at, folded, release_id_of
+from hdpvfl_mq.privacy.ledger_heads import LedgerHeads
+from hdpvfl_mq.privacy.ledger_rows import folded, release_id_of
 from hdpvfl_mq.privacy.ledger_secret import LedgerSecret
 from hdpvfl_mq.privacy.ledger_sketch import ASKED_FROM, IdSketch, shared
 from hdpvfl_mq.privacy.ledger_tables import (
@@ -35,7 +36,6 @@ from schemas.privacy import (
     Budget,
     BudgetsApart,
     CapFixed,
-    Cosignature,
     LedgerHead,
     PeopleCounted,
     ReleaseBooked,
@@ -44,13 +44,8 @@ from schemas.privacy import (
     SecretFixed,
 )
 
-_NEWEST = (
-    " VALUES (?, ?, ?, ?) ON CONFLICT (peer) DO UPDATE SET sequence = excluded.sequence,"
-    " digest = excluded.digest, signature = excluded.signature WHERE excluded.sequence > sequence"
-)
 
-
-class Ledger:
+class Ledger(LedgerHeads):
     """One party's ledger; the only connection to its file."""
 
     def __init__(
@@ -60,7 +55,8 @@ class Ledger:
 
         Without its secret the ledger is read-only.
         """
-        self._db, self._party, self._broken = connection, party, False
+        super().__init__(connection)
+        self._party = party
         self._secret: LedgerSecret | None = None
         self.people: ScoredPeople | None = None  # the account of scored people, once opened
         self.people_file: Path | None = None
@@ -142,10 +138,6 @@ class Ledger:
             raise OperatorError("the ledger was opened without its secret, to be read only")
         return self._secret
 
-    def head(self) -> LedgerHead:
-        """The head for peers to co-sign."""
-        return self._head
-
     def fix_cap(self, dataset: str, cap: Budget, pure_slots: tuple[int, ...] = ()) -> None:
         """Fix the lifetime cap of a data set; another cap after its first run is refused."""
         self._append([CapFixed(dataset=dataset, cap=cap, pure_slots=pure_slots)])
@@ -188,57 +180,20 @@ class Ledger:
         """Charge releases, all or none, in one transaction."""
         self._append(releases)
 
+    def booking(self, releases: Sequence[ReleaseBooked]) -> Callable[[], None]:
+        """Check and enter releases like `book`; the function returned makes them durable.
+
+        That function may run in another thread. Until it returns, call nothing else of the ledger.
+        """
+        return self._entered(releases)
+
+    def has_booked(self, dataset: str, release_id: str) -> bool:
+        """Whether a release of this data set is booked, with whatever payload."""
+        return any(booked.dataset == dataset for booked in self._booked_as(release_id))
+
     def close_run(self, dataset: str, run: str) -> None:
         """End a run: free its unspent reserve and refuse further releases."""
         self._append([RunSettled(dataset=dataset, run=run)])
-
-    def record(self, cosignature: Cosignature) -> None:
-        """Store a peer's signature of one of this ledger's heads; keeps the newest per peer."""
-        head = cosignature.head
-        if digest_at(self._db, head.sequence) != head.digest:
-            raise IntegrityError(f"{cosignature.peer} co-signed a head this ledger never had")
-        row = (cosignature.peer, head.sequence, head.digest, cosignature.signature)
-        self._write(lambda: self._db.execute("INSERT INTO cosignature" + _NEWEST, row))
-
-    def remember(self, peer: str, head: LedgerHead, signature: bytes) -> None:
-        """Store the newest head of a peer's own ledger, to show to that peer in later runs."""
-        row = (peer, head.sequence, head.digest, signature)
-        self._write(lambda: self._db.execute("INSERT INTO remembered" + _NEWEST, row))
-
-    def forget(self, peer: str) -> None:
-        """Remove a stored head: what it was of starts anew."""
-        self._write(lambda: self._db.execute("DELETE FROM remembered WHERE peer = ?", (peer,)))
-
-    def _write(self, statement: Callable[[], object]) -> None:
-        try:
-            statement()
-        except sqlite3.Error as error:
-            self._broken = True
-            raise translated(error) from error
-
-    def remembered(self) -> dict[str, tuple[LedgerHead, bytes]]:
-        """The newest head of each peer's ledger, with that peer's signature."""
-        try:
-            rows = self._db.execute(
-                "SELECT peer, sequence, digest, signature FROM remembered"
-            ).fetchall()
-        except sqlite3.Error as error:
-            raise translated(error) from error
-        return {
-            peer: (LedgerHead(sequence=sequence, digest=digest), signature)
-            for peer, sequence, digest, signature in rows
-        }
-
-    def check_restored(self, peer_heads: Mapping[str, LedgerHead]) -> None:
-        """Refuse a file that is older than, or differs from, a head that a peer co-signed."""
-        for peer, head in peer_heads.items():
-            if head.sequence > self._head.sequence:
-                raise IntegrityError(
-                    f"{peer} co-signed entry {head.sequence} of this ledger, which ends at "
-                    f"{self._head.sequence}: it is an older copy. Put the newest file back"
-                )
-            if digest_at(self._db, head.sequence) != head.digest:
-                raise IntegrityError(f"{peer} co-signed another entry {head.sequence}")
 
     def verify(self) -> None:
         """Read the whole file again: chain, rules, releases and co-signatures, or raise."""
@@ -256,15 +211,11 @@ class Ledger:
         """Opening and stored bytes of each entry in order; entries of format 1 have no opening."""
         yield from self._db.execute("SELECT opening, body FROM entry ORDER BY sequence")
 
-    def cosignatures(self) -> tuple[Cosignature, ...]:
-        """The newest co-signature of each peer."""
-        rows = self._db.execute("SELECT * FROM cosignature ORDER BY peer")
-        return tuple(
-            Cosignature(peer=peer, head=LedgerHead(sequence=seq, digest=digest), signature=sign)
-            for peer, seq, digest, sign in rows
-        )
-
     def _append(self, entries: Sequence[Entry]) -> None:
+        self._entered(entries)()
+
+    def _entered(self, entries: Sequence[Entry]) -> Callable[[], None]:
+        """Check and insert entries in a transaction; the function returned commits it."""
         if self._broken:
             raise OperatorError("the ledger failed before; stop, nothing may be sent; restart")
         undo, head = self._books.copy(), self._head
@@ -272,15 +223,26 @@ class Ledger:
             self._db.execute("BEGIN IMMEDIATE")
             for entry in entries:
                 head = self._insert(head, entry)
-            self._db.execute("COMMIT")
         except Exception as error:
-            self._books = undo
-            self._abandon()
-            if isinstance(error, sqlite3.Error):
-                self._broken = True
-                raise translated(error) from error
-            raise
-        self._head = head
+            raise self._undone(undo, error) from error
+
+        def commit() -> None:
+            try:
+                self._db.execute("COMMIT")
+            except Exception as error:
+                raise self._undone(undo, error) from error
+            self._head = head
+
+        return commit
+
+    def _undone(self, books: Books, error: Exception) -> Exception:
+        """Put the books back after an error and return the error to raise."""
+        self._books = books
+        self._abandon()
+        if not isinstance(error, sqlite3.Error):
+            return error
+        self._broken = True
+        return translated(error)
 
     def _insert(self, head: LedgerHead, entry: Entry) -> LedgerHead:
         if already(self._books, entry) or self._stored(entry):
@@ -298,12 +260,7 @@ class Ledger:
         """Whether this release is booked already; a release id has one payload, permanently."""
         if not isinstance(entry, ReleaseBooked):
             return False
-        rows = self._db.execute(
-            "SELECT body FROM entry WHERE release_id = ?", (release_id_of(entry),)
-        ).fetchall()
-        for (body,) in rows:
-            booked = decode(body)
-            assert isinstance(booked, ReleaseBooked)
+        for booked in self._booked_as(entry.event.release_id):
             # A digest of format 1 cannot be compared with a keyed one; the price must still agree.
             same = booked.digest == entry.digest or booked.keyed != entry.keyed
             if not same or booked.event != entry.event:
@@ -311,6 +268,13 @@ class Ledger:
             if booked.dataset == entry.dataset:
                 return True
         return False
+
+    def _booked_as(self, release_id: str) -> Iterator[ReleaseBooked]:
+        query = "SELECT body FROM entry WHERE release_id = ?"
+        for (body,) in self._db.execute(query, (release_id,)).fetchall():
+            booked = decode(body)
+            assert isinstance(booked, ReleaseBooked)
+            yield booked
 
     def _abandon(self) -> None:
         if self._db.in_transaction:

@@ -38,7 +38,7 @@ def connected(path: str | Path) -> sqlite3.Connection:
         if str(path) != ":memory:":
             Path(path).parent.mkdir(parents=True, exist_ok=True)
             Path(path).touch(mode=0o600)
-        return sqlite3.connect(path, timeout=0.0, isolation_level=None)
+        return sqlite3.connect(path, timeout=0.0, isolation_level=None, check_same_thread=False)
     except (OSError, sqlite3.Error) as error:
         raise OperatorError(f"the ledger {path} cannot be opened: {error}") from error
 

@@ -1,8 +1,8 @@
 """The only way out: un-noised values in, a `Release` with its price out.
 
-It owns quantising, adding noise and pricing, and decoding a release at the receiver; it knows no
-role, no message and no store. Nothing else in the project builds a `Release`; a test reads the
-syntax tree to enforce that.
+It owns quantising, adding noise, pricing and sealing; it knows no role, no message and no store. A
+receiver checks a release in receiving.py. Nothing else in the project builds a `Release`; a test
+reads the syntax tree to enforce that.
 """
 
 from __future__ import annotations
@@ -213,7 +213,7 @@ def _event(plan: NoisePlan, release_id: str, round: int, last_round: int) -> Spe
     return SpendEvent(
         release_id=release_id,
         round=round,
-        mechanism=_mechanism(plan),
+        mechanism=mechanism_of(plan),
         mu2_units=mu2,
         tau_units=tau,
         pure_units=0 if plan.bounded is None else plan.bounded.pure_units,
@@ -221,9 +221,10 @@ def _event(plan: NoisePlan, release_id: str, round: int, last_round: int) -> Spe
     )
 
 
-def _mechanism(
+def mechanism_of(
     plan: NoisePlan,
 ) -> Literal["exact", "disclosed", "lattice_gaussian", BoundedKind]:
+    """The name under which a release of this plan is booked."""
     if plan.bounded is not None:
         return plan.bounded.kind
     if plan.disclosed_rows:
@@ -259,77 +260,9 @@ def unsealed(release: Release, key: bytes) -> Release:
     return Release(**{**dict(release), "tensor": Tensor.of(values)})
 
 
-def receive_scores(
-    release: Release, plan: NoisePlan, key: bytes, *, count: int
-) -> NDArray[np.float64]:
-    """The scores of one answer, in units of its scale; PeerError if they do not match its plan."""
-    opened = unsealed(release, key)
-    declared = (release.noise_std, release.exponent, release.event.mechanism)
-    if declared != (plan.noise_std, plan.exponent, _mechanism(plan)):
-        raise PeerError(f"{release.release_id}: not the noise of the plan")
-    values = opened.tensor.array()
-    if values.shape != (count,):
-        raise PeerError(f"{release.release_id}: expected {count} values")
-    if count and float(np.abs(values).max()) > largest_value(plan):
-        raise PeerError(f"{release.release_id}: a value is beyond its public bound")
-    return np.asarray(values, dtype=np.float64)
-
-
 def stored_release(stored: bytes) -> Release:
     """Parse a release stored as JSON; ValueError if these bytes are not a release."""
     return Release.model_validate_json(stored)
-
-
-def receive_planned(
-    release: Release, plan: NoisePlan, *, count: int, allocate: Allocate = np.empty
-) -> NDArray[np.float64]:
-    """The numbers of a peer's release; PeerError if its public plan cannot have made them.
-
-    Works for every kind of noise; points of bounded noise are decoded without bias.
-    """
-    if plan.bounded is not None:
-        return plan.bounded.decode(receive_bounded(release, plan.bounded, count=count))
-    return receive(release, count=count, bound=largest_value(plan), allocate=allocate)
-
-
-def receive(
-    release: Release, *, count: int, bound: float, allocate: Allocate = np.empty
-) -> NDArray[np.float64]:
-    """Scale a peer's release to numbers; PeerError if its plan cannot have made them.
-
-    `bound` is the largest absolute value that the plan allows: see `largest_value`.
-    """
-    values = release.tensor.array()
-    if values.shape != (count,):
-        raise PeerError(f"{release.release_id}: expected {count} values")
-    exact = release.tensor.dtype == "<f8"
-    if release.event.pure_units:
-        raise PeerError(f"{release.release_id}: expected noised numbers, not points")
-    if exact and release.event.mechanism == "lattice_gaussian":
-        raise PeerError(f"{release.release_id}: a noised release carries integers")
-    if release.tensor.dtype == "|u1":
-        raise PeerError(f"{release.release_id}: a release carries signed integers")
-    if not exact and count and max(-int(values.min()), int(values.max())) > LARGEST_INTEGER:
-        raise PeerError(f"{release.release_id}: a value is beyond 2^62")
-    scaled = released_values(release, allocate)
-    if count and max(-float(scaled.min()), float(scaled.max())) > bound:
-        raise PeerError(f"{release.release_id}: a value is beyond its public bound")
-    return scaled
-
-
-def receive_bounded(release: Release, noise: BoundedNoise, *, count: int) -> NDArray[np.int64]:
-    """The points of a peer's bounded release; PeerError if its law cannot have made them.
-
-    `noise.decode` turns them into unbiased numbers; `noise.variance` is the noise of those.
-    """
-    values = release.tensor.array()
-    if values.shape != (count,):
-        raise PeerError(f"{release.release_id}: expected {count} values")
-    if release.event.mechanism != noise.kind or release.tensor.dtype in ("<f8", "|u1"):
-        raise PeerError(f"{release.release_id}: expected points of {noise.kind}")
-    if count and not 0 <= int(values.min()) <= int(values.max()) < noise.points:
-        raise PeerError(f"{release.release_id}: a point is not one of {noise.points}")
-    return values.astype(np.int64)
 
 
 def released_values(release: Release, allocate: Allocate = np.empty) -> NDArray[np.float64]:
@@ -340,8 +273,3 @@ def released_values(release: Release, allocate: Allocate = np.empty) -> NDArray[
     for part in chunks(len(values)):
         scaled[part] = values[part].astype(np.float64) * factor
     return scaled
-
-
-def largest_value(plan: NoisePlan) -> float:
-    """Bound the values of a release of this plan: the noise tables end at 14 deviations."""
-    return plan.value_bound + 2.0**plan.exponent + 32.0 * plan.noise_std

@@ -16,17 +16,16 @@ import hashlib
 import sqlite3
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
 from hdpvfl_mq.arrays.chunked import chunks
 from hdpvfl_mq.errors import IntegrityError, OperatorError
 from hdpvfl_mq.privacy.ledger import EMPTY_LEDGER, extend
 from hdpvfl_mq.privacy.ledger_secret import LedgerSecret
 from hdpvfl_mq.privacy.ledger_tables import connected, translated
+from hdpvfl_mq.privacy.score_limits import Asked, Counts, Hashes, Limits, judged
 from schemas.privacy import LedgerHead, PeopleScored
 
 _TABLES = (
@@ -47,32 +46,6 @@ _COUNT = (
 )
 _MOST = "SELECT coalesce(max(mu2_units), 0) FROM person WHERE mu2_units > 0"
 _LOOKED_UP = 500  # people in one SELECT
-Hashes = NDArray[np.int64]
-
-
-@dataclass(frozen=True)
-class Limits:
-    """The limits of a policy for one person, over all runs."""
-
-    queries_max: int
-    models_max: int
-    mu2_units_max: int  # what noised scores may cost: the rest of the lifetime cap
-
-
-@dataclass(frozen=True)
-class Asked:
-    """One query: the ids of the people, and what scores them.
-
-    `model` is the weights and the step that scores are rounded to: the same score in other steps
-    reveals as much more as another model does.
-    """
-
-    run: str
-    query: int
-    ids: list[bytes]
-    places: bytes
-    model: bytes
-    mu2_units: int = 0
 
 
 class ScoredPeople:
@@ -118,7 +91,20 @@ class ScoredPeople:
             if (known.asked, known.model) != (digest, self._secret.model(asked.model)):
                 raise IntegrityError(f"query {asked.query} of {asked.run} has asked for others")
             return known
-        entry = self._judged(asked, limits, digest)
+        people = np.frombuffer(self._secret.id_hashes(asked.ids), dtype="<i8").astype(np.int64)
+        model = self._secret.model(asked.model)
+        counts = self._counts(people, int.from_bytes(model, "little", signed=True))
+        refused, reasons = judged(counts, asked.mu2_units, limits)
+        entry = PeopleScored(
+            run=asked.run,
+            query=asked.query,
+            model=model,
+            asked=digest,
+            people=people[~refused].astype("<i8").tobytes(),
+            refused=np.packbits(refused).tobytes() if refused.any() else b"",
+            reason=reasons,
+            mu2_units=asked.mu2_units,
+        )
         try:
             self._db.execute("BEGIN IMMEDIATE")
             head = self._insert(entry)
@@ -190,41 +176,7 @@ class ScoredPeople:
 
     # -- one query ----------------------------------------------------------------------------
 
-    def _judged(self, asked: Asked, limits: Limits, digest: bytes) -> PeopleScored:
-        people = np.frombuffer(self._secret.id_hashes(asked.ids), dtype="<i8").astype(np.int64)
-        model = self._secret.model(asked.model)
-        queries, models, cost = self._counts(people, int.from_bytes(model, "little", signed=True))
-        often, other = queries >= limits.queries_max, models > limits.models_max
-        dear = (asked.mu2_units > 0) & (cost + asked.mu2_units > limits.mu2_units_max)
-        refused = often | other | dear
-        reasons = []
-        if often.any():
-            reasons.append(
-                f"policy.queries_max = {limits.queries_max}: {often.sum()} of {len(people)} people "
-                "have been asked for that often"
-            )
-        if (other & ~often).any():
-            reasons.append(
-                f"policy.models_max = {limits.models_max}: {(other & ~often).sum()} of "
-                f"{len(people)} people have been scored with that many other models or steps"
-            )
-        if (dear & ~often & ~other).any():
-            reasons.append(
-                f"policy.lifetime: {(dear & ~often & ~other).sum()} of {len(people)} people have "
-                "not enough left for a noised score"
-            )
-        return PeopleScored(
-            run=asked.run,
-            query=asked.query,
-            model=model,
-            asked=digest,
-            people=people[~refused].astype("<i8").tobytes(),
-            refused=np.packbits(refused).tobytes() if refused.any() else b"",
-            reason="; ".join(reasons),
-            mu2_units=asked.mu2_units,
-        )
-
-    def _counts(self, people: Hashes, model: int) -> tuple[Hashes, Hashes, Hashes]:
+    def _counts(self, people: Hashes, model: int) -> Counts:
         """Each person's queries so far, models after this query, and mu^2 so far."""
         queries, models, cost = Counter[int](), Counter[int](), Counter[int]()
         for part in chunks(len(people), _LOOKED_UP):
@@ -245,7 +197,7 @@ class ScoredPeople:
                 )
             )
         listed = people.tolist()
-        return (
+        return Counts(
             np.array([queries[person] for person in listed], dtype=np.int64),
             np.array([models[person] + 1 for person in listed], dtype=np.int64),
             np.array([cost[person] for person in listed], dtype=np.int64),

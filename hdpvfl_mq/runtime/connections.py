@@ -11,21 +11,20 @@ from __future__ import annotations
 
 import os
 import socket
-import struct
 import threading
 import time
-from collections import Counter, deque
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from collections import Counter
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
 from typing import Any
 
 import zmq
 from zmq.utils.monitor import recv_monitor_message
 
+from hdpvfl_mq.runtime.tcp import Connection, borrowed, counted, peer_of
+
 TICK_S = 0.05
-_TCP_INFO_BYTES = 136
-_ACKED_AND_RECEIVED = 120  # offset of tcpi_bytes_acked, tcpi_bytes_received in struct tcp_info
 _MESSAGE_SLACK = 512  # allowance for heartbeats between two messages of a connection
 _ASK_KERNEL_ABOVE = 2**18  # unacknowledged bytes above which the kernel is asked again
 _OPENED = int(zmq.EVENT_ACCEPTED | zmq.EVENT_CONNECTED)
@@ -45,27 +44,6 @@ class Limits:
     waiting: int = 256  # all connections that have not sent a message yet
     waiting_s: float = 10.0  # how long a connection may stay without a message
     per_user: int = 4  # connections of one key
-
-
-@dataclass
-class Connection:
-    """One TCP connection, known by its descriptor and the inode behind it."""
-
-    descriptor: int
-    inode: int
-    address: str
-    since_s: float
-    user: str | None = None  # the party that sends over this connection
-    taken: int = 0  # wire bytes of messages that the application has received
-    handed: int = 0  # wire bytes the application has given to libzmq
-    acked: int = 0  # bytes of `handed` that were acknowledged when the kernel was last asked
-    unsent: deque[tuple[int, str, int]] = field(default_factory=deque)  # end, sender, bytes
-    held: Counter[str] = field(default_factory=Counter)  # the bytes of each sender in `unsent`
-
-
-def wire_bytes(frames: Sequence[Any]) -> int:
-    """Bytes of frames on a CURVE connection: each adds 33 bytes and its length field."""
-    return sum(len(frame) + (35 if len(frame) < 223 else 42) for frame in frames)
 
 
 class Connections:
@@ -146,15 +124,15 @@ class Connections:
     def moved_bytes(self) -> int:
         """Bytes that open connections have carried in both directions, as the kernel counts."""
         with self._lock:
-            counted = [_counted(connection) for connection in self._open.values()]
-        return sum(sum(each) for each in counted if each is not None)
+            moved = [counted(connection) for connection in self._open.values()]
+        return sum(sum(each) for each in moved if each is not None)
 
     @property
     def acked_bytes(self) -> int:
         """Bytes sent over open connections that their peers' kernels have acknowledged."""
         with self._lock:
-            counted = [_counted(connection) for connection in self._open.values()]
-        return sum(each[0] for each in counted if each is not None)
+            moved = [counted(connection) for connection in self._open.values()]
+        return sum(each[0] for each in moved if each is not None)
 
     @property
     def count(self) -> int:
@@ -198,7 +176,7 @@ class Connections:
 
     def _opened(self, descriptor: int) -> Connection | None:
         try:
-            inode, address = os.fstat(descriptor).st_ino, _peer(descriptor)
+            inode, address = os.fstat(descriptor).st_ino, peer_of(descriptor)
         except OSError:  # already closed
             return None
         known = self._open.get(descriptor)
@@ -212,12 +190,12 @@ class Connections:
         """Cut connections over a limit; returns the notes about them."""
         notes = []
         for connection in list(self._open.values()):
-            counted = _counted(connection)
-            if counted is None:
+            moved = counted(connection)
+            if moved is None:
                 del self._open[connection.descriptor]
                 continue
-            connection.taken = min(connection.taken, counted[1])
-            unread = counted[1] - connection.taken
+            connection.taken = min(connection.taken, moved[1])
+            unread = moved[1] - connection.taken
             if unread > self._limits.unread_bytes:
                 self._cut(connection)
                 self._overran(connection.since_s)
@@ -254,15 +232,15 @@ class Connections:
     def _cut(self, connection: Connection) -> None:
         self.cut += 1
         del self._open[connection.descriptor]
-        with suppress(OSError), _borrowed(connection.descriptor) as tcp:
+        with suppress(OSError), borrowed(connection.descriptor) as tcp:
             if os.fstat(connection.descriptor).st_ino == connection.inode:
                 tcp.shutdown(socket.SHUT_RDWR)
 
     def _forget_sent(self, connection: Connection) -> None:
-        counted = _counted(connection)
-        if counted is None:
+        moved = counted(connection)
+        if moved is None:
             return
-        connection.acked = counted[0]
+        connection.acked = moved[0]
         connection.handed = max(connection.handed, connection.acked)  # `acked` has heartbeats too
         while connection.unsent and connection.unsent[0][0] <= connection.acked:
             _, sender, size = connection.unsent.popleft()
@@ -271,35 +249,3 @@ class Connections:
 
 def _age(connection: Connection) -> float:
     return connection.since_s
-
-
-@contextmanager
-def _borrowed(descriptor: int) -> Iterator[socket.socket]:
-    """A socket object over libzmq's descriptor; it is detached at the end, never closed."""
-    borrowed = socket.socket(socket.AF_INET, socket.SOCK_STREAM, 0, fileno=descriptor)
-    try:
-        yield borrowed
-    finally:
-        borrowed.detach()
-
-
-def _peer(descriptor: int) -> str:
-    """The address at the other end; OSError if the number now belongs to no TCP connection."""
-    with _borrowed(descriptor) as tcp:
-        name = tcp.getpeername()
-    if not isinstance(name, tuple):  # a local socket took the number of a closed connection
-        raise OSError("not a TCP connection")
-    return str(name[0])
-
-
-def _counted(connection: Connection) -> tuple[int, int] | None:
-    """Bytes the peer has acknowledged and sent; None if the descriptor now belongs to another."""
-    try:
-        with _borrowed(connection.descriptor) as tcp:
-            if os.fstat(connection.descriptor).st_ino != connection.inode:
-                return None
-            info = tcp.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _TCP_INFO_BYTES)
-    except OSError:
-        return None
-    acked, received = struct.unpack_from("=QQ", info, _ACKED_AND_RECEIVED)
-    return acked, received

@@ -14,9 +14,10 @@ import zmq
 from zmq.utils import z85
 
 from hdpvfl_mq.errors import OperatorError
-from hdpvfl_mq.runtime.connections import Connections, wire_bytes
+from hdpvfl_mq.runtime.connections import Connections
 from hdpvfl_mq.runtime.keys import Keys
 from hdpvfl_mq.runtime.loop_socket import LoopSocket
+from hdpvfl_mq.runtime.tcp import wire_bytes
 from hdpvfl_mq.runtime.transport import LIMITS, LINGER_MS, SOURCE, set_common_options
 from hdpvfl_mq.wire.codec import Frames
 

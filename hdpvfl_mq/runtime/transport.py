@@ -15,9 +15,10 @@ from zmq.utils import z85
 
 from hdpvfl_mq.errors import NetworkError
 from hdpvfl_mq.runtime.arrivals import QUEUE_MAX, Arrivals
-from hdpvfl_mq.runtime.connections import Connections, Limits, wire_bytes
+from hdpvfl_mq.runtime.connections import Connections, Limits
 from hdpvfl_mq.runtime.keys import Keys
 from hdpvfl_mq.runtime.loop_socket import LoopSocket
+from hdpvfl_mq.runtime.tcp import wire_bytes
 from hdpvfl_mq.wire.codec import Frames
 from hdpvfl_mq.wire.versions import Window, read_notice
 from schemas.envelope import MAX_ARRAY_BYTES

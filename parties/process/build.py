@@ -23,6 +23,7 @@ from hdpvfl_mq.node.node import Node
 from hdpvfl_mq.node.ports import Contact, Identity
 from hdpvfl_mq.privacy.ledger_store import Ledger
 from hdpvfl_mq.psi import IdCollector, NormalisedIds, normalise, rules_digest
+from hdpvfl_mq.runtime.beside import BESIDE
 from hdpvfl_mq.runtime.files import write_private
 from hdpvfl_mq.runtime.keys import Keys, former_keys, read_secret, write_secret
 from hdpvfl_mq.runtime.profile import numeric_profile
@@ -241,7 +242,14 @@ def build_node(
     book = LedgerBook(ledger, own.policy, settings.run, own.data.fingerprint, peers=known)
     write_private(_used(files.secret), b"", durable=True)
     journal = Journal(files.journal, run=settings.run, party=settings.party)
-    node = Node(Party(own), identity_of(settings, keys), known, journal=journal, ledger=book)
+    node = Node(
+        Party(own),
+        identity_of(settings, keys),
+        known,
+        journal=journal,
+        ledger=book,
+        both=BESIDE,
+    )
     book.attach(own, node)
     if snapshot is not None:
         node.resume(snapshot)

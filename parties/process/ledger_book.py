@@ -16,12 +16,13 @@ from hdpvfl_mq.errors import RefusedError
 from hdpvfl_mq.machine import Reserve
 from hdpvfl_mq.methods.scoring.plan import ScoringPlan
 from hdpvfl_mq.node.node import Node
+from hdpvfl_mq.node.ports import Write
 from hdpvfl_mq.privacy.accountant import Spent
 from hdpvfl_mq.privacy.ledger import RunAccount
 from hdpvfl_mq.privacy.ledger_sketch import sketch
 from hdpvfl_mq.privacy.ledger_store import Ledger
 from hdpvfl_mq.privacy.pure import pure_units_of
-from hdpvfl_mq.privacy.scored_people import Asked, Limits
+from hdpvfl_mq.privacy.score_limits import Asked, Limits
 from hdpvfl_mq.privacy.slots import placed
 from parties.assets import Assets
 from parties.common_rows import people_at
@@ -223,6 +224,20 @@ class LedgerBook:
     def book(self, releases: Sequence[Release]) -> None:
         """Charge releases, all or none, before any of them leaves."""
         self._ledger.book([self._booked(release) for release in releases])
+
+    def booking(self, releases: Sequence[Release]) -> Write:
+        """Check and enter releases like `book`; the function returned makes them durable."""
+        return self._ledger.booking([self._booked(release) for release in releases])
+
+    def book_again(self, releases: Sequence[Release]) -> None:
+        """Book those releases of a journal that the ledger does not have, after a crash.
+
+        A release that it has is not compared: its digest may be keyed with an earlier secret.
+        """
+        dataset = self._policy.dataset
+        lacking = [r for r in releases if not self._ledger.has_booked(dataset, r.release_id)]
+        if lacking:
+            self.book(lacking)
 
     def _booked(self, release: Release) -> ReleaseBooked:
         """The entry of a release; a payload without noise needs a keyed digest to hide it."""

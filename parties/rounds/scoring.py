@@ -29,7 +29,7 @@ from hdpvfl_mq.machine import (
 )
 from hdpvfl_mq.methods.private_model.statistics import scores
 from hdpvfl_mq.methods.scoring.plan import ScoringPlan
-from hdpvfl_mq.privacy.mechanism import receive_scores
+from hdpvfl_mq.privacy.receiving import receive_scores
 from parties.assets import Assets
 from parties.common_rows import block_of
 from parties.phases import ActiveRounds, PassiveRounds, RoundState, Setup, Training

@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from hdpvfl_mq.privacy import mechanism
-from hdpvfl_mq.privacy.mechanism import largest_value
 from hdpvfl_mq.privacy.plan import NoisePlan
+from hdpvfl_mq.privacy.receiving import largest_value
 from schemas.ids import COORDINATOR, release_id
 from schemas.privacy import SCALE_MAX, SCALE_MIN, Release, SpendEvent
 from schemas.tensor import Tensor

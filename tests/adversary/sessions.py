@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from hdpvfl_mq.privacy.mechanism import receive_scores
+from hdpvfl_mq.privacy.receiving import receive_scores
 from parties.assets import Assets
 from parties.phases import Training, setup_of
 from parties.rounds.score_sums import unpacked

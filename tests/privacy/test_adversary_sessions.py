@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from hdpvfl_mq.methods.private_model.statistics import scores
-from hdpvfl_mq.privacy.scored_people import Limits
+from hdpvfl_mq.privacy.score_limits import Limits
 from parties.process import ledger_book
 from parties.rounds import scoring
 from tests.adversary.scenarios import Scenario, scenario

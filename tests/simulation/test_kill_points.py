@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
@@ -17,6 +17,7 @@ import pytest
 
 from hdpvfl_mq.audit.audit import audit, exit_code
 from hdpvfl_mq.node.node import Node
+from hdpvfl_mq.node.ports import Write
 from hdpvfl_mq.runtime.simulation import Faults, Killed
 from hdpvfl_mq.wire.codec import decode_body, decode_header
 from schemas.ids import COORDINATOR
@@ -29,7 +30,9 @@ SLOW = Faults(delay_s=0.1)  # slow enough for acknowledgements to travel on thei
 ROLES = ("bank", "shop", COORDINATOR)
 POINTS = (
     "before the ledger",  # the step is made, nothing is on disk
-    "after the ledger",  # booked, the journal knows nothing
+    "after the ledger",  # reserved, the journal knows nothing
+    "before the booking",  # entered, not yet durable; the journal may have it
+    "after the booking",
     "before the journal",
     "after the journal",  # all is on disk, nothing was sent
     "before a turn",  # sent, and nothing done since
@@ -77,17 +80,36 @@ class Wired:
 @dataclass
 class MinedFederation(Federation):
     bomb: Bomb = field(default_factory=Bomb)
+    order: str = "ledger first"
     left: dict[str, set[bytes]] = field(default_factory=dict)  # release id -> payloads on the wire
 
     def node(self, party: str) -> Any:
+        if party in self.ledgers and self.ledgers[party].in_transaction:
+            self.ledgers[party].rollback()  # what a killed process had not committed is gone
         made, bomb = super().node(party), self.bomb
-        book = made._ledger and Wired(
-            made._ledger, bomb, party, ledger="the ledger", reserve="the ledger"
-        )
+        book = made._ledger and Wired(made._ledger, bomb, party, reserve="the ledger")
         journal = Wired(self.journals[party], bomb, party, commit="the journal")
-        node = Node(made.role, made.identity, self.contacts(party), journal=journal, ledger=book)
+        node = Node(
+            made.role,
+            made.identity,
+            self.contacts(party),
+            journal=journal,
+            ledger=book,
+            both=partial(self.write_both, party),
+        )
         points = {"turn": "a turn", "acknowledgement": "an acknowledgement"}
         return Wired(node, bomb, party, **points)
+
+    def write_both(self, party: str, ledger: Write, journal: Write) -> None:
+        """Two writes at once may end in either order, and a crash may come between them."""
+
+        def booked() -> None:
+            self.bomb.at(party, "before the booking")
+            ledger()
+            self.bomb.at(party, "after the booking")
+
+        for write in (booked, journal) if self.order == "ledger first" else (journal, booked):
+            write()
 
     def router(self) -> Any:
         router, seen = super().router(), self.seen
@@ -109,8 +131,8 @@ class MinedFederation(Federation):
             self.left.setdefault(release.release_id, set()).add(release.tensor.data)
 
 
-def run(bomb: Bomb) -> tuple[MinedFederation, dict[str, np.ndarray]]:
-    federation = MinedFederation(manifest(**SMALL), tables(24), bomb=bomb)
+def run(bomb: Bomb, order: str) -> tuple[MinedFederation, dict[str, np.ndarray]]:
+    federation = MinedFederation(manifest(**SMALL), tables(24), bomb=bomb, order=order)
     simulation = federation.simulate(faults=SLOW)
     assert set(federation.outcomes.values()) == {"completed"}
     return federation, federation.weights(simulation)
@@ -118,24 +140,30 @@ def run(bomb: Bomb) -> tuple[MinedFederation, dict[str, np.ndarray]]:
 
 @cache
 def calm() -> tuple[Counter, dict[str, np.ndarray], dict[str, tuple]]:
-    federation, weights = run(Bomb())
+    federation, weights = run(Bomb(), "ledger first")
     return federation.bomb.passed, weights, federation.spent()
 
 
 @pytest.mark.parametrize("stride", [3, pytest.param(1, marks=pytest.mark.slow)])
-@pytest.mark.parametrize("point", POINTS)
+@pytest.mark.parametrize(
+    ("point", "order"),
+    [
+        *((point, "ledger first") for point in POINTS),
+        *((point, "journal first") for point in POINTS if "book" in point or "journal" in point),
+    ],
+)
 @pytest.mark.parametrize("party", ROLES)
-def test_a_kill_at_every_boundary_leaves_no_trace(party, point, stride):
+def test_a_kill_at_every_boundary_leaves_no_trace(party, point, order, stride):
     passed, weights, spent = calm()
     times = passed[party, point]
-    if party == COORDINATOR and "ledger" in point:
+    if party == COORDINATOR and ("ledger" in point or "booking" in point):
         assert times == 0  # it has none
         return
     assert times > 0
     every = stride if times > 2 * stride else 1
     for number in range(1 + POINTS.index(point) % every, times + 1, every):
-        federation, found = run(Bomb(party, point, number))
-        where = f"{party}, {point}, time {number}"
+        federation, found = run(Bomb(party, point, number), order)
+        where = f"{party}, {point}, {order}, time {number}"
         for name, w in found.items():
             np.testing.assert_array_equal(w, weights[name], err_msg=where)
         assert federation.spent() == spent, where

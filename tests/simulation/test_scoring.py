@@ -112,12 +112,12 @@ def test_a_query_and_its_answer_are_one_commit(models, monkeypatch):
     """Every commit waits for the disk, and a score waits for every commit."""
     together, commit = [], Uncommitted.commit
 
-    def watched(turn, ledger, journal):
+    def watched(turn, *stores):
         records = [chain.decode(stored, index) for index, stored, _ in turn.records]
         asked = sum(isinstance(e, Charge) for record in records for e in record.effects)
         told = sum(isinstance(record.input, Charged) for record in records)
         together.append((asked, told))
-        commit(turn, ledger, journal)
+        commit(turn, *stores)
 
     monkeypatch.setattr(Uncommitted, "commit", watched)
     session(models).run()

@@ -10,7 +10,7 @@ from hdpvfl_mq.errors import OperatorError, PeerError
 from hdpvfl_mq.journal.store import Journal
 from hdpvfl_mq.machine import Offence, OperatorRequest, Received, Reserve, Send, Started, TimerFired
 from hdpvfl_mq.node.node import NO_LEDGER, Node
-from hdpvfl_mq.node.ports import Contact, Identity
+from hdpvfl_mq.node.ports import Contact, Identity, one_by_one
 from hdpvfl_mq.wire.codec import decode_header
 from schemas.messages import Pause, ScoreShare, Withdraw
 from schemas.privacy import LedgerHead
@@ -71,7 +71,7 @@ class Log:
 
 class Book:
     def __init__(self, log: Log) -> None:
-        self.log = log
+        self.log, self.booked = log, set()
 
     def standing(self):
         return NO_LEDGER
@@ -79,8 +79,17 @@ class Book:
     def reserve(self, reservation):
         self.log.note("reserve")
 
-    def book(self, releases):
-        self.log.note("book")
+    def booking(self, releases):
+        self.log.note("enter")
+        return lambda: self._book(releases)
+
+    def book_again(self, releases):
+        self._book([each for each in releases if each.release_id not in self.booked])
+
+    def _book(self, releases):
+        if releases:
+            self.log.note("book")
+            self.booked |= {each.release_id for each in releases}
 
     def remember(self, party, head):
         self.log.note("remember")
@@ -112,7 +121,8 @@ class Bench:
     def __init__(self, script=SCRIPT, *, book: bool = True) -> None:
         self.log = Log()
         self.journal = Journal(":memory:", run="test-run", party="shop")
-        self.script, self.has_book = script, book
+        self.script, self.both = script, one_by_one
+        self.book = Book(self.log) if book else None
         self.coordinator = Puppet("coordinator", KEYS["coordinator"], "shop")
         self.bank = Puppet("bank", KEYS["bank"], "shop")
         self.node = self.restart()
@@ -124,7 +134,8 @@ class Bench:
             Identity("shop", "passive", "test-run", KEYS["shop"]),
             contacts,
             journal=Store(self.log, self.journal),
-            ledger=Book(self.log) if self.has_book else None,
+            ledger=self.book,
+            both=self.both,
         )
         self.node.open()
         return self.node

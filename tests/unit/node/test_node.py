@@ -10,7 +10,9 @@ from nacl.signing import SigningKey
 from hdpvfl_mq.errors import IntegrityError, OperatorError
 from hdpvfl_mq.journal.store import Journal
 from hdpvfl_mq.machine import Finish, Send, TimerFired, arm
-from hdpvfl_mq.node.node import RECEIVERS_MAX, _spread
+from hdpvfl_mq.node.performing import RECEIVERS_MAX, spread
+from hdpvfl_mq.node.ports import one_by_one
+from hdpvfl_mq.wire.codec import decode_header
 from hdpvfl_mq.wire.sequence import EARLY_MAX
 from tests.samples import sample
 from tests.unit.node.node_bench import (
@@ -25,15 +27,53 @@ from tests.unit.node.node_bench import (
 # -- ledger, journal, speech ----------------------------------------------------------------------
 
 
-def test_the_ledger_is_booked_before_the_journal_is_written(bench):
+def test_a_release_is_booked_and_journaled_before_it_is_sent(bench):
     turn = bench.node.turn([bench.coordinator.say(PAUSE)])
-    assert bench.log.events == ["reserve", "book", "commit"]
+    assert bench.log.events == ["reserve", "enter", "book", "commit"]
     assert messages(turn) == ["score_share", "withdraw"]
+
+
+def journal_first(ledger, journal):
+    """The other order, which two writes at the same time may have."""
+    journal()
+    ledger()
+
+
+@pytest.mark.parametrize("both", [one_by_one, journal_first])
+def test_a_refused_booking_is_in_no_journal(bench, both):
+    """Else the release could never be booked, and the run would not go on after a restart."""
+    bench.both = both
+    bench.restart().start()
+    bench.log.fail, before = "enter", bench.stored()
+    with pytest.raises(OperatorError, match="full at enter"):
+        bench.node.turn([bench.coordinator.say(PAUSE)])
+    assert bench.stored() == before
+
+
+def test_what_only_the_journal_has_is_booked_before_it_is_sent_again(bench):
+    """The ledger's write fails, or the power goes, after the journal is written."""
+    bench.both = journal_first
+    bench.restart().start()
+    bench.log.fail = "book"
+    with pytest.raises(OperatorError, match="full at book"):
+        bench.node.turn([bench.coordinator.say(PAUSE)])
+    assert not bench.book.booked
+    with pytest.raises(OperatorError, match="full at book"):
+        bench.restart()  # still no room for the booking: nothing is sent
+    bench.log.fail, bench.log.events = "", []
+    node = bench.restart()
+    assert bench.log.events == ["book"]
+    assert len(bench.book.booked) == 1
+    sent_again = [decode_header(frames).kind for frames in node.mailbox.unacknowledged()]
+    assert "score_share" in sent_again
+    bench.log.events.clear()
+    bench.restart()
+    assert bench.log.events == []  # the ledger has it
 
 
 def test_a_turn_is_one_commit_however_much_arrives(bench):
     turn = bench.node.turn([bench.coordinator.say(PAUSE) for _ in range(5)])
-    assert bench.log.events == ["reserve"] * 5 + ["book", "commit"]
+    assert bench.log.events == ["reserve"] * 5 + ["enter", "book", "commit"]
     assert len(turn.send) == 10
     assert len(bench.stored()) == 6  # the start and five steps
 
@@ -161,11 +201,11 @@ def test_a_second_process_on_the_journal_is_refused(tmp_path):
 @pytest.mark.parametrize("count", [1, 32, 33, 200])
 def test_an_envelope_has_a_bounded_number_of_receivers_unless_it_holds_a_release(count):
     to = tuple(f"p{number}" for number in range(count))
-    parts = _spread(Send(to, PAUSE))
+    parts = spread(Send(to, PAUSE))
     assert tuple(party for part in parts for party in part.to) == to
     assert max(len(part.to) for part in parts) <= RECEIVERS_MAX
     assert len(parts) == -(-count // RECEIVERS_MAX)
-    assert _spread(Send(to, sample("residual"))) == (Send(to, sample("residual")),)
+    assert spread(Send(to, sample("residual"))) == (Send(to, sample("residual")),)
 
 
 # -- an envelope that must wait for another peer's ------------------------------------------------

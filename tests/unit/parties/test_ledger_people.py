@@ -15,7 +15,7 @@ from hdpvfl_mq.machine import Reserve
 from hdpvfl_mq.privacy.accountant import Spent, epsilon_shown
 from hdpvfl_mq.privacy.ledger import Books, apply
 from hdpvfl_mq.privacy.ledger_store import Ledger
-from hdpvfl_mq.privacy.scored_people import Asked, Limits
+from hdpvfl_mq.privacy.score_limits import Asked, Limits
 from parties.process.ledger_book import LedgerBook
 from parties.process.ledger_file import ACCOUNT, open_ledger
 from schemas.policy import PartyPolicy

@@ -12,8 +12,9 @@ from hdpvfl_mq.arrays.unreleased import Unreleased
 from hdpvfl_mq.errors import PeerError, RefusedError, SettingsError
 from hdpvfl_mq.methods.descent.bound import ActiveBounds, PublicSchedule
 from hdpvfl_mq.methods.descent.plan import plan_paper, plan_sound
-from hdpvfl_mq.privacy.mechanism import Mechanism, largest_value, receive
+from hdpvfl_mq.privacy.mechanism import Mechanism
 from hdpvfl_mq.privacy.plan import NoisePlan, plan_none
+from hdpvfl_mq.privacy.receiving import largest_value, receive
 from schemas.privacy import Budget, Release, SpendEvent
 from schemas.tensor import Tensor
 

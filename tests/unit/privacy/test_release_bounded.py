@@ -12,8 +12,9 @@ from hdpvfl_mq.arrays.unreleased import Unreleased
 from hdpvfl_mq.errors import PeerError
 from hdpvfl_mq.privacy.bounded import BoundedNoise
 from hdpvfl_mq.privacy.bounded_laws import class_noise, label_noise, piecewise, two_point
-from hdpvfl_mq.privacy.mechanism import Mechanism, receive, receive_bounded
+from hdpvfl_mq.privacy.mechanism import Mechanism
 from hdpvfl_mq.privacy.plan import plan_bounded
+from hdpvfl_mq.privacy.receiving import receive, receive_bounded
 from schemas.privacy import Budget, Release, SpendEvent
 from schemas.tensor import Tensor
 

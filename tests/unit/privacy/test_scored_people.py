@@ -9,7 +9,8 @@ import pytest
 
 from hdpvfl_mq.errors import IntegrityError, OperatorError
 from hdpvfl_mq.privacy.ledger_secret import LedgerSecret
-from hdpvfl_mq.privacy.scored_people import Asked, Limits, ScoredPeople
+from hdpvfl_mq.privacy.score_limits import Asked, Limits
+from hdpvfl_mq.privacy.scored_people import ScoredPeople
 
 SECRET = LedgerSecret(bytes(range(32)))
 LIMITS = Limits(queries_max=2, models_max=1, mu2_units_max=100)

@@ -9,11 +9,11 @@ import pytest
 from nacl.signing import SigningKey
 
 from hdpvfl_mq.app.demo.prepare import free_port
-from hdpvfl_mq.runtime import connections
 from hdpvfl_mq.runtime import gate as gate_module
 from hdpvfl_mq.runtime.connections import Limits
 from hdpvfl_mq.runtime.gate import PENALTY_S, Gate, Pace
 from hdpvfl_mq.runtime.keys import Keys
+from hdpvfl_mq.runtime.tcp import peer_of
 from scripts.attacks.raw_curve import RawCurve
 from tests.integration.sockets import new_curve_secret, until
 
@@ -118,4 +118,4 @@ def test_a_descriptor_that_a_local_socket_took_over_is_no_connection():
     """The watch must outlive a number that was closed and given to a socket of another family."""
     ours, theirs = socket.socketpair()
     with ours, theirs, pytest.raises(OSError, match="not a TCP connection"):
-        connections._peer(ours.fileno())
+        peer_of(ours.fileno())

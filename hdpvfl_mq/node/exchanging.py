@@ -1,0 +1,106 @@
+"""What reaches a node outside its streams: parts of large arrays, requests, refused frames.
+
+It owns what a turn asks for, serves and refuses; parts.py owns which parts are on their way, and
+refusals.py what is noted. It knows no role.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from hdpvfl_mq.node.parts import PartExchange
+from hdpvfl_mq.node.performing import Performing
+from hdpvfl_mq.node.ports import Contact, Identity, RecordStore, Turn
+from hdpvfl_mq.node.refusals import Refusals
+from hdpvfl_mq.wire.codec import Frames, decode_body, decode_header
+from schemas.delivery import Part, PartRequest
+from schemas.ids import PartyId
+from schemas.records import TimerFired
+
+
+class Exchanging(Performing):
+    """A journal, a mailbox and the parts that peers send each other."""
+
+    def __init__(
+        self, identity: Identity, contacts: Mapping[PartyId, Contact], journal: RecordStore
+    ) -> None:
+        super().__init__(identity, contacts, journal)
+        self.parts = PartExchange(journal)
+        self.refusals = Refusals()
+
+    def refuse(self, frames: Frames, reason: str, *, by: PartyId | None = None) -> None:
+        """Record refused frames with the next commit.
+
+        `by` is a peer that signed something false; the role learns of it.
+        """
+        self.refusals.turned_away(frames, reason, by)
+
+    @property
+    def has_refusals(self) -> bool:
+        """Whether refused frames wait for a commit."""
+        return bool(self.refusals.waiting)
+
+    @property
+    def refused(self) -> int:
+        """The number of refused frames and illegal moves."""
+        return self.refusals.count
+
+    def _take(self, frames: Frames) -> None:
+        header = self.mailbox.accept(frames)
+        if header is None:
+            if self.parts.is_asking:
+                self.parts.heard(decode_header(frames).sender)
+            return
+        message = decode_body(header, frames)
+        assert isinstance(message, Part | PartRequest)
+        if isinstance(message, PartRequest):
+            self.parts.heard(header.sender)
+            envelope = self.mailbox.waiting_envelope(header.sender, message.sequence)
+            self.parts.want(header.sender, message, envelope)
+        else:
+            self.parts.take(header.sender, message)
+
+    def ask_again(self) -> tuple[Frames, ...]:
+        """Requests for all missing parts: those on their way may be lost."""
+        return self._requests(again=True)
+
+    def note_unserved(self) -> None:
+        """Record with the next commit who leaves requests without parts; call it when one is due.
+
+        Like a missing envelope: the run ends unless a part comes within seconds.
+        """
+        for party in self.parts.unserved():
+            self.refusals.withheld(
+                party, f"{party} serves no part of a release, but sends other things"
+            )
+
+    def _is_answered(self, event: object) -> bool:
+        """Whether a timer waits for something missing of a peer whose parts come again."""
+        if not isinstance(event, TimerFired) or not event.timer.startswith("missing:"):
+            return False
+        if not self.parts.is_served(event.timer.split(":")[1]):
+            return False
+        self.armed.pop(event.timer, None)
+        return True
+
+    def _exchanged(self, turn: Turn, taken: int) -> Turn:
+        """Add requests for missing parts, and the parts that peers asked for, to a turn."""
+        if not self.parts.is_busy and not taken:
+            return turn
+        stamp = self._stamp()
+        served = tuple(
+            self.mailbox.unnumbered(party, part, stamp) for party, part in self.parts.served()
+        )
+        return replace(
+            turn,
+            send=(*turn.send, *self._requests()),
+            parts=served,
+            parts_taken=taken,
+            is_asking=self.parts.is_asking,
+        )
+
+    def _requests(self, *, again: bool = False) -> tuple[Frames, ...]:
+        stamp = self._stamp()
+        asked = self.parts.requests(again=again)
+        return tuple(self.mailbox.unnumbered(party, request, stamp) for party, request in asked)

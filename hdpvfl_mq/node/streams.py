@@ -1,0 +1,210 @@
+"""The streams of a node: for every peer, what has arrived and what it has not acknowledged.
+
+It owns the positions of all streams, whose envelopes wait, and the marks of a snapshot. It knows no
+signature, no message and no role; envelopes are written and opened in mailbox.py.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice
+
+from hdpvfl_mq.node.ports import Contact
+from hdpvfl_mq.wire.codec import Frames, decode_header
+from hdpvfl_mq.wire.sequence import Busy, Inbox, Outbox, Position
+from schemas.envelope import NO_PARENT, Delivery, Header
+from schemas.ids import PartyId
+from schemas.snapshot import DIGESTS_MAX, StreamMark
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """An envelope that has been verified: its frames, and what they say."""
+
+    header: Header
+    mine: Delivery  # this party's
+    frames: Frames
+    digest: bytes
+
+
+class Streams:
+    """The streams between one node and its peers."""
+
+    def __init__(self, contacts: Mapping[PartyId, Contact]) -> None:
+        self._contacts = dict(contacts)
+        self._busy = busy = Busy()
+        self._inbox: dict[PartyId, Inbox[Opened]] = {p: Inbox(p, busy) for p in contacts}
+        self._outbox: dict[PartyId, Outbox[Frames]] = {p: Outbox(p, busy) for p in contacts}
+        self._seen: dict[PartyId, bytes] = dict.fromkeys(contacts, NO_PARENT)
+        for outbox in self._outbox.values():
+            outbox.digests[0] = NO_PARENT  # for a peer that has seen nothing yet
+        self._bare_acks: dict[PartyId, Frames] = {}
+        self._owed: set[PartyId] = set()
+        self._refused_bytes: Counter[PartyId] = Counter()
+        self._false: set[PartyId] = set()  # peers that signed what is false
+        self._early_from: set[PartyId] = set()  # peers whose envelopes came out of order
+        self._anew: dict[PartyId, int] = {}  # size of the journal when a name was forgotten
+        self.greeting: Frames | None = None  # this process's hello, sent first on every connection
+
+    def meet(self, party: PartyId, contact: Contact) -> None:
+        """Accept a peer's envelopes from now on, with this key; an existing stream continues."""
+        self._contacts[party] = contact
+        self._inbox.setdefault(party, Inbox(party, self._busy))
+        fresh: Outbox[Frames] = Outbox(party, self._busy, digests={0: NO_PARENT})
+        self._outbox.setdefault(party, fresh)
+        self._seen.setdefault(party, NO_PARENT)
+
+    def forget(self, party: PartyId, size: int) -> None:
+        """Drop a peer and its streams: whoever has its name next begins with number 1.
+
+        `size` is that of the journal now.
+        """
+        self._anew[party] = size
+        for known in (self._contacts, self._inbox, self._outbox, self._seen, self._bare_acks):
+            known.pop(party, None)
+        self._refused_bytes.pop(party, None)
+        for named in (self._busy.arrived, self._busy.waiting, self._owed, self._false):
+            named.discard(party)
+        self._early_from.discard(party)
+
+    def note_false(self, party: PartyId) -> None:
+        """Note that a peer signed something false."""
+        self._false.add(party)
+
+    def missing(self, party: PartyId) -> int | None:
+        """The number of a peer's envelope that later ones wait for; None if none is missing."""
+        return self._inbox[party].missing
+
+    def take_early(self) -> tuple[PartyId, ...]:
+        """Peers whose envelopes have come out of order since the last call."""
+        early = tuple(sorted(self._early_from))
+        self._early_from.clear()
+        return early
+
+    def next_envelope(self, party: PartyId) -> Opened | None:
+        """The next envelope of a stream, if it has arrived."""
+        inbox = self._inbox[party]
+        found = inbox.early.get(inbox.received + 1)
+        return None if found is None else found[0]
+
+    # -- what peers have not acknowledged -----------------------------------------------------
+
+    def owe_all(self) -> None:
+        """Acknowledge to every peer what is recorded: an earlier process may not have done so."""
+        self._owed.update(self._contacts)
+
+    @property
+    def owes(self) -> bool:
+        """Whether a peer waits for an acknowledgement that no envelope has carried yet."""
+        return bool(self._owed)
+
+    def waiting_envelope(self, party: PartyId, sequence: int) -> Frames | None:
+        """An envelope that a peer has not acknowledged yet."""
+        found = self._outbox[party].waiting.get(sequence)
+        return None if found is None else found[0]
+
+    def unacknowledged(self, first: int | None = None) -> tuple[Frames, ...]:
+        """Stored envelopes that some peer has not acknowledged, to be sent again unchanged.
+
+        `first` limits them to so many of each peer: it refuses more than EARLY_MAX at once.
+        """
+        waiting: dict[int, Frames] = {}
+        for party in sorted(self._busy.waiting):
+            for frames, _ in islice(self._outbox[party].waiting.values(), first):
+                waiting[id(frames)] = frames
+        return tuple(waiting.values())
+
+    def unacknowledged_by(self, party: PartyId, first: int) -> tuple[Frames, ...]:
+        """The first envelopes that one peer has not acknowledged."""
+        waiting = self._outbox[party].waiting.values() if party in self._outbox else ()
+        return tuple(frames for frames, _ in islice(waiting, first))
+
+    def strangers(self, frames: Frames) -> tuple[PartyId, ...]:
+        """Receivers of a stored envelope who have their names from peers that were forgotten.
+
+        The number in it is not of their stream, and they would take it for one of theirs.
+        """
+        if not self._anew:
+            return ()
+        header = decode_header(frames)
+        return tuple(d.party for d in header.to if header.size < self._anew.get(d.party, 0))
+
+    @property
+    def waiting_peers(self) -> tuple[PartyId, ...]:
+        """Peers that have not acknowledged an envelope that was sent to them."""
+        return tuple(sorted(self._busy.waiting))
+
+    def position(self, party: PartyId) -> Position:
+        """How far the stream to a peer is."""
+        return self._outbox[party].position
+
+    @property
+    def has_unacknowledged(self) -> bool:
+        """Whether some peer has not acknowledged an envelope that was sent to it."""
+        return bool(self._busy.waiting)
+
+    @property
+    def unacknowledged_peers(self) -> int:
+        """The number of peers that have not acknowledged an envelope that was sent to them."""
+        return len(self._busy.waiting)
+
+    @property
+    def awaits_answers(self) -> bool:
+        """Whether a peer may still acknowledge an envelope; one that signed what is false cannot.
+
+        Its acknowledgements are refused, so at the end of a run nobody waits for them.
+        """
+        return any(box.waiting for party, box in self._outbox.items() if party not in self._false)
+
+    @property
+    def unacknowledged_count(self) -> int:
+        """The number of deliveries that peers have not acknowledged."""
+        return sum(len(self._outbox[party].waiting) for party in self._busy.waiting)
+
+    @property
+    def acknowledged(self) -> int:
+        """The number of deliveries that peers have acknowledged; it rises when one got through."""
+        return self._busy.acknowledged
+
+    # -- snapshots ----------------------------------------------------------------------------
+
+    def marks(self) -> tuple[StreamMark, ...] | None:
+        """The position of every stream; None if a peer leaves too many envelopes unconfirmed."""
+        if any(len(outbox.digests) > DIGESTS_MAX for outbox in self._outbox.values()):
+            return None
+        return tuple(
+            StreamMark(
+                party=party,
+                received=self._inbox[party].received,
+                seen=self._seen[party],
+                sent=outbox.sent,
+                acknowledged=outbox.acknowledged,
+                confirmed=outbox.confirmed,
+                digests=tuple(digest for _, digest in sorted(outbox.digests.items())),
+            )
+            for party, outbox in self._outbox.items()
+        )
+
+    def restore(
+        self, marks: Sequence[StreamMark], waiting: Sequence[Frames], greeting: Frames | None
+    ) -> None:
+        """Continue from these positions; `waiting` are the envelopes not yet acknowledged."""
+        for mark in marks:
+            self._inbox[mark.party].received = mark.received
+            self._seen[mark.party] = mark.seen
+            outbox = self._outbox[mark.party]
+            outbox.sent, outbox.acknowledged = mark.sent, mark.acknowledged
+            outbox.confirmed = mark.confirmed
+            first = mark.sent - len(mark.digests) + 1
+            outbox.digests = dict(enumerate(mark.digests, start=first))
+        for frames in waiting:
+            for delivery in decode_header(frames).to:
+                self._outbox[delivery.party].keep(delivery.sequence, frames, size_of(frames))
+        self.greeting = greeting
+
+
+def size_of(frames: Frames) -> int:
+    """The bytes of an envelope."""
+    return sum(map(len, frames))

@@ -1,0 +1,89 @@
+"""Heads of ledgers that parties witness for each other: co-signatures of this one, heads of peers.
+
+It owns these two tables of a ledger file and the check of a restored file against them; the entries
+are in ledger_store.py.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable, Mapping
+
+from hdpvfl_mq.errors import IntegrityError
+from hdpvfl_mq.privacy.ledger import EMPTY_LEDGER
+from hdpvfl_mq.privacy.ledger_rows import digest_at
+from hdpvfl_mq.privacy.ledger_tables import translated
+from schemas.privacy import Cosignature, LedgerHead
+
+_NEWEST = (
+    " VALUES (?, ?, ?, ?) ON CONFLICT (peer) DO UPDATE SET sequence = excluded.sequence,"
+    " digest = excluded.digest, signature = excluded.signature WHERE excluded.sequence > sequence"
+)
+
+
+class LedgerHeads:
+    """The witnessed heads in one ledger file."""
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self._db, self._broken = connection, False
+        self._head = EMPTY_LEDGER  # until the entries are folded
+
+    def head(self) -> LedgerHead:
+        """The head for peers to co-sign."""
+        return self._head
+
+    def record(self, cosignature: Cosignature) -> None:
+        """Store a peer's signature of one of this ledger's heads; keeps the newest per peer."""
+        head = cosignature.head
+        if digest_at(self._db, head.sequence) != head.digest:
+            raise IntegrityError(f"{cosignature.peer} co-signed a head this ledger never had")
+        row = (cosignature.peer, head.sequence, head.digest, cosignature.signature)
+        self._write(lambda: self._db.execute("INSERT INTO cosignature" + _NEWEST, row))
+
+    def remember(self, peer: str, head: LedgerHead, signature: bytes) -> None:
+        """Store the newest head of a peer's own ledger, to show to that peer in later runs."""
+        row = (peer, head.sequence, head.digest, signature)
+        self._write(lambda: self._db.execute("INSERT INTO remembered" + _NEWEST, row))
+
+    def forget(self, peer: str) -> None:
+        """Remove a stored head: what it was of starts anew."""
+        self._write(lambda: self._db.execute("DELETE FROM remembered WHERE peer = ?", (peer,)))
+
+    def remembered(self) -> dict[str, tuple[LedgerHead, bytes]]:
+        """The newest head of each peer's ledger, with that peer's signature."""
+        try:
+            rows = self._db.execute(
+                "SELECT peer, sequence, digest, signature FROM remembered"
+            ).fetchall()
+        except sqlite3.Error as error:
+            raise translated(error) from error
+        return {
+            peer: (LedgerHead(sequence=sequence, digest=digest), signature)
+            for peer, sequence, digest, signature in rows
+        }
+
+    def check_restored(self, peer_heads: Mapping[str, LedgerHead]) -> None:
+        """Refuse a file that is older than, or differs from, a head that a peer co-signed."""
+        for peer, head in peer_heads.items():
+            if head.sequence > self._head.sequence:
+                raise IntegrityError(
+                    f"{peer} co-signed entry {head.sequence} of this ledger, which ends at "
+                    f"{self._head.sequence}: it is an older copy. Put the newest file back"
+                )
+            if digest_at(self._db, head.sequence) != head.digest:
+                raise IntegrityError(f"{peer} co-signed another entry {head.sequence}")
+
+    def cosignatures(self) -> tuple[Cosignature, ...]:
+        """The newest co-signature of each peer."""
+        rows = self._db.execute("SELECT * FROM cosignature ORDER BY peer")
+        return tuple(
+            Cosignature(peer=peer, head=LedgerHead(sequence=seq, digest=digest), signature=sign)
+            for peer, seq, digest, sign in rows
+        )
+
+    def _write(self, statement: Callable[[], object]) -> None:
+        try:
+            statement()
+        except sqlite3.Error as error:
+            self._broken = True
+            raise translated(error) from error

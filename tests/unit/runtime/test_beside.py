@@ -1,0 +1,64 @@
+"""Two writes at the same time: both are awaited, and either may fail."""
+
+from __future__ import annotations
+
+import os
+import threading
+
+import pytest
+
+from hdpvfl_mq.runtime.beside import Beside
+
+
+def fail(text: str):
+    def work() -> None:
+        raise OSError(text)
+
+    return work
+
+
+def test_both_run_at_the_same_time_and_one_of_them_here():
+    meeting, seen = threading.Barrier(2, timeout=10), []
+
+    def work() -> None:
+        meeting.wait()  # passes only if the other one runs too
+        seen.append(threading.current_thread())
+
+    beside = Beside()
+    for _ in range(3):
+        beside(work, work)
+    assert len(seen) == 6
+    assert set(seen) == {threading.current_thread(), beside._thread}
+
+
+@pytest.mark.parametrize("slow_first", [True, False])
+def test_it_waits_for_the_other_when_one_fails(slow_first):
+    done = threading.Event()
+
+    def slow() -> None:
+        threading.Event().wait(0.05)
+        done.set()
+
+    pair = (slow, fail("no space")) if slow_first else (fail("no space"), slow)
+    with pytest.raises(OSError, match="no space"):
+        Beside()(*pair)
+    assert done.is_set()
+
+
+def test_if_both_fail_one_error_is_raised_and_the_next_pair_runs():
+    beside, seen = Beside(), []
+    with pytest.raises(OSError, match="ledger"):
+        beside(fail("ledger"), fail("journal"))
+    beside(lambda: seen.append(1), lambda: seen.append(2))
+    assert sorted(seen) == [1, 2]
+
+
+def test_a_forked_process_starts_a_thread_of_its_own():
+    beside = Beside()
+    beside(lambda: None, lambda: None)
+    child = os.fork()
+    if child == 0:
+        seen: list[int] = []
+        beside(lambda: seen.append(1), lambda: seen.append(2))
+        os._exit(0 if sorted(seen) == [1, 2] else 1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
