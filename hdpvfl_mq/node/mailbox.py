@@ -115,12 +115,16 @@ class Mailbox:
             self.greeting = frames
         return frames
 
-    def acknowledgement(self, stamp: Stamp) -> Frames | None:
-        """One envelope that acknowledges what is recorded; None if no peer waits for that."""
+    def acknowledgement(self, stamp: Stamp, receivers_max: int) -> Frames | None:
+        """An envelope that acknowledges what is recorded; None if no peer waits for that.
+
+        Each receiver reads the whole header, so one for all of a crowd costs its cube in bytes.
+        """
         if not self._owed:
             return None
-        to = tuple(self._delivery(party, 0) for party in sorted(self._owed))
-        self._owed.clear()
+        owed = sorted(self._owed)[:receivers_max]
+        self._owed.difference_update(owed)
+        to = tuple(self._delivery(party, 0) for party in owed)
         return self._envelope(to, Ack(), NO_PARENT, stamp)[0]
 
     def unnumbered(self, party: PartyId, message: Message, stamp: Stamp) -> Frames:
@@ -161,6 +165,19 @@ class Mailbox:
         """The first envelopes that one peer has not acknowledged."""
         waiting = self._outbox[party].waiting.values() if party in self._outbox else ()
         return tuple(frames for frames, _ in islice(waiting, first))
+
+    def unacknowledged_by_each(self, wanted: Sequence[tuple[PartyId, int]]) -> tuple[Frames, ...]:
+        """The first envelopes that some peers have not acknowledged; one to several of them once.
+
+        `wanted` says how many of each.
+        """
+        waiting = (frames for each in wanted for frames in self.unacknowledged_by(*each))
+        return tuple({id(frames): frames for frames in waiting}.values())
+
+    @property
+    def peer_count(self) -> int:
+        """The number of peers."""
+        return len(self._contacts)
 
     @property
     def waiting_peers(self) -> tuple[PartyId, ...]:

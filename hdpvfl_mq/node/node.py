@@ -198,8 +198,11 @@ class Node(Chained):
         return bool(self._turned_away)
 
     def acknowledgement(self) -> Frames | None:
-        """One envelope that acknowledges what is recorded; None if no peer waits for that."""
-        return self.mailbox.acknowledgement(self._stamp())
+        """An envelope that acknowledges what is recorded; None if no peer waits for that.
+
+        Call it until it returns None: a crowd takes several.
+        """
+        return self.mailbox.acknowledgement(self._stamp(), RECEIVERS_MAX)
 
     def _recorded_input(
         self, recorded: EnvelopeReceived | Moved

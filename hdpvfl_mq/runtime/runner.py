@@ -106,13 +106,13 @@ class Runner:
             await self._finish(node.turn(arrivals, (*due.fired, *given)))
         if due.resend or connected:
             await self._again(node.mailbox.unacknowledged(EARLY_MAX))
-        for party, count in due.behind:
-            await self._again(node.mailbox.unacknowledged_by(party, count))
+        await self._again(node.mailbox.unacknowledged_by_each(due.behind))
         if due.ask or connected:
             for frames in node.ask_again():
                 await self._link.send(frames)
-        if (due.acknowledge or connected) and (ack := node.acknowledgement()) is not None:
-            await self._link.send(ack)
+        if due.acknowledge or connected:
+            while (ack := node.acknowledgement()) is not None:
+                await self._link.send(ack)
 
     async def _again(self, unacknowledged: tuple[Frames, ...]) -> None:
         for frames in unacknowledged:

@@ -79,3 +79,19 @@ def test_bulk_and_a_crowd_wait_longer():
     assert bulk[0][0] >= 10.0
     crowd = rounds(Lagging(), Streams(), 30.0, pace_s=6.0)
     assert crowd[0][0] >= 6.0
+
+
+def test_a_silent_member_of_a_crowd_is_sent_to_more_and_more_slowly():
+    """Bug: 64 partners on a busy machine got 30 copies of each envelope."""
+    lagging, streams = Lagging(), Streams()
+    moments = []
+    for step in range(1, 4000):
+        streams.sent += 1
+        if lagging.due(streams, step * STEP_S, pace_s=3.5, longest_s=14.0):
+            moments.append(step * STEP_S)
+    gaps = [b - a for a, b in itertools.pairwise(moments)]
+    assert gaps[0] < 6.0
+    assert 12.0 < gaps[-1] < 14.0 + LAG_S + STEP_S
+    streams.acknowledged = 1  # it answers, and is silent again
+    lagging.due(streams, 201.0, pace_s=3.5, longest_s=14.0)
+    assert lagging.lags["shop"].wait_s < 6.0
