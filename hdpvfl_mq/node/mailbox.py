@@ -67,6 +67,7 @@ class Mailbox:
         self._refused_bytes: Counter[PartyId] = Counter()
         self._false: set[PartyId] = set()  # peers that signed what is false
         self._early_from: set[PartyId] = set()  # peers whose envelopes came out of order
+        self._lacking: set[PartyId] = set()  # peers that have acknowledged the same again
         self._anew: dict[PartyId, int] = {}  # size of the journal when a name was forgotten
         self.greeting: Frames | None = None  # this process's hello, sent first on every connection
 
@@ -90,6 +91,7 @@ class Mailbox:
         for named in (self._busy.arrived, self._busy.waiting, self._owed, self._false):
             named.discard(party)
         self._early_from.discard(party)
+        self._lacking.discard(party)
 
     def speak(self, version: int) -> None:
         """Write later envelopes in this version, or in the newest that their receivers read."""
@@ -137,8 +139,17 @@ class Mailbox:
         return None if found is None else found[0]
 
     def owe_all(self) -> None:
-        """Acknowledge to every peer what is recorded: an earlier process may not have done so."""
-        self._owed.update(self._contacts)
+        """Acknowledge again to every peer what is recorded of it.
+
+        After a connection was lost this says what did not arrive over it.
+        """
+        self._owed.update(party for party, inbox in self._inbox.items() if inbox.received)
+
+    def take_lacking(self) -> tuple[PartyId, ...]:
+        """Peers that have acknowledged the same again, and less than was sent to them."""
+        lacking = tuple(sorted(self._lacking & self._busy.waiting))
+        self._lacking.clear()
+        return lacking
 
     def strangers(self, frames: Frames) -> tuple[PartyId, ...]:
         """Receivers of a stored envelope who have their names from peers that were forgotten.
@@ -278,6 +289,8 @@ class Mailbox:
         if mine.sequence == 0:
             if is_news:
                 self._bare_acks[header.sender] = frames
+            else:
+                self._lacking.add(header.sender)
             return None
         self._check_limits(header.sender)
         if mine.sequence > self._inbox[header.sender].received + 1:

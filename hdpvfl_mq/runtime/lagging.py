@@ -78,6 +78,13 @@ class Lagging:
             found |= self._scan(mailbox, now)
         return found
 
+    def asked(self, party: PartyId, at: Position, now: float) -> dict[PartyId, int]:
+        """Send to a peer again that says what it has: at once, then more and more slowly."""
+        lag = self.lags.get(party)
+        if lag is not None and lag.resent and lag.acknowledged == at.acknowledged and now < lag.at:
+            return {}
+        return {party: self._again(party, at, now, count=EARLY_MAX)}
+
     def _next_window(self, party: PartyId, at: Position, now: float) -> int:
         """How many envelopes a peer gets that has answered what was sent to it again."""
         lag = self.lags[party]

@@ -24,14 +24,16 @@ RESEND_MAX_S = 1.5  # a peer that restarts after a crash waits at most this long
 CROWD_PEERS = 8
 CROWD_S = 0.06  # for each further peer that has not acknowledged
 CROWD_MAX_S = 6.0  # a crowd slows sending down at least to this
-CROWD_SLOWER = 4.0  # and to so many times its first wait, so that copies stay few at any size
+# And to so many times its first wait, so that copies stay few at any size and on any machine. What
+# was lost with a connection does not wait for that: whoever connects says what it has.
+CROWD_SLOWER = 32.0
 # Bulk waits up to this long, by its size: copies fill the memory of a peer that works for minutes
 # before it reads them.
 BULK_RESEND_MAX_S = 60.0
 # Later envelopes may wait this long for a missing one, which its sender resends several times. The
 # sender of a large federation waits longer before it does.
 GAP_S = 15.0
-GAP_PEER_S = 2 * CROWD_S * CROWD_SLOWER
+GAP_PEER_S = 0.5
 ASK_S = 3.0  # ask again for parts of a large array when none has come for this long, then slower
 ASK_MAX_S = 6.0
 GREET_S = 5.0  # send hello again after this long without an answer: the broker may have lost it
@@ -98,7 +100,7 @@ class Pacing:
             base_s = RESEND_S + min(BULK_MAX_S, self.bulk_s) + self.crowd_s
             is_slowing = self.crowd_s > 0.0 and self.resend_at is not None
             # Only what a crowd has slowed down stays slow; bulk before that got through.
-            slow_s = min(self.resend_s, self._crowd_longest_s) if is_slowing else 0.0
+            slow_s = min(self.resend_s, CROWD_MAX_S) if is_slowing else 0.0
             self.resend_s = max(slow_s, base_s)
             self.resend_at = now + self.resend_s
         self.acknowledged = acknowledged
@@ -120,10 +122,13 @@ class Pacing:
 
     def _after_answers(self, mailbox: Mailbox, now: float) -> None:
         """Answers of some peers and new envelopes put `resend_at` off, but not what others lack."""
+        lacking = mailbox.take_lacking()
         if mailbox.has_unacknowledged:
             self.behind |= self.lagging.due(
                 mailbox, now, pace_s=self.resend_s, longest_s=CROWD_SLOWER * self.crowd_s
             )
+            for party in lacking:
+                self.behind |= self.lagging.asked(party, mailbox.position(party), now)
         else:
             self.lagging.idle()
             self.behind.clear()

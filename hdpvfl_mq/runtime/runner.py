@@ -110,6 +110,8 @@ class Runner:
         if due.ask or connected:
             for frames in node.ask_again():
                 await self._link.send(frames)
+        if connected:
+            node.mailbox.owe_all()
         if due.acknowledge or connected:
             while (ack := node.acknowledgement()) is not None:
                 await self._link.send(ack)

@@ -30,9 +30,8 @@ PING, PONG = (b"ping",), (b"pong",)
 # A party reconnects after this many checks without an answer. A long turn counts as one check. A
 # check counts as none if the link carried more than BULK_BYTES: the answer waits behind bulk.
 UNANSWERED_LOOKS = 6
-# A party that has sent many messages since the last answer gives the broker longer: it takes them
-# in turn with everybody else's, and the ping waits behind them.
-MESSAGES_FREE, MESSAGES_PER_LOOK, LOOKS_MAX = 32, 4, 120
+# A party with many peers gives the broker longer: the ping waits behind what all of them send.
+PEERS_PER_LOOK = 4
 BULK_BYTES = 16_384
 ROOM_BYTES = 32 * 2**20  # sent and not acknowledged by the kernel; above it, no parts are sent
 LOOK_S = 1.0
@@ -110,7 +109,8 @@ class DealerLink(Arrivals):
             connected=lambda: loop.call_soon_threadsafe(self._stands),
             trouble=lambda event: loop.call_soon_threadsafe(self._failed, event),
         )
-        self._unanswered = self._sent_since = 0  # checks and messages since the last answer
+        self._unanswered = 0
+        self.peers = 0  # how many parties share the broker's time with this one
         self._reader = self.watch(asyncio.create_task(self._read()))
         try:
             socket.connect(endpoint)
@@ -133,7 +133,6 @@ class DealerLink(Arrivals):
         with suppress(zmq.Again):
             self._socket.send(frames)
             self.bytes_sent += sum(map(len, frames))
-            self._sent_since += 1
         self._socket.look()
 
     def has_room(self) -> bool:
@@ -152,7 +151,7 @@ class DealerLink(Arrivals):
             self._connections.took(int(parts[-1].get(SOURCE)), BROKER, wire_bytes(parts))
             frames = tuple(part.bytes for part in parts)
             if frames == PONG:
-                self._unanswered = self._sent_since = 0
+                self._unanswered = 0
             elif (spoken := read_notice(frames)) is not None:
                 self.broker_speaks = spoken
             else:
@@ -168,11 +167,11 @@ class DealerLink(Arrivals):
             await asyncio.sleep(LOOK_S)
             before, moved = moved, self._connections.moved_bytes
             if not self.is_connected:
-                self._unanswered = self._sent_since = 0
+                self._unanswered = 0
             elif abs(moved - before) <= BULK_BYTES:
                 self._unanswered += 1
-            if self._unanswered >= _looks(self._sent_since):
-                self._unanswered = self._sent_since = 0
+            if self._unanswered >= UNANSWERED_LOOKS + self.peers // PEERS_PER_LOOK:
+                self._unanswered = 0
                 self._connect_again()
             elif self.is_connected:
                 with suppress(zmq.Again):
@@ -206,9 +205,3 @@ class DealerLink(Arrivals):
         self._connections.close()
         self._socket.close()
         self._context.destroy(linger=LINGER_MS)
-
-
-def _looks(sent: int) -> int:
-    """After how many checks without an answer a party reconnects that has sent so much since."""
-    crowded = max(0, sent - MESSAGES_FREE) // MESSAGES_PER_LOOK
-    return min(LOOKS_MAX, UNANSWERED_LOOKS + crowded)

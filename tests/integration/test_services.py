@@ -163,3 +163,21 @@ async def test_a_stopped_run_ends_for_everybody(tmp_path):
         await services.ask(COORDINATOR, "stop", run="two")
         seen = await services.phase("two", "over")
         assert {each["outcome"] for each in seen.values()} == {"withdrawn"}
+
+
+async def test_a_closed_run_is_over_for_the_broker_although_a_party_is_away(tmp_path):
+    """Bug: the page showed it under "Runs now", also after a restart, until that party was back."""
+    async with standing(tmp_path, guarantee="none", epochs=3000) as services:
+        await services.propose("one")
+        await until(lambda: services.run("active", "one").get("round", 0) > 3, "rounds")
+        await services.stop("passive-1")
+        await services.ask(COORDINATOR, "stop", run="one")
+        await services.phase("one", "over", "closed", parties=("active",))
+        for restart in (False, True):
+            if restart:
+                await services.stop(COORDINATOR)
+                await services.start(COORDINATOR)
+            broker = services.live[COORDINATOR]
+            (federation,) = broker.status()["federations"].values()
+            run = federation["runs"]["one"]
+            assert (run["phase"], run["outcome"]) == ("over", "withdrawn")

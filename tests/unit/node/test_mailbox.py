@@ -11,7 +11,7 @@ from hdpvfl_mq.node.ports import Contact, Identity
 from hdpvfl_mq.wire.codec import decode_body, decode_header
 from hdpvfl_mq.wire.signing import frames_digest
 from schemas.envelope import NO_PARENT, PROTOCOL_VERSION
-from schemas.messages import LedgerNotice, RoundReport
+from schemas.messages import Ack, LedgerNotice, RoundReport
 from tests.puppet import Puppet
 from tests.samples import example, sample
 from tests.unit.node.node_bench import (
@@ -98,6 +98,8 @@ def test_what_was_recorded_is_acknowledged_once_and_again_for_a_copy(bench):
 def test_an_acknowledgement_to_a_crowd_is_several_envelopes():
     """Bug: one header for all, read by all: bytes grew with the cube of the parties."""
     mailbox = crowd(100)
+    for inbox in mailbox._inbox.values():
+        inbox.received = 1
     mailbox.owe_all()
     stamp, receivers = Stamp(1, bytes(32), 0, bytes(32)), []
     while (ack := mailbox.acknowledgement(stamp, RECEIVERS_MAX)) is not None:
@@ -115,6 +117,19 @@ def test_an_envelope_that_several_peers_lack_is_sent_again_once():
     behind = tuple((party, 1) for party in PEERS[:32])
     assert mailbox.unacknowledged_by_each(behind) == (first,)
     assert mailbox.unacknowledged_by_each(((PEERS[0], 9), (PEERS[1], 9))) == (first, second)
+
+
+def test_a_peer_that_acknowledges_the_same_again_lacks_the_rest(bench):
+    """After a lost connection; nobody knows better than the peer what did not arrive."""
+    share, _ = bench.node.turn([bench.coordinator.say(PAUSE)]).send
+    mailbox = bench.node.mailbox
+    assert mailbox.take_lacking() == ()
+    bench.node.turn([bench.bank.say(Ack(), ack=0, sequence=0)])
+    assert mailbox.take_lacking() == ("bank",)
+    bench.node.turn([bench.bank.say(Ack(), ack=1, sequence=0, seen=frames_digest(share))])
+    assert mailbox.take_lacking() == ()  # news
+    bench.node.turn([bench.bank.say(Ack(), ack=1, sequence=0, seen=frames_digest(share))])
+    assert mailbox.take_lacking() == ()  # the same again, and it has everything
 
 
 def test_an_answer_carries_the_acknowledgement(bench):
