@@ -210,11 +210,6 @@ class Mailbox:
         return bool(self._busy.waiting)
 
     @property
-    def unacknowledged_peers(self) -> int:
-        """The number of peers that have not acknowledged an envelope that was sent to them."""
-        return len(self._busy.waiting)
-
-    @property
     def awaits_answers(self) -> bool:
         """Whether a peer may still acknowledge an envelope; one that signed what is false cannot.
 

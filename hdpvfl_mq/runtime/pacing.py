@@ -22,10 +22,9 @@ RESEND_MAX_S = 1.5  # a peer that restarts after a crash waits at most this long
 # A crowd waits longer: when all parties greet each other, each has work for all before it answers,
 # and copies would add to that work faster than it is done.
 CROWD_PEERS = 8
-CROWD_S = 0.06  # for each further peer that has not acknowledged
-CROWD_MAX_S = 6.0  # a crowd slows sending down at least to this
-# And to so many times its first wait, so that copies stay few at any size and on any machine. What
-# was lost with a connection does not wait for that: whoever connects says what it has.
+CROWD_S = 0.06  # for each further peer
+# Sending slows down to so many times this wait, so that copies stay few at any size and on any
+# machine. What was lost with a connection does not wait: whoever connects says what it has.
 CROWD_SLOWER = 32.0
 # Bulk waits up to this long, by its size: copies fill the memory of a peer that works for minutes
 # before it reads them.
@@ -63,6 +62,7 @@ class Pacing:
     resend_s: float = RESEND_S
     bulk_s: float = 0.0
     crowd_s: float = 0.0
+    slower: float = 1.0  # how many times longer a crowd takes than it should
     acknowledged: int = 0
     greet_at: float | None = None
     gaps: dict[PartyId, tuple[int, float]] = field(default_factory=dict)  # missing number, since
@@ -89,25 +89,17 @@ class Pacing:
             self.acknowledge_at = now + ACK_DELAY_S
         self._after_answers(mailbox, now)
         if not mailbox.has_unacknowledged:
-            self.resend_at = None
+            self.resend_at, self.slower = None, 1.0
         elif acknowledged > self.acknowledged or self.resend_at is None or turn.send:
             if turn.send:
                 size = sum(len(frame) for frames in turn.send for frame in frames)
                 # Bulk of earlier turns is probably still on its way.
                 self.bulk_s = max(size / RESEND_BYTES_PER_S, self.bulk_s / 2)
-            crowd = max(0, mailbox.unacknowledged_peers - CROWD_PEERS)
-            self.crowd_s = CROWD_S * crowd
-            base_s = RESEND_S + min(BULK_MAX_S, self.bulk_s) + self.crowd_s
-            is_slowing = self.crowd_s > 0.0 and self.resend_at is not None
-            # Only what a crowd has slowed down stays slow; bulk before that got through.
-            slow_s = min(self.resend_s, CROWD_MAX_S) if is_slowing else 0.0
-            self.resend_s = max(slow_s, base_s)
+            self.crowd_s = CROWD_S * max(0, mailbox.peer_count - CROWD_PEERS)
+            bulk_s = min(BULK_MAX_S, self.bulk_s)
+            self.resend_s = RESEND_S + bulk_s + self.slower * self.crowd_s
             self.resend_at = now + self.resend_s
         self.acknowledged = acknowledged
-
-    @property
-    def _crowd_longest_s(self) -> float:
-        return max(CROWD_MAX_S, CROWD_SLOWER * self.crowd_s)
 
     def _note_gap(self, party: PartyId, missing: int | None, now: float, wait_s: float) -> None:
         """Only a peer that sends later envelopes is noted: one that is silent may be restarting."""
@@ -152,7 +144,9 @@ class Pacing:
         if resend:
             bulk = min(1.0, self.bulk_s / BULK_MAX_S)
             longest_s = max(RESEND_MAX_S, bulk * BULK_RESEND_MAX_S)
-            longest_s = max(longest_s, self._crowd_longest_s) if self.crowd_s else longest_s
+            if self.slower * self.crowd_s >= min(BULK_MAX_S, self.bulk_s):  # else bulk is the cause
+                self.slower = min(CROWD_SLOWER, 2 * self.slower)
+            longest_s = max(longest_s, CROWD_SLOWER * self.crowd_s)
             self.resend_s = max(self.resend_s, min(longest_s, self.resend_s * 2))
             self.resend_at = now + self.resend_s
             self.lagging.restart(now)

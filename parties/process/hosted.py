@@ -118,9 +118,11 @@ class HostedRun:
         setup, training, own = setup_of(node.state), training_of(node.state), role.own
         noise = setup.plan.noise_of(self._settings.role) if setup else None
         spent = setup.plan.spent_by(self._settings.role) if setup else None
-        delta = self._book.delta
+        delta, progress = self._book.delta, role.progress(node.state)
+        late = set(node.parts.late)  # a release in parts stands still: the role cannot know
         return {
-            **role.progress(node.state),
+            **progress,
+            "waiting_for": sorted({*progress["waiting_for"], *late}),
             "party": self._settings.party,
             "role": self._settings.role,
             "rows": own.ids.people,

@@ -10,7 +10,9 @@ import pytest
 from hdpvfl_mq.app.commands.audit import AuditOptions, gather
 from hdpvfl_mq.audit.audit import audit, exit_code
 from hdpvfl_mq.errors import NetworkError, OperatorError
+from hdpvfl_mq.node.parts import LATE_FROM, _Incoming
 from hdpvfl_mq.runtime import control
+from hdpvfl_mq.wire.parts import PartList
 from schemas.ids import COORDINATOR
 from tests.integration.standing import standing, until
 
@@ -181,3 +183,14 @@ async def test_a_closed_run_is_over_for_the_broker_although_a_party_is_away(tmp_
             (federation,) = broker.status()["federations"].values()
             run = federation["runs"]["one"]
             assert (run["phase"], run["outcome"]) == ("over", "withdrawn")
+
+
+async def test_the_status_names_a_peer_that_serves_no_parts(tmp_path):
+    async with standing(tmp_path, guarantee="none", epochs=3000) as services:
+        await services.propose("one")
+        await until(lambda: services.run("active", "one").get("round", 0) > 3, "rounds")
+        parts = services.live["active"].hosted["one"].node.parts
+        late = _Incoming(99, PartList.of_array(b"array"), {0: None}, unserved=LATE_FROM)
+        parts._incoming["telco"] = late
+        assert "telco" in services.run("active", "one")["waiting_for"]
+        await services.ask(COORDINATOR, "stop", run="one")
