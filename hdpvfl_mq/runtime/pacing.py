@@ -10,7 +10,10 @@ from dataclasses import dataclass, field
 
 from hdpvfl_mq.node.mailbox import Mailbox
 from hdpvfl_mq.node.ports import Turn
+from hdpvfl_mq.runtime.copies import Copies
 from hdpvfl_mq.runtime.lagging import Lagging
+from hdpvfl_mq.wire.codec import Frames
+from hdpvfl_mq.wire.sequence import EARLY_MAX
 from schemas.ids import PartyId
 from schemas.records import TimerFired
 
@@ -71,6 +74,7 @@ class Pacing:
     ask_s: float = ASK_S
     lagging: Lagging = field(default_factory=Lagging)
     behind: dict[PartyId, int] = field(default_factory=dict)
+    copies: Copies = field(default_factory=Copies)
 
     def after_turn(self, mailbox: Mailbox, turn: Turn, now: float) -> None:
         """Set the deadlines for what is pending after a turn."""
@@ -162,6 +166,15 @@ class Pacing:
         timers = tuple(TimerFired(timer=name) for name in fired)
         behind, self.behind = tuple(sorted(self.behind.items())), {}
         return Due(timers, acknowledge, resend, greet, gaps, ask, behind)
+
+    def again(self, mailbox: Mailbox, due: Due, now: float) -> tuple[Frames, ...]:
+        """The envelopes to send again, each once."""
+        if due.resend:
+            found = mailbox.unacknowledged(EARLY_MAX)
+            self.copies.note(found, now)
+            return found
+        found = mailbox.unacknowledged_by_each(due.behind)
+        return self.copies.due(found, now, wait_s=self.slower * self.crowd_s)
 
     def next(self) -> float | None:
         """The time of the next deadline."""

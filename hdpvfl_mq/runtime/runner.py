@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import replace
 
 from hdpvfl_mq.errors import NetworkError
 from hdpvfl_mq.node.node import Event, Node
@@ -16,7 +17,6 @@ from hdpvfl_mq.runtime.arrivals import Link
 from hdpvfl_mq.runtime.metrics import Tally
 from hdpvfl_mq.runtime.pacing import Pacing
 from hdpvfl_mq.wire.codec import Frames
-from hdpvfl_mq.wire.sequence import EARLY_MAX
 
 FAREWELL_S = 3.0  # after the end, how long a party waits for the last acknowledgements
 
@@ -104,9 +104,9 @@ class Runner:
         given, self._given = self._given, []
         if arrivals or due.fired or given or node.has_refusals:
             await self._finish(node.turn(arrivals, (*due.fired, *given)))
-        if due.resend or connected:
-            await self._again(node.mailbox.unacknowledged(EARLY_MAX))
-        await self._again(node.mailbox.unacknowledged_by_each(due.behind))
+        if connected:  # what was sent over the last connection may be lost, copies too
+            due = replace(due, resend=True)
+        await self._again(self._pacing.again(node.mailbox, due, now))
         if due.ask or connected:
             for frames in node.ask_again():
                 await self._link.send(frames)

@@ -185,10 +185,7 @@ class Simulation:
         due = process.pacing.due(self.now)
         if due.greet and process.node.mailbox.greeting is not None:
             self._send(party, process.node.mailbox.greeting)
-        if due.resend:
-            for frames in process.node.mailbox.unacknowledged(EARLY_MAX):
-                self._send(party, frames)
-        for frames in process.node.mailbox.unacknowledged_by_each(due.behind):
+        for frames in process.pacing.again(process.node.mailbox, due, self.now):
             self._send(party, frames)
         if due.ask:
             process.node.note_unserved()
