@@ -46,6 +46,7 @@ class Runner:
         self._pacing = Pacing()
         self._stopped = False
         self._tally, self._refused = tally or Tally(), node.refused
+        self.resends = 0  # of this node; the tally is that of the whole process
 
     def stop(self) -> None:
         """Make `run` end after the current turn."""
@@ -119,6 +120,7 @@ class Runner:
     async def _again(self, unacknowledged: tuple[Frames, ...]) -> None:
         for frames in unacknowledged:
             self._tally.resends += 1
+            self.resends += 1
             await self._link.send(frames)
 
     async def _finish(self, turn: Turn) -> None:

@@ -138,6 +138,7 @@ class HostedRun:
             "sensitivity": _json(noise.sensitivity) if noise else None,
             "bytes_sent": self._link.bytes_sent if self._link else 0,
             "bytes_received": self._link.bytes_received if self._link else 0,
+            "resends": self.runner.resends if self.runner else 0,
             "training_s": self._watch.elapsed_s,
         }
 
