@@ -137,7 +137,10 @@ class OpenRuns(Lobby):
     def describe_run(self, federation: HostedFederation, name: RunId, known: AgreedRun) -> Answer:
         """The fields of one run, for the status."""
         hosted, fields = self.run_of(federation, name), describe(known)
-        return fields if hosted is None else {**fields, **hosted.fields()}
+        if hosted is None:
+            return fields
+        live = hosted.fields()
+        return {**fields, **live, "phase": "over" if live["outcome"] else live["phase"]}
 
 
 def _has_opened(standing: Standing, name: RunId) -> bool:

@@ -170,7 +170,7 @@ def in_vain(runs: Iterable[AgreedRun], active: PartyId) -> int:
 def describe(run: AgreedRun) -> dict[str, Any]:
     """A run in a few words."""
     return {
-        "phase": run.phase,
+        "phase": "over" if run.outcome else run.phase,  # open until all have acknowledged the end
         "active": run.manifest.active_party,
         "passive": list(run.manifest.passive_parties),
         "waiting_for": list(run.waiting_for),

@@ -58,6 +58,7 @@ async def _run(settings: PartySettings) -> str:
         await tell(settings, keys)
         raise
     link = DealerLink(settings.broker, keys, bytes.fromhex(settings.broker_curve_key))
+    link.peers = len(settings.peers)
     hub = Hub(link)
     run_link = hub.open(settings.run)
     stop_on_signals(hosted.connect(run_link))

@@ -72,12 +72,16 @@ class Mailbox(Streams):
             self.greeting = frames
         return frames
 
-    def acknowledgement(self, stamp: Stamp) -> Frames | None:
-        """One envelope that acknowledges what is recorded; None if no peer waits for that."""
+    def acknowledgement(self, stamp: Stamp, receivers_max: int) -> Frames | None:
+        """An envelope that acknowledges what is recorded; None if no peer waits for that.
+
+        Each receiver reads the whole header, so one for all of a crowd costs its cube in bytes.
+        """
         if not self._owed:
             return None
-        to = tuple(self._delivery(party, 0) for party in sorted(self._owed))
-        self._owed.clear()
+        owed = sorted(self._owed)[:receivers_max]
+        self._owed.difference_update(owed)
+        to = tuple(self._delivery(party, 0) for party in owed)
         return self._envelope(to, Ack(), NO_PARENT, stamp)[0]
 
     def unnumbered(self, party: PartyId, message: Message, stamp: Stamp) -> Frames:
@@ -141,6 +145,8 @@ class Mailbox(Streams):
         if mine.sequence == 0:
             if is_news:
                 self._bare_acks[header.sender] = frames
+            else:
+                self._lacking.add(header.sender)
             return None
         self._check_limits(header.sender)
         if mine.sequence > self._inbox[header.sender].received + 1:

@@ -169,8 +169,11 @@ class Node(Exchanging):
         return self.mailbox.stopped(lambda kind: self.role.is_early(self.state, kind))
 
     def acknowledgement(self) -> Frames | None:
-        """One envelope that acknowledges what is recorded; None if no peer waits for that."""
-        return self.mailbox.acknowledgement(self._stamp())
+        """An envelope that acknowledges what is recorded; None if no peer waits for that.
+
+        Call it until it returns None: a crowd takes several.
+        """
+        return self.mailbox.acknowledgement(self._stamp(), RECEIVERS_MAX)
 
     def _recorded_input(
         self, recorded: EnvelopeReceived | Moved

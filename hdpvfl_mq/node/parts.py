@@ -25,6 +25,7 @@ WINDOW_PARTS = MAX_PARTS_ASKED
 # So many requests may a peer leave without any part while it sends other things. One is due every
 # few seconds, so that is minutes: an honest peer's link may lose frames or be full.
 UNSERVED_MAX = 25
+LATE_FROM = 2  # requests without a part, about nine seconds; the status then says for whom it waits
 PROBE_FROM = 3  # requests without a part; the next ones ask for one part only
 
 
@@ -163,6 +164,12 @@ class PartExchange:
             party: (len(each.parts) - len(each.missing), len(each.parts))
             for party, each in sorted(self._incoming.items())
         }
+
+    @property
+    def late(self) -> tuple[PartyId, ...]:
+        """Peers that have left some requests in a row without any part; the run waits for them."""
+        late = (party for party, each in self._incoming.items() if each.unserved >= LATE_FROM)
+        return tuple(sorted(late))
 
     def requests(self, *, again: bool = False) -> Iterator[tuple[PartyId, PartRequest]]:
         """Requests for missing parts; `again` if those on their way may be lost."""

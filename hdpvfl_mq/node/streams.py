@@ -45,6 +45,7 @@ class Streams:
         self._refused_bytes: Counter[PartyId] = Counter()
         self._false: set[PartyId] = set()  # peers that signed what is false
         self._early_from: set[PartyId] = set()  # peers whose envelopes came out of order
+        self._lacking: set[PartyId] = set()  # peers that have acknowledged the same again
         self._anew: dict[PartyId, int] = {}  # size of the journal when a name was forgotten
         self.greeting: Frames | None = None  # this process's hello, sent first on every connection
 
@@ -68,6 +69,7 @@ class Streams:
         for named in (self._busy.arrived, self._busy.waiting, self._owed, self._false):
             named.discard(party)
         self._early_from.discard(party)
+        self._lacking.discard(party)
 
     def note_false(self, party: PartyId) -> None:
         """Note that a peer signed something false."""
@@ -92,8 +94,17 @@ class Streams:
     # -- what peers have not acknowledged -----------------------------------------------------
 
     def owe_all(self) -> None:
-        """Acknowledge to every peer what is recorded: an earlier process may not have done so."""
-        self._owed.update(self._contacts)
+        """Acknowledge again to every peer what is recorded of it.
+
+        After a connection was lost this says what did not arrive over it.
+        """
+        self._owed.update(party for party, inbox in self._inbox.items() if inbox.received)
+
+    def take_lacking(self) -> tuple[PartyId, ...]:
+        """Peers that have acknowledged the same again, and less than was sent to them."""
+        lacking = tuple(sorted(self._lacking & self._busy.waiting))
+        self._lacking.clear()
+        return lacking
 
     @property
     def owes(self) -> bool:
@@ -121,6 +132,19 @@ class Streams:
         waiting = self._outbox[party].waiting.values() if party in self._outbox else ()
         return tuple(frames for frames, _ in islice(waiting, first))
 
+    def unacknowledged_by_each(self, wanted: Sequence[tuple[PartyId, int]]) -> tuple[Frames, ...]:
+        """The first envelopes that some peers have not acknowledged; one to several of them once.
+
+        `wanted` says how many of each.
+        """
+        waiting = (frames for each in wanted for frames in self.unacknowledged_by(*each))
+        return tuple({id(frames): frames for frames in waiting}.values())
+
+    @property
+    def peer_count(self) -> int:
+        """The number of peers."""
+        return len(self._contacts)
+
     def strangers(self, frames: Frames) -> tuple[PartyId, ...]:
         """Receivers of a stored envelope who have their names from peers that were forgotten.
 
@@ -144,11 +168,6 @@ class Streams:
     def has_unacknowledged(self) -> bool:
         """Whether some peer has not acknowledged an envelope that was sent to it."""
         return bool(self._busy.waiting)
-
-    @property
-    def unacknowledged_peers(self) -> int:
-        """The number of peers that have not acknowledged an envelope that was sent to them."""
-        return len(self._busy.waiting)
 
     @property
     def awaits_answers(self) -> bool:

@@ -33,6 +33,7 @@ class _Lag:
     acknowledged: int
     at: float
     resent: int = 0  # number of the last envelope sent again; 0 if none was
+    wait_s: float = 0.0  # between the last two copies
 
 
 @dataclass
@@ -41,6 +42,7 @@ class Lagging:
 
     check_at: float | None = None
     pace_s: float = 0.0
+    longest_s: float = 0.0
     lags: dict[PartyId, _Lag] = field(default_factory=dict)
     behind: set[PartyId] = field(default_factory=set)  # those that were sent to again
 
@@ -56,12 +58,15 @@ class Lagging:
         self.lags.clear()
         self.behind.clear()
 
-    def due(self, mailbox: Streams, now: float, *, pace_s: float) -> dict[PartyId, int]:
+    def due(
+        self, mailbox: Streams, now: float, *, pace_s: float, longest_s: float = 0.0
+    ) -> dict[PartyId, int]:
         """Peers to send to again now, and how many envelopes each gets.
 
-        `pace_s` is how long any peer may take at present; a crowd takes longer.
+        `pace_s` is how long any peer may take at present; a crowd takes longer, and its members are
+        sent to more and more slowly, down to once in `longest_s`.
         """
-        self.pace_s = pace_s
+        self.pace_s, self.longest_s = pace_s, longest_s
         found: dict[PartyId, int] = {}
         for party in sorted(self.behind):
             if (count := self._next_window(party, mailbox.position(party), now)) > 0:
@@ -72,6 +77,13 @@ class Lagging:
             self.check_at = now + LAG_S
             found |= self._scan(mailbox, now)
         return found
+
+    def asked(self, party: PartyId, at: Position, now: float) -> dict[PartyId, int]:
+        """Send to a peer again that says what it has: at once, then more and more slowly."""
+        lag = self.lags.get(party)
+        if lag is not None and lag.resent and lag.acknowledged == at.acknowledged and now < lag.at:
+            return {}
+        return {party: self._again(party, at, now, count=EARLY_MAX)}
 
     def _next_window(self, party: PartyId, at: Position, now: float) -> int:
         """How many envelopes a peer gets that has answered what was sent to it again."""
@@ -99,7 +111,11 @@ class Lagging:
         return found
 
     def _again(self, party: PartyId, at: Position, now: float, *, count: int) -> int:
-        lag = _Lag(at.acknowledged, now + self._wait_s(PROBE_S, at))
+        before = self.lags.get(party)
+        wait_s = self._wait_s(PROBE_S, at)
+        if before is not None and before.acknowledged == at.acknowledged:
+            wait_s = max(wait_s, min(2 * before.wait_s, self.longest_s))
+        lag = _Lag(at.acknowledged, now + wait_s, wait_s=wait_s)
         lag.resent = min(at.sent, at.acknowledged + count)
         self.lags[party] = lag
         self.behind.add(party)

@@ -10,7 +10,10 @@ from dataclasses import dataclass, field
 
 from hdpvfl_mq.node.mailbox import Mailbox
 from hdpvfl_mq.node.ports import Turn
+from hdpvfl_mq.runtime.copies import Copies
 from hdpvfl_mq.runtime.lagging import Lagging
+from hdpvfl_mq.wire.codec import Frames
+from hdpvfl_mq.wire.sequence import EARLY_MAX
 from schemas.ids import PartyId
 from schemas.records import TimerFired
 
@@ -22,13 +25,17 @@ RESEND_MAX_S = 1.5  # a peer that restarts after a crash waits at most this long
 # A crowd waits longer: when all parties greet each other, each has work for all before it answers,
 # and copies would add to that work faster than it is done.
 CROWD_PEERS = 8
-CROWD_S = 0.03  # for each further peer that has not acknowledged
-CROWD_MAX_S = 6.0  # sending slows down to this; far below GAP_S, or peers think it is withheld
+CROWD_S = 0.06  # for each further peer
+# Sending slows down to so many times this wait, so that copies stay few at any size and on any
+# machine. What was lost with a connection does not wait: whoever connects says what it has.
+CROWD_SLOWER = 32.0
 # Bulk waits up to this long, by its size: copies fill the memory of a peer that works for minutes
 # before it reads them.
 BULK_RESEND_MAX_S = 60.0
-# Later envelopes may wait this long for a missing one, which its sender resends several times.
+# Later envelopes may wait this long for a missing one, which its sender resends several times. The
+# sender of a large federation waits longer before it does.
 GAP_S = 15.0
+GAP_PEER_S = 0.5
 ASK_S = 3.0  # ask again for parts of a large array when none has come for this long, then slower
 ASK_MAX_S = 6.0
 GREET_S = 5.0  # send hello again after this long without an answer: the broker may have lost it
@@ -58,6 +65,7 @@ class Pacing:
     resend_s: float = RESEND_S
     bulk_s: float = 0.0
     crowd_s: float = 0.0
+    slower: float = 1.0  # how many times longer a crowd takes than it should
     acknowledged: int = 0
     greet_at: float | None = None
     gaps: dict[PartyId, tuple[int, float]] = field(default_factory=dict)  # missing number, since
@@ -66,14 +74,16 @@ class Pacing:
     ask_s: float = ASK_S
     lagging: Lagging = field(default_factory=Lagging)
     behind: dict[PartyId, int] = field(default_factory=dict)
+    copies: Copies = field(default_factory=Copies)
 
     def after_turn(self, mailbox: Mailbox, turn: Turn, now: float) -> None:
         """Set the deadlines for what is pending after a turn."""
         self.greet_at = None if mailbox.greeting is None else now + GREET_S
         acknowledged = mailbox.acknowledged
         stopped = dict(turn.stopped)
+        gap_s = max(GAP_S, GAP_PEER_S * mailbox.peer_count)
         for party in {*mailbox.take_early(), *stopped}:
-            self._note_gap(party, stopped.get(party) or mailbox.missing(party), now)
+            self._note_gap(party, stopped.get(party) or mailbox.missing(party), now, gap_s)
         self._after_parts(turn, now)
         for arm in turn.arm:
             self.timers[arm.timer] = now + arm.delay_ms / 1000
@@ -83,37 +93,38 @@ class Pacing:
             self.acknowledge_at = now + ACK_DELAY_S
         self._after_answers(mailbox, now)
         if not mailbox.has_unacknowledged:
-            self.resend_at = None
+            self.resend_at, self.slower = None, 1.0
         elif acknowledged > self.acknowledged or self.resend_at is None or turn.send:
             if turn.send:
                 size = sum(len(frame) for frames in turn.send for frame in frames)
                 # Bulk of earlier turns is probably still on its way.
                 self.bulk_s = max(size / RESEND_BYTES_PER_S, self.bulk_s / 2)
-            crowd = max(0, mailbox.unacknowledged_peers - CROWD_PEERS)
-            self.crowd_s = min(CROWD_MAX_S / 2, CROWD_S * crowd)
-            base_s = RESEND_S + min(BULK_MAX_S, self.bulk_s) + self.crowd_s
-            is_slowing = self.crowd_s > 0.0 and self.resend_at is not None
-            # Only what a crowd has slowed down stays slow; bulk before that got through.
-            slow_s = min(self.resend_s, CROWD_MAX_S) if is_slowing else 0.0
-            self.resend_s = max(slow_s, base_s)
+            self.crowd_s = CROWD_S * max(0, mailbox.peer_count - CROWD_PEERS)
+            bulk_s = min(BULK_MAX_S, self.bulk_s)
+            self.resend_s = RESEND_S + bulk_s + self.slower * self.crowd_s
             self.resend_at = now + self.resend_s
         self.acknowledged = acknowledged
 
-    def _note_gap(self, party: PartyId, missing: int | None, now: float) -> None:
+    def _note_gap(self, party: PartyId, missing: int | None, now: float, wait_s: float) -> None:
         """Only a peer that sends later envelopes is noted: one that is silent may be restarting."""
         number, since = self.gaps.get(party, (None, now))
         if missing is None:
             self.gaps.pop(party, None)
         elif missing != number:
             self.gaps[party] = (missing, now)
-        elif now - since >= GAP_S:
+        elif now - since >= wait_s:
             self.lasting.add(party)
             del self.gaps[party]
 
     def _after_answers(self, mailbox: Mailbox, now: float) -> None:
         """Answers of some peers and new envelopes put `resend_at` off, but not what others lack."""
+        lacking = mailbox.take_lacking()
         if mailbox.has_unacknowledged:
-            self.behind |= self.lagging.due(mailbox, now, pace_s=self.resend_s)
+            self.behind |= self.lagging.due(
+                mailbox, now, pace_s=self.resend_s, longest_s=CROWD_SLOWER * self.crowd_s
+            )
+            for party in lacking:
+                self.behind |= self.lagging.asked(party, mailbox.position(party), now)
         else:
             self.lagging.idle()
             self.behind.clear()
@@ -137,7 +148,9 @@ class Pacing:
         if resend:
             bulk = min(1.0, self.bulk_s / BULK_MAX_S)
             longest_s = max(RESEND_MAX_S, bulk * BULK_RESEND_MAX_S)
-            longest_s = max(longest_s, CROWD_MAX_S) if self.crowd_s else longest_s
+            if self.slower * self.crowd_s >= min(BULK_MAX_S, self.bulk_s):  # else bulk is the cause
+                self.slower = min(CROWD_SLOWER, 2 * self.slower)
+            longest_s = max(longest_s, CROWD_SLOWER * self.crowd_s)
             self.resend_s = max(self.resend_s, min(longest_s, self.resend_s * 2))
             self.resend_at = now + self.resend_s
             self.lagging.restart(now)
@@ -153,6 +166,15 @@ class Pacing:
         timers = tuple(TimerFired(timer=name) for name in fired)
         behind, self.behind = tuple(sorted(self.behind.items())), {}
         return Due(timers, acknowledge, resend, greet, gaps, ask, behind)
+
+    def again(self, mailbox: Mailbox, due: Due, now: float) -> tuple[Frames, ...]:
+        """The envelopes to send again, each once."""
+        if due.resend:
+            found = mailbox.unacknowledged(EARLY_MAX)
+            self.copies.note(found, now)
+            return found
+        found = mailbox.unacknowledged_by_each(due.behind)
+        return self.copies.due(found, now, wait_s=self.slower * self.crowd_s)
 
     def next(self) -> float | None:
         """The time of the next deadline."""

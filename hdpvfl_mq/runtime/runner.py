@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import replace
 
 from hdpvfl_mq.errors import NetworkError
 from hdpvfl_mq.node.node import Event, Node
@@ -16,7 +17,6 @@ from hdpvfl_mq.runtime.arrivals import Link
 from hdpvfl_mq.runtime.metrics import Tally
 from hdpvfl_mq.runtime.pacing import Pacing
 from hdpvfl_mq.wire.codec import Frames
-from hdpvfl_mq.wire.sequence import EARLY_MAX
 
 FAREWELL_S = 3.0  # after the end, how long a party waits for the last acknowledgements
 
@@ -46,6 +46,7 @@ class Runner:
         self._pacing = Pacing()
         self._stopped = False
         self._tally, self._refused = tally or Tally(), node.refused
+        self.resends = 0  # of this node; the tally is that of the whole process
 
     def stop(self) -> None:
         """Make `run` end after the current turn."""
@@ -104,19 +105,22 @@ class Runner:
         given, self._given = self._given, []
         if arrivals or due.fired or given or node.has_refusals:
             await self._finish(node.turn(arrivals, (*due.fired, *given)))
-        if due.resend or connected:
-            await self._again(node.mailbox.unacknowledged(EARLY_MAX))
-        for party, count in due.behind:
-            await self._again(node.mailbox.unacknowledged_by(party, count))
+        if connected:  # what was sent over the last connection may be lost, copies too
+            due = replace(due, resend=True)
+        await self._again(self._pacing.again(node.mailbox, due, now))
         if due.ask or connected:
             for frames in node.ask_again():
                 await self._link.send(frames)
-        if (due.acknowledge or connected) and (ack := node.acknowledgement()) is not None:
-            await self._link.send(ack)
+        if connected:
+            node.mailbox.owe_all()
+        if due.acknowledge or connected:
+            while (ack := node.acknowledgement()) is not None:
+                await self._link.send(ack)
 
     async def _again(self, unacknowledged: tuple[Frames, ...]) -> None:
         for frames in unacknowledged:
             self._tally.resends += 1
+            self.resends += 1
             await self._link.send(frames)
 
     async def _finish(self, turn: Turn) -> None:

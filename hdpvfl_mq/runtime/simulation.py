@@ -185,17 +185,13 @@ class Simulation:
         due = process.pacing.due(self.now)
         if due.greet and process.node.mailbox.greeting is not None:
             self._send(party, process.node.mailbox.greeting)
-        if due.resend:
-            for frames in process.node.mailbox.unacknowledged(EARLY_MAX):
-                self._send(party, frames)
-        for behind, count in due.behind:
-            for frames in process.node.mailbox.unacknowledged_by(behind, count):
-                self._send(party, frames)
+        for frames in process.pacing.again(process.node.mailbox, due, self.now):
+            self._send(party, frames)
         if due.ask:
             process.node.note_unserved()
             for frames in process.node.ask_again():
                 self._send(party, frames)
-        if due.acknowledge and (ack := process.node.acknowledgement()) is not None:
+        while due.acknowledge and (ack := process.node.acknowledgement()) is not None:
             self._send(party, ack)
         for party_with_gap in due.gaps:
             process.node.note_missing(party_with_gap)

@@ -14,6 +14,9 @@ from typing import Any
 from hdpvfl_mq.runtime.files import write_private
 
 EVERY_S = 0.2
+# With hundreds of parties or a busy machine a status takes longer; it may use a twentieth of the
+# time, but is never older than this.
+SHARE, OLDEST_S = 20.0, 2.0
 
 
 class Status:
@@ -21,16 +24,19 @@ class Status:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._written_at = 0.0
+        self._begun_at = self._due_at = 0.0
 
     def due(self) -> bool:
-        """Whether enough time has passed to write again."""
-        return time.monotonic() - self._written_at >= EVERY_S
+        """Whether enough time has passed to collect the fields and write again."""
+        self._begun_at = time.monotonic()
+        return self._begun_at >= self._due_at
 
     def write(self, fields: dict[str, Any]) -> None:
         """Replace the file."""
-        self._written_at = time.monotonic()
         write_private(self._path, json.dumps(fields))
+        now = time.monotonic()
+        took_s = now - self._begun_at if self._begun_at else 0.0
+        self._due_at = now + min(OLDEST_S, max(EVERY_S, SHARE * took_s))
 
 
 class Stopwatch:

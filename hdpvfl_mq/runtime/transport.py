@@ -31,6 +31,8 @@ PING, PONG = (b"ping",), (b"pong",)
 # A party reconnects after this many checks without an answer. A long turn counts as one check. A
 # check counts as none if the link carried more than BULK_BYTES: the answer waits behind bulk.
 UNANSWERED_LOOKS = 6
+# A party with many peers gives the broker longer: the ping waits behind what all of them send.
+PEERS_PER_LOOK = 4
 BULK_BYTES = 16_384
 ROOM_BYTES = 32 * 2**20  # sent and not acknowledged by the kernel; above it, no parts are sent
 LOOK_S = 1.0
@@ -109,6 +111,7 @@ class DealerLink(Arrivals):
             trouble=lambda event: loop.call_soon_threadsafe(self._failed, event),
         )
         self._unanswered = 0
+        self.peers = 0  # how many parties share the broker's time with this one
         self._reader = self.watch(asyncio.create_task(self._read()))
         try:
             socket.connect(endpoint)
@@ -168,7 +171,7 @@ class DealerLink(Arrivals):
                 self._unanswered = 0
             elif abs(moved - before) <= BULK_BYTES:
                 self._unanswered += 1
-            if self._unanswered >= UNANSWERED_LOOKS:
+            if self._unanswered >= UNANSWERED_LOOKS + self.peers // PEERS_PER_LOOK:
                 self._unanswered = 0
                 self._connect_again()
             elif self.is_connected:

@@ -43,6 +43,7 @@ class BrokerLink:
         unanswered_s = unconnected_s = 0.0
         while True:
             await asyncio.sleep(WATCH_S)
+            self.link.peers = len(self._member.state.fellows)
             connected = self.link.is_connected
             answered = connected and not self._member.node.mailbox.has_unacknowledged
             unanswered_s = 0.0 if answered else unanswered_s + WATCH_S

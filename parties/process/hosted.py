@@ -118,9 +118,11 @@ class HostedRun:
         setup, training, own = setup_of(node.state), training_of(node.state), role.own
         noise = setup.plan.noise_of(self._settings.role) if setup else None
         spent = setup.plan.spent_by(self._settings.role) if setup else None
-        delta = self._book.delta
+        delta, progress = self._book.delta, role.progress(node.state)
+        late = set(node.parts.late)  # a release in parts stands still: the role cannot know
         return {
-            **role.progress(node.state),
+            **progress,
+            "waiting_for": sorted({*progress["waiting_for"], *late}),
             "party": self._settings.party,
             "role": self._settings.role,
             "rows": own.ids.people,
@@ -136,6 +138,7 @@ class HostedRun:
             "sensitivity": _json(noise.sensitivity) if noise else None,
             "bytes_sent": self._link.bytes_sent if self._link else 0,
             "bytes_received": self._link.bytes_received if self._link else 0,
+            "resends": self.runner.resends if self.runner else 0,
             "training_s": self._watch.elapsed_s,
         }
 

@@ -13,6 +13,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
+from schemas.ids import COORDINATOR
 from scripts.benches.federation import Watched, made_up, run_federation, trained_ids
 from scripts.benches.rounds import manifest_of_rounds
 from scripts.benches.row import Row
@@ -33,6 +34,7 @@ class Measured:
     broker_mib: float
     active_mib: float
     partner_mib: float  # a partner's share of its process
+    copies: float  # envelopes that a party sent again, on average
 
 
 def many(sizes: tuple[int, ...], *, hosted: bool) -> list[Row]:
@@ -61,7 +63,16 @@ def run(partners: int, *, hosts: int) -> Measured:
         seen.peak_mib["coordinator"],
         seen.peak_mib["active"],
         _hosts_mib(seen) / partners,
+        _copies(seen),
     )
+
+
+def _copies(seen: Watched) -> float:
+    """How often a party sent an envelope again; all must have completed the run."""
+    parties = {name: said for name, said in seen.statuses.items() if name != COORDINATOR}
+    if wrong := sorted(n for n, said in parties.items() if said.get("outcome") != "completed"):
+        raise RuntimeError(f"{len(wrong)} parties did not complete the run: {wrong[:5]}")
+    return sum(int(said["resends"]) for said in parties.values()) / len(parties)
 
 
 def _hosts_mib(seen: Watched) -> float:
@@ -78,7 +89,7 @@ def _row(found: Measured, before: Measured | None, *, hosted: bool) -> Row:
         f"a run with {found.partners} partners {where}",
         f"{found.wall_s:.0f} s, {found.cpu_s:.0f} s CPU, {found.cpu_s / found.partners:.2f} each",
         f"MiB: broker {found.broker_mib:.0f}, active {found.active_mib:.0f}, "
-        f"partner {found.partner_mib:.0f}",
+        f"partner {found.partner_mib:.0f}; copies {found.copies:.1f} a party",
         cpu=growth,
         key=f"many.{'hosted' if hosted else 'processes'}.{found.partners}",
         cpu_value=found.cpu_s,

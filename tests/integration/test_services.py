@@ -10,7 +10,9 @@ import pytest
 from hdpvfl_mq.app.commands.audit import AuditOptions, gather
 from hdpvfl_mq.audit.audit import audit, exit_code
 from hdpvfl_mq.errors import NetworkError, OperatorError
+from hdpvfl_mq.node.parts import LATE_FROM, _Incoming
 from hdpvfl_mq.runtime import control
+from hdpvfl_mq.wire.parts import PartList
 from schemas.ids import COORDINATOR
 from tests.integration.standing import standing, until
 
@@ -163,3 +165,32 @@ async def test_a_stopped_run_ends_for_everybody(tmp_path):
         await services.ask(COORDINATOR, "stop", run="two")
         seen = await services.phase("two", "over")
         assert {each["outcome"] for each in seen.values()} == {"withdrawn"}
+
+
+async def test_a_closed_run_is_over_for_the_broker_although_a_party_is_away(tmp_path):
+    """Bug: the page showed it under "Runs now", also after a restart, until that party was back."""
+    async with standing(tmp_path, guarantee="none", epochs=3000) as services:
+        await services.propose("one")
+        await until(lambda: services.run("active", "one").get("round", 0) > 3, "rounds")
+        await services.stop("passive-1")
+        await services.ask(COORDINATOR, "stop", run="one")
+        await services.phase("one", "over", "closed", parties=("active",))
+        for restart in (False, True):
+            if restart:
+                await services.stop(COORDINATOR)
+                await services.start(COORDINATOR)
+            broker = services.live[COORDINATOR]
+            (federation,) = broker.status()["federations"].values()
+            run = federation["runs"]["one"]
+            assert (run["phase"], run["outcome"]) == ("over", "withdrawn")
+
+
+async def test_the_status_names_a_peer_that_serves_no_parts(tmp_path):
+    async with standing(tmp_path, guarantee="none", epochs=3000) as services:
+        await services.propose("one")
+        await until(lambda: services.run("active", "one").get("round", 0) > 3, "rounds")
+        parts = services.live["active"].hosted["one"].node.parts
+        late = _Incoming(99, PartList.of_array(b"array"), {0: None}, unserved=LATE_FROM)
+        parts._incoming["telco"] = late
+        assert "telco" in services.run("active", "one")["waiting_for"]
+        await services.ask(COORDINATOR, "stop", run="one")

@@ -86,6 +86,10 @@ def start(options: UpOptions, console: Console, nursery: Nursery) -> dict[str, A
     if options.port is not None:
         check_port(options.port)
     demo, state = prepare_demo(options), options.out / "state"
+    if any(state.glob("*/ledger.db")):
+        from hdpvfl_mq.app.used_folder import refuse_other_delta  # noqa: PLC0415 - start-up
+
+        refuse_other_delta(state, demo.parties, demo.dataset.name, demo.manifest.budget)
     port, before = options.port or free_port(), nothing
     if demo.dataset.card.classes:
         from hdpvfl_mq.app.demo import multiclass  # noqa: PLC0415 - start-up

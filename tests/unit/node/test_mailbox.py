@@ -5,9 +5,13 @@ from __future__ import annotations
 import pytest
 
 from hdpvfl_mq.machine import Send
-from hdpvfl_mq.node.mailbox import COPIES_NOTED_MAX
+from hdpvfl_mq.node.mailbox import COPIES_NOTED_MAX, Mailbox, Stamp
+from hdpvfl_mq.node.performing import RECEIVERS_MAX
+from hdpvfl_mq.node.ports import Contact, Identity
 from hdpvfl_mq.wire.codec import decode_body, decode_header
 from hdpvfl_mq.wire.signing import frames_digest
+from schemas.delivery import Ack
+from schemas.envelope import NO_PARENT, PROTOCOL_VERSION
 from schemas.messages import RoundReport
 from schemas.signed import LedgerNotice
 from tests.puppet import Puppet
@@ -19,6 +23,17 @@ from tests.unit.node.node_bench import (
     Bench,
     messages,
 )
+
+PEERS = tuple(f"p{number}" for number in range(100))
+
+
+def crowd(count):
+    """The mailbox of an active party with so many passive peers."""
+    key = KEYS["bank"]
+    me = Identity("bank", "active", "r", key, versions=(PROTOCOL_VERSION, PROTOCOL_VERSION))
+    contact = Contact("passive", key.verify_key, PROTOCOL_VERSION)
+    return Mailbox(me, dict.fromkeys(PEERS[:count], contact))
+
 
 # -- sending again --------------------------------------------------------------------------------
 
@@ -80,6 +95,43 @@ def test_what_was_recorded_is_acknowledged_once_and_again_for_a_copy(bench):
     assert bench.node.acknowledgement() is None
     bench.node.turn([frames])  # the acknowledgement was lost, the peer sends again
     assert bench.node.mailbox.owes
+
+
+def test_an_acknowledgement_to_a_crowd_is_several_envelopes():
+    """Bug: one header for all, read by all: bytes grew with the cube of the parties."""
+    mailbox = crowd(100)
+    for inbox in mailbox._inbox.values():
+        inbox.received = 1
+    mailbox.owe_all()
+    stamp, receivers = Stamp(1, bytes(32), 0, bytes(32)), []
+    while (ack := mailbox.acknowledgement(stamp, RECEIVERS_MAX)) is not None:
+        receivers.append([delivery.party for delivery in decode_header(ack).to])
+    assert max(map(len, receivers)) == RECEIVERS_MAX
+    assert sorted(party for group in receivers for party in group) == sorted(PEERS[:100])
+
+
+def test_an_envelope_that_several_peers_lack_is_sent_again_once():
+    """Bug: each of 32 silent receivers caused a copy to all 32."""
+    mailbox = crowd(64)
+    stamp = Stamp(1, bytes(32), 0, bytes(32))
+    first = mailbox.write(PEERS[:32], sample("agreed"), NO_PARENT, stamp)
+    second = mailbox.write(PEERS[:1], sample("agreed"), NO_PARENT, stamp)
+    behind = tuple((party, 1) for party in PEERS[:32])
+    assert mailbox.unacknowledged_by_each(behind) == (first,)
+    assert mailbox.unacknowledged_by_each(((PEERS[0], 9), (PEERS[1], 9))) == (first, second)
+
+
+def test_a_peer_that_acknowledges_the_same_again_lacks_the_rest(bench):
+    """After a lost connection; nobody knows better than the peer what did not arrive."""
+    share, _ = bench.node.turn([bench.coordinator.say(PAUSE)]).send
+    mailbox = bench.node.mailbox
+    assert mailbox.take_lacking() == ()
+    bench.node.turn([bench.bank.say(Ack(), ack=0, sequence=0)])
+    assert mailbox.take_lacking() == ("bank",)
+    bench.node.turn([bench.bank.say(Ack(), ack=1, sequence=0, seen=frames_digest(share))])
+    assert mailbox.take_lacking() == ()  # news
+    bench.node.turn([bench.bank.say(Ack(), ack=1, sequence=0, seen=frames_digest(share))])
+    assert mailbox.take_lacking() == ()  # the same again, and it has everything
 
 
 def test_an_answer_carries_the_acknowledgement(bench):

@@ -6,6 +6,8 @@ import pytest
 
 from hdpvfl_mq.journal.store import Journal
 from hdpvfl_mq.node.parts import PROBE_FROM, UNSERVED_MAX, PartExchange
+from hdpvfl_mq.node.ports import Turn
+from hdpvfl_mq.runtime.pacing import Pacing
 from hdpvfl_mq.wire import parts
 from schemas.delivery import MAX_PARTS_ASKED, Part, PartRequest
 from schemas.tensor import Tensor
@@ -78,6 +80,23 @@ def test_a_peer_that_speaks_but_serves_no_part_is_named_after_many_requests(wait
     serve(0)  # it goes on: what was noted is over
     assert exchange.is_served("shop")
     assert exchange.unserved() == ()
+
+
+def test_a_peer_that_serves_no_part_is_late_within_fifteen_seconds(waiting):
+    """Bug: nobody was told for whom a run stood still, until it ended after minutes."""
+    exchange, serve = waiting
+    pacing, asked_s = Pacing(), 0.0
+    pacing._after_parts(Turn((), (), None, is_asking=True), 0.0)
+    while not exchange.late:
+        exchange.heard("shop")
+        asked_s = pacing.next()
+        assert pacing.due(asked_s).ask
+        exchange.unserved()
+    assert asked_s < 15.0
+    list(exchange.requests(again=True))
+    serve(0)
+    exchange.unserved()
+    assert exchange.late == ()
 
 
 def test_a_silent_peer_may_be_restarting(waiting):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 
+from hdpvfl_mq.runtime.copies import Copies
 from hdpvfl_mq.runtime.lagging import LAG_BYTES_PER_S, LAG_S, PROBE_S, Lagging
 from hdpvfl_mq.wire.sequence import EARLY_MAX, Position
 
@@ -79,3 +80,30 @@ def test_bulk_and_a_crowd_wait_longer():
     assert bulk[0][0] >= 10.0
     crowd = rounds(Lagging(), Streams(), 30.0, pace_s=6.0)
     assert crowd[0][0] >= 6.0
+
+
+def test_a_copy_for_one_receiver_is_a_copy_for_all():
+    """Bug: each receiver of an envelope that was silent at another time caused a copy to all."""
+    copies, first, second = Copies(), (b"first",), (b"second",)
+    assert copies.due((first,), 0.0, wait_s=4.0) == (first,)
+    assert copies.due((first, second), 1.0, wait_s=4.0) == (second,)
+    assert copies.due((first, second), 4.5, wait_s=4.0) == (first,)
+    copies.note((second,), 5.0)
+    assert copies.due((first, second), 8.4, wait_s=4.0) == ()
+    assert copies.due((first, second), 8.4, wait_s=0.0) == (first, second)  # no crowd
+
+
+def test_a_silent_member_of_a_crowd_is_sent_to_more_and_more_slowly():
+    """Bug: 64 partners on a busy machine got 30 copies of each envelope."""
+    lagging, streams = Lagging(), Streams()
+    moments = []
+    for step in range(1, 4000):
+        streams.sent += 1
+        if lagging.due(streams, step * STEP_S, pace_s=3.5, longest_s=14.0):
+            moments.append(step * STEP_S)
+    gaps = [b - a for a, b in itertools.pairwise(moments)]
+    assert gaps[0] < 6.0
+    assert 12.0 < gaps[-1] < 14.0 + LAG_S + STEP_S
+    streams.acknowledged = 1  # it answers, and is silent again
+    lagging.due(streams, 201.0, pace_s=3.5, longest_s=14.0)
+    assert lagging.lags["shop"].wait_s < 6.0

@@ -1,0 +1,27 @@
+"""How often a status is written: a fifth of a second, or a twentieth of the time it takes."""
+
+from __future__ import annotations
+
+import pytest
+
+from hdpvfl_mq.runtime import status
+from hdpvfl_mq.runtime.status import EVERY_S, OLDEST_S, SHARE, Status, read
+
+
+@pytest.mark.parametrize(
+    ("takes_s", "next_s"), [(0.0, EVERY_S), (0.05, SHARE * 0.05), (3.0, OLDEST_S)]
+)
+def test_a_status_that_takes_long_is_written_less_often(tmp_path, monkeypatch, takes_s, next_s):
+    """Bug: with 64 parties on a busy machine a tenth of the time went into status files."""
+    clock = [100.0]
+    monkeypatch.setattr(status.time, "monotonic", lambda: clock[0])
+    written = Status(tmp_path / "status.json")
+    assert written.due()
+    clock[0] += takes_s  # collecting the fields
+    written.write({"round": 1})
+    done = clock[0]
+    clock[0] = done + next_s - 0.01
+    assert not written.due()
+    clock[0] = done + next_s + 0.01
+    assert written.due()
+    assert read(tmp_path / "status.json") == {"round": 1}
