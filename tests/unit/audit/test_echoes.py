@@ -7,6 +7,7 @@ import re
 import pytest
 
 from hdpvfl_mq.audit.audit import audit
+from hdpvfl_mq.audit.checks_echo import echoes_hold
 from schemas.ids import COORDINATOR
 from scripts import verify_journal
 from tests.evidence import write_run
@@ -66,4 +67,5 @@ def test_a_hash_that_is_false_from_its_start_is_found_and_blames_nobody(tmp_path
 
 
 def test_honest_echoes_are_nobodys_fault(tmp_path):
+    echoes_hold(honest())
     assert at_fault(honest(), tmp_path) == set()
