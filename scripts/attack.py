@@ -11,12 +11,13 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-from scripts.attacks import federations, load, members
+from scripts.attacks import federations, load, members, tampered
 from scripts.attacks.stage import Row
 
 ATTACKS: dict[str, Callable[[Path], Row]] = {
     **members.ATTACKS,
     **federations.ATTACKS,
+    **tampered.ATTACKS,
     **load.ATTACKS,
 }
 INTRODUCTION = """# Attacks on a running federation

@@ -112,7 +112,9 @@ def no_parts(node: Node, effect: Send) -> tuple[Effect, ...]:
         return (effect,)
     share = effect.message
     body, _ = encode_body(share)
-    send_signed(node, effect.to, share.kind, body, _listed(share, part_bytes=64)[0].frames)
+    listed, data = _listed(share, part_bytes=64)
+    send_signed(node, effect.to, share.kind, body, listed.frames)
+    node._uncommitted.parts.append((listed, data))
     return ()
 
 
