@@ -26,8 +26,10 @@ WHY: dict[WithdrawReason, str] = {
     "plan": "{about} derives another plan: compare versions of the program",
     "signature": "{about} made or forwarded a signature that does not verify under what it holds",
     "ledger": "the privacy ledger of {about} is older than a head that it signed earlier",
-    "orders": "the coordinator has told {about} other orders than it, or {about} says so",
-    "residuals": "{about} has learnt from other residuals than it, or says so",
+    "orders": "the coordinator has told {about} other orders than it, or {about} says so: an "
+    "audit of their journals names which",
+    "residuals": "{about} has learnt from other residuals than it, or says so: an audit of "
+    "their journals names who lies",
     "message": "{about} sent it what the protocol does not allow, or its own journal is an older "
     "copy",
     "missing": "envelopes or acknowledgements of {about} are missing although later ones arrive: "

@@ -33,10 +33,10 @@ from hdpvfl_mq.psi import (
 )
 from hdpvfl_mq.psi import Terms as SessionTerms
 from hdpvfl_mq.wire.codec import model_digest
+from hdpvfl_mq.wire.echoes import residuals_start
 from parties.agreement import members_digest, toss_digest
 from parties.assets import Assets, ids_digest
 from parties.common_rows import in_shared_order, packed_positions
-from parties.echo import residuals_start
 from parties.leaving import leave, wronged
 from parties.lowered import is_needlessly_low
 from parties.phases import Accepted, Agreeing, Aligning, Leaving, Setup, Terms, WithRows

@@ -1,43 +1,35 @@
 """Echoes: a party repeats what it heard from one sender to another, so that a lie is noticed.
 
-It owns two hashes. The coordinator sends the same orders (plans of rounds, who is left out) to all
-parties; each share repeats their hash to the active party, which compares it with its own. The
-active party sends the same residuals to all passive parties; each report repeats their hash to the
-coordinator, keyed so that it can compare hashes and nothing else.
+It owns when two hashes are compared. The coordinator sends the same orders (plans of rounds, who is
+left out) to all parties; each share repeats their hash to the active party, which compares it with
+its own. The active party sends the same residuals to all passive parties; each report repeats their
+hash to the coordinator, keyed so that it can compare hashes and nothing else. A difference ends the
+run; hdpvfl_mq/audit/checks_echo.py finds in the journals whose fault it is.
 """
 
 from __future__ import annotations
 
-import hashlib
 from types import MappingProxyType
 
-from hdpvfl_mq.wire.codec import model_digest
+from hdpvfl_mq.wire.echoes import orders_start, with_order, with_residual
 from parties.phases import Training, changed
 from schemas.ids import PartyId
 from schemas.messages import Resume, RoundPlan, RoundReport
 from schemas.privacy import Release
 
 ORDERS_KEPT = 64  # hashes of the last orders, to which a share may refer
-_ORDERS, _RESIDUALS = b"hdpvfl-mq orders 1\x00", b"hdpvfl-mq residuals 1\x00"
-
-
-def residuals_start(shared_key: bytes) -> bytes:
-    """Where the hash of the residuals starts: known to all parties, not to the coordinator."""
-    return hashlib.sha256(_RESIDUALS + shared_key).digest()
 
 
 def heard_residual(state: Training, release: Release) -> Training:
     """Add one residual, sent or received, to the hash."""
-    named = release.release_id.encode() + b"\x00" + release.tensor.digest
-    link = hashlib.sha256(state.residuals + named)
-    return changed(state, residuals=link.digest(), residual_count=state.residual_count + 1)
+    residuals = with_residual(state.residuals, release)
+    return changed(state, residuals=residuals, residual_count=state.residual_count + 1)
 
 
 def heard_order(state: Training, order: RoundPlan | Resume) -> Training:
     """Add one order of the coordinator to the hash."""
-    last = state.orders[-1] if state.orders else hashlib.sha256(_ORDERS + state.terms).digest()
-    link = hashlib.sha256(last + model_digest(order)).digest()
-    orders = (*state.orders, link)[-ORDERS_KEPT:]
+    last = state.orders[-1] if state.orders else orders_start(state.terms)
+    orders = (*state.orders, with_order(last, order))[-ORDERS_KEPT:]
     return changed(state, orders=orders, order_count=state.order_count + 1)
 
 

@@ -11,10 +11,15 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-from scripts.attacks import load, members
+from scripts.attacks import federations, load, members, tampered
 from scripts.attacks.stage import Row
 
-ATTACKS: dict[str, Callable[[Path], Row]] = {**members.ATTACKS, **load.ATTACKS}
+ATTACKS: dict[str, Callable[[Path], Row]] = {
+    **members.ATTACKS,
+    **federations.ATTACKS,
+    **tampered.ATTACKS,
+    **load.ATTACKS,
+}
 INTRODUCTION = """# Attacks on a running federation
 
 Made by `make attack WRITE=1`: each line is a program against real processes with the attacker's

@@ -30,6 +30,7 @@ from scripts.benches import (
     resolution,
     rounds,
     scores,
+    semi_honest,
     starting,
     training,
 )
@@ -44,6 +45,7 @@ Part = Callable[[argparse.Namespace], list[Row]]
 def _resolution(options: argparse.Namespace) -> list[Row]:
     rows = [resolution.against_peer(100_000)]
     rows += [resolution.speed(parties, 1_000_000) for parties in (2, 5)]
+    rows.append(semi_honest.proofs(1_000_000))
     return rows + ([resolution.speed(2, 10_000_000)] if options.full else [])
 
 

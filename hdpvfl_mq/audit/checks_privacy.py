@@ -206,7 +206,9 @@ def release_ids_unique(evidence: Evidence) -> None:
         if release.release_id != named:
             raise CheckFailed(envelope.place, f"{release.release_id} is not {named}")
         if payloads.setdefault(named, release.tensor.data) != release.tensor.data:
-            raise CheckFailed(envelope.place, f"{named} has left with two payloads")
+            sender = envelope.header.sender
+            text = f"{named} has left with two payloads; at fault: {sender}"
+            raise CheckFailed(envelope.place, text)
 
 
 def caps_kept(evidence: Evidence) -> None:

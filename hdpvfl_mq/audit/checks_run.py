@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from hdpvfl_mq.audit import checks_scoring
+from hdpvfl_mq.audit import checks_echo, checks_scoring
 from hdpvfl_mq.audit.checks_chain import CheckFailed
 from hdpvfl_mq.audit.evidence import Envelope, Evidence, Place, Transcript
 from hdpvfl_mq.errors import OperatorError
@@ -60,6 +60,7 @@ def schedule_followed(evidence: Evidence) -> None:
         raise CheckFailed(None, f"no plan follows from the manifest: {refused}") from None
     if plan is None or not any(isinstance(e.message, RoundPlan) for e in evidence.said):
         return
+    checks_echo.echoes_hold(evidence)
     planned = _planned(evidence, plan)
     for envelope in evidence.said:
         _as_planned(envelope, plan, planned)

@@ -13,6 +13,7 @@ from typing import Any
 
 from hdpvfl_mq.node import mailbox
 from hdpvfl_mq.node.mailbox import Mailbox
+from hdpvfl_mq.node.parts import PartExchange
 from hdpvfl_mq.psi.ot_oprf import OtAsker
 from parties import alignment
 
@@ -59,6 +60,11 @@ def _grind() -> None:
     setattr(alignment, "commit", other)  # noqa: B010 - this process is the liar
 
 
+def _serve_nothing() -> None:
+    """Answer no request for parts."""
+    setattr(PartExchange, "served", lambda _: iter(()))  # noqa: B010 - this process is the liar
+
+
 CHANGES: dict[str, Callable[[], None]] = {
     "false_seen": partial(_lying_delivery, "seen"),
     "false_ack": partial(_lying_delivery, "ack"),
@@ -66,4 +72,5 @@ CHANGES: dict[str, Callable[[], None]] = {
     "ground_seed": _grind,
     "blocks_too_early": _never_give_up,
     "gap": _never_give_up,
+    "no_parts": _serve_nothing,
 }

@@ -7,6 +7,7 @@ from hdpvfl_mq.node.node import Node
 from hdpvfl_mq.wire.canonical import pack, unpack
 from hdpvfl_mq.wire.codec import encode_body
 from schemas.config import RunManifest
+from schemas.federation import RunNews, RunPhase, RunProposal
 from schemas.messages import AlignStart, RoundPlan, RunClosed, RunOffer
 from scripts.attacks.voice import Lie, send_signed
 
@@ -57,6 +58,16 @@ def weaker_method(node: Node, effect: Send) -> tuple[Effect, ...]:
     return ()
 
 
+def opened_unasked(node: Node, effect: Send) -> tuple[Effect, ...]:
+    """The registrar says that a run is agreed and open as soon as it is proposed."""
+    if not isinstance(effect.message, RunProposal):
+        return (effect,)
+    run = effect.message.manifest.run
+    phases: tuple[RunPhase, ...] = ("proposed", "open")
+    told = (RunNews(run=run, phase=each, waiting_for=(), reason="") for each in phases)
+    return (effect, *(Send(effect.to, each) for each in told))
+
+
 LIES: dict[str, Lie] = {
     each.__name__: each
     for each in (
@@ -65,5 +76,6 @@ LIES: dict[str, Lie] = {
         more_rounds,
         other_orders,
         weaker_method,
+        opened_unasked,
     )
 }

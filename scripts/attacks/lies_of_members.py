@@ -10,8 +10,10 @@ from hdpvfl_mq.machine import Effect, Send
 from hdpvfl_mq.node.node import Node
 from hdpvfl_mq.wire.canonical import pack
 from hdpvfl_mq.wire.codec import encode_body
+from hdpvfl_mq.wire.parts import PartList, Sizes, part_digest
 from schemas.envelope import MAX_ARRAY_BYTES, MAX_BLOCK_BYTES
-from schemas.messages import AlignBlock, Residual, ScoreShare
+from schemas.federation import MemberHello
+from schemas.messages import AlignBlock, Ended, Residual, ScoreQuery, ScoreShare
 from schemas.tensor import Tensor
 from scripts.attacks.voice import Lie, say, send_signed, with_fields, with_values
 
@@ -97,6 +99,63 @@ def gap(node: Node, effect: Send) -> tuple[Effect, ...]:
     return (effect,)
 
 
+def _listed(share: ScoreShare, part_bytes: int) -> tuple[PartList, bytes]:
+    data = bytes(share.release.tensor.data)
+    cut = [data[at : at + part_bytes] for at in range(0, len(data), part_bytes)]
+    sizes = Sizes(bytes=len(data), part_bytes=part_bytes)
+    return PartList(sizes, tuple(map(part_digest, cut))), data
+
+
+def no_parts(node: Node, effect: Send) -> tuple[Effect, ...]:
+    """List a share in parts, speak on, and serve no part of it."""
+    if not isinstance(effect.message, ScoreShare):
+        return (effect,)
+    share = effect.message
+    body, _ = encode_body(share)
+    listed, data = _listed(share, part_bytes=64)
+    send_signed(node, effect.to, share.kind, body, listed.frames)
+    node._uncommitted.parts.append((listed, data))
+    return ()
+
+
+def part_sizes(node: Node, effect: Send) -> tuple[Effect, ...]:
+    """List parts of a size that the served parts do not have: to be stored and found damaged."""
+    if not isinstance(effect.message, ScoreShare):
+        return (effect,)
+    share = effect.message
+    body, _ = encode_body(share)
+    true, data = _listed(share, part_bytes=64)
+    told = PartList(Sizes(bytes=65 * len(true), part_bytes=65), true.digests)
+    send_signed(node, effect.to, share.kind, body, told.frames)
+    node._uncommitted.parts.append((true, data))
+    return ()
+
+
+def false_end(node: Node, effect: Send) -> tuple[Effect, ...]:
+    """The active party forwards signatures under the end that nobody made."""
+    if not isinstance(effect.message, Ended):
+        return (effect,)
+    told = effect.message
+    forged = tuple(bytes(64) for _ in told.signatures)
+    return (Send(effect.to, Ended(parties=told.parties, signatures=forged)),)
+
+
+def overstated(node: Node, effect: Send) -> tuple[Effect, ...]:
+    """A member says that it speaks a version of the protocol that does not exist."""
+    if not isinstance(effect.message, MemberHello):
+        return (effect,)
+    hello = MemberHello(epoch=effect.message.epoch, speaks=2**16)
+    return (Send(effect.to, hello),)
+
+
+def poison_query(node: Node, effect: Send) -> tuple[Effect, ...]:
+    """Ask for scores under a number that no release can have, before the honest query."""
+    if not isinstance(effect.message, ScoreQuery):
+        return (effect,)
+    say(node, effect.to, with_fields(effect.message, number=10**12))
+    return (effect,)
+
+
 LIES: dict[str, Lie] = {
     each.__name__: each
     for each in (
@@ -107,5 +166,10 @@ LIES: dict[str, Lie] = {
         escape_codes,
         blocks_too_early,
         gap,
+        no_parts,
+        part_sizes,
+        false_end,
+        overstated,
+        poison_query,
     )
 }

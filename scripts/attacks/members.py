@@ -48,6 +48,9 @@ TOLD = (
     Told("early_end", COORDINATOR, "ends the run as completed before a round"),
     Told("split_manifest", COORDINATOR, "offers one party another manifest"),
     Told("more_rounds", COORDINATOR, "allows more rounds than the plan has"),
+    Told("no_parts", "passive-2", "lists a share in parts and serves none of them"),
+    Told("part_sizes", "passive-2", "lists parts of another size than it serves"),
+    Told("false_end", "active", "forwards signatures under the end that nobody made"),
 )
 
 

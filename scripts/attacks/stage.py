@@ -101,18 +101,7 @@ class Stage:
 
     def refusals(self, party: str) -> list[str]:
         """Everything a process has refused, on receipt or in a step."""
-        path = self.run / party / "journal.db"
-        if not path.exists():
-            return []
-        records = read_transcript(path, party).records
-        at_the_door = (TurnedAway, Withheld)
-        turned_away = [r.input.reason for r in records if isinstance(r.input, at_the_door)]
-        return turned_away + [
-            effect.reason
-            for record in records
-            for effect in record.effects
-            if isinstance(effect, Refused)
-        ]
+        return refused_in(self.run / party / "journal.db", party)
 
     def rounds(self) -> int:
         """The number of rounds the active party has done."""
@@ -130,6 +119,17 @@ class Stage:
             self.measure()
             time.sleep(0.1)
         return (self.rounds() - before) / (time.monotonic() - began)
+
+
+def refused_in(path: Path, party: str) -> list[str]:
+    """What the owner of a journal has refused, on receipt or in a step."""
+    if not path.exists():
+        return []
+    records = read_transcript(path, party).records
+    at_the_door = (TurnedAway, Withheld)
+    turned_away = [r.input.reason for r in records if isinstance(r.input, at_the_door)]
+    in_steps = (e for record in records for e in record.effects if isinstance(e, Refused))
+    return turned_away + [effect.reason for effect in in_steps]
 
 
 def memory_mib(pid: int, line: str = "VmRSS") -> float:

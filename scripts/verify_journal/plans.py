@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from .echoes import echoes_hold
 from .formats import ENDINGS, FINISH, METHODS, ROUTES, WIDTH, sha
 from .run import Run
 
@@ -30,7 +31,7 @@ def messages_legal(run: Run) -> None:  # 6 and 13
 def noise_shown(run: Run) -> tuple[list[Any], float]:
     """Noise and grid of every release that the plan counts, and C; empty if some are hidden."""
     outer = [run.noises(role)[:1] for role in ("active", "passive")]
-    inner = [inner(run, kind)[:1] for kind in ("moments", "gram")]
+    inner = [inner_noise(run, kind)[:1] for kind in ("moments", "gram")]
     sides = [side for found in (outer if run.descends else outer + inner) for side in found]
     if run.descends and len(sides) == 2:
         share = run.method["passive"]["received_clip"]
@@ -42,7 +43,7 @@ def noise_shown(run: Run) -> tuple[list[Any], float]:
     return sides, math.ceil(clip * 2.0**16) * 2.0**-16
 
 
-def inner(run: Run, kind: str) -> list[Any]:  # noise of statistics that stay inside a passive party
+def inner_noise(run: Run, kind: str) -> list[Any]:  # of statistics that stay inside
     effects = [x for rows in run.records.values() for row in rows for x in row["effects"]]
     made = [x["release"] for x in effects if x["kind"] == "book"]
     named = [x for x in made if x["release_id"].split("/")[-2] == kind]
@@ -61,6 +62,7 @@ def plan_followed(run: Run) -> None:  # 7
     run.check(7, same and stated <= {run.manifest_digest}, "manifest", "members or run")
     named = run.method["kind"] in METHODS[run.format].split()
     run.check(7, named, "manifest", "is of another method or format")
+    echoes_hold(run)
     digest = plans[0].body["plan_digest"]
     sides, clip = noise_shown(run)
     if sides:

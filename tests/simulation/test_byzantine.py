@@ -116,6 +116,7 @@ def _released(federation: ByzantineFederation, party: str):
 def _nobody_honest_is_blamed(federation: ByzantineFederation) -> None:
     """A finding names the liar, or only records that the liar's own envelopes have filled."""
     for verdict in audit(evidence_of(federation, only=federation.honest)):
+        assert set(re.findall(r"at fault: (\w+)", verdict.found)) <= {federation.liar}, verdict
         if verdict.passed or federation.liar in verdict.found:
             continue
         named = {party for party in federation.honest if party in verdict.found}

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from hdpvfl_mq.audit.evidence import Evidence
-from tests.unit.audit import cheats, forged, scored
+from tests.unit.audit import cheats, echoed, forged, scored
 
 
 @dataclass(frozen=True)
@@ -38,6 +38,9 @@ CASES = (
     Case("wrong body", forged.wrong_body, 6),
     Case("unknown outcome", forged.unknown_outcome, 6, alone=False),
     Case("other plan", cheats.other_plan, 7),
+    Case("split orders", echoed.split_orders, 7),
+    Case("false echo of orders", echoed.false_echo, 7),
+    Case("false report of residuals", echoed.false_report, 7),
     Case("same rows again", cheats.same_rows_again, 8),
     Case("small sigma", cheats.small_sigma, 9),
     Case("one small sigma", cheats.one_small_sigma, 9),

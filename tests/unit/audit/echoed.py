@@ -1,0 +1,66 @@
+"""Runs in which orders or residuals differ, or their echoes lie: each with one party at fault."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from functools import cache
+
+from hdpvfl_mq.audit.evidence import Evidence
+from hdpvfl_mq.errors import HdpvflError
+from hdpvfl_mq.machine import Send
+from schemas.ids import COORDINATOR
+from schemas.messages import RoundPlan
+from tests.evidence import CheatingFederation, evidence_of, replace_model, saying
+from tests.federation import manifest, tables
+from tests.unit.audit.honest import ROWS, SMALL
+
+ALL = (COORDINATOR, "bank", "shop", "telco")
+
+
+@cache
+def _lived(liar: str, lie: str) -> CheatingFederation:
+    brief = manifest(**SMALL, epochs=4, rounds_ahead=2, deadline_s=20.0)
+    cheats = {liar: {"says": LIES[lie]}}
+    federation = CheatingFederation(brief, tables(ROWS), cheats=cheats)
+    with suppress(HdpvflError):  # however it ended, the journals are what is looked at
+        federation.simulate()
+    return federation
+
+
+def _split_orders(effect):
+    if not (isinstance(effect, Send) and isinstance(effect.message, RoundPlan)):
+        return (effect,)
+    first, *others = effect.to
+    fewer = replace_model(effect.message, last=effect.message.last - 1)
+    return (Send((first,), fewer), Send(tuple(others), effect.message))
+
+
+def _later_report(message):
+    return replace_model(message, residuals_digest=bytes(32)) if message.residuals > 1 else message
+
+
+LIES = {
+    "split orders": _split_orders,
+    "false echo": saying("score_share", lambda m: replace_model(m, orders_digest=bytes(32))),
+    "false report": saying("round_report", _later_report),
+    "false reports": saying("round_report", lambda m: replace_model(m, residuals_digest=bytes(32))),
+}
+
+
+def shown(liar: str, lie: str, *parties: str) -> Evidence:
+    return evidence_of(_lived(liar, lie), ledgers=False, only=parties)
+
+
+def split_orders() -> Evidence:
+    """The coordinator allows the active party fewer rounds; the honest show their journals."""
+    return shown(COORDINATOR, "split orders", "bank", "shop", "telco")
+
+
+def false_echo() -> Evidence:
+    """A passive party echoes orders that nobody gave, and shows no journal."""
+    return shown("shop", "false echo", COORDINATOR, "bank", "telco")
+
+
+def false_report() -> Evidence:
+    """A passive party reports residuals that it did not have."""
+    return shown("shop", "false report", *ALL)
