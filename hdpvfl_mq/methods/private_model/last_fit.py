@@ -25,7 +25,7 @@ from hdpvfl_mq.methods.private_model.row_blocks import filled, summed
 _RIDGES, _BETTER = (0.5, 5.0, 50.0), 1.0
 # The fit uses partners unless cross-validation is worse with them by more than this many standard
 # errors. Noised scores show only part of the gain of exact scores, so a tie favours partners.
-_DOUBT = 1.0
+_DOUBT = 2.0
 # If the plan forecasts that noise leaves less than this share of the partners' signal, their scores
 # must first prove better by so many standard errors: cross-validation sees little of scores that
 # noise hides, but a prediction has all of them, and chance passes two errors in one of 44 runs.
