@@ -23,13 +23,13 @@ from hdpvfl_mq.methods.private_model.row_blocks import filled, summed
 # Ridge strengths for the active party's columns, in rows. Cross-validation takes a stronger one if
 # it is better by this many standard errors.
 _RIDGES, _BETTER = (0.5, 5.0, 50.0), 1.0
-# The fit uses partners unless cross-validation is worse with them by more than this many standard
-# errors. Noised scores show only part of the gain of exact scores, so a tie favours partners.
-_DOUBT = 2.0
-# If the plan forecasts that noise leaves less than this share of the partners' signal, their scores
-# must first prove better by so many standard errors: cross-validation sees little of scores that
-# noise hides, but a prediction has all of them, and chance passes two errors in one of 44 runs.
-_FORECAST, _PROOF = 0.1, 3.0
+# The cross-validated gain of all judged rows, in units of log-likelihood, is the logarithm of the
+# odds that the rows give for partners who know something against partners who know nothing. The fit
+# uses partners unless their odds fall below 1; they start at 4 to 1.
+_PRIOR_ODDS = math.log(4.0)
+# If the plan forecasts that noise leaves less than this share of the partners' signal, odds start
+# at 1 to 20: training sees little of scores that noise hides, but a prediction has all of them.
+_FORECAST, _DROWNED_ODDS = 0.1, -math.log(20.0)
 _ROWS_TO_VALIDATE = 50_000
 
 
@@ -87,7 +87,9 @@ def last_fit(
     # On rows without received scores both fits see only A.
     gain, gain_std = _mean_and_error(fall[: expected.seen])
     kept = replace(kept, gain=gain, gain_std=gain_std)
-    if gain < (-_DOUBT if forecast >= _FORECAST else _PROOF) * gain_std:
+    odds = float(fall[: expected.seen].sum()) / dispersion
+    odds += _PRIOR_ODDS if forecast >= _FORECAST else _DROWNED_ODDS
+    if not odds >= 0.0:
         return kept
     covariance = joint.problem.covariance(joint.v, dispersion)
     d = A.shape[1] - 1
