@@ -2,6 +2,7 @@
 
 It owns the order of the parts and the processes they run in; results go into a folder as CSV, PNG
 and one Markdown page. Parts can be run one at a time: the page is made from all tables that exist.
+Each task's rows are kept, so the same command goes on where it was stopped.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import ProcessPoolExecutor, as_completed
 from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -31,18 +32,22 @@ Rows = list[dict[str, Any]]
 Task = Callable[[], Rows]
 
 
-def together(tasks: Iterable[Task], jobs: int) -> Rows:
-    """Rows of all tasks; each task has its own process if there are several jobs."""
-    tasks = list(tasks)
+def resumed(tasks: Sequence[Task], folder: Path, jobs: int) -> Rows:
+    """Rows of all tasks in their order; a task whose file is in the folder is not run again."""
+    files = [folder / f"{number}.csv" for number in range(len(tasks))]
+    left = [number for number, file in enumerate(files) if not file.exists()]
     if jobs == 1:
-        return [row for task in tasks for row in task()]
-    rows: Rows = []
+        for number in left:
+            tables.write(files[number], tasks[number]())
+        return [row for file in files for row in tables.read(file)]
+    began = time.monotonic()
     with ProcessPoolExecutor(jobs) as pool:
-        for number, future in enumerate([pool.submit(task) for task in tasks], start=1):
-            rows += future.result()
-            print(f"\r  {number} of {len(tasks)}", end="", flush=True)
-    print()
-    return rows
+        running = {pool.submit(tasks[number]): number for number in left}
+        for done, future in enumerate(as_completed(running), start=1):
+            tables.write(files[running[future]], future.result())
+            rest = (len(left) - done) * (time.monotonic() - began) / done / 60
+            print(f"  {done} of {len(left)}, {rest:.0f} minutes left", flush=True)
+    return [row for file in files for row in tables.read(file)]
 
 
 def part_tasks(part: str, grid: Grid, out: Path) -> list[Task]:
@@ -63,29 +68,32 @@ def part_tasks(part: str, grid: Grid, out: Path) -> list[Task]:
     if part in by_split:
         ask, seeds = by_split[part]
         return [partial(ask, grid, s) for s in seeds]
+    if part == "recovery":
+        return [task.rows for task in recovery.tasks(grid)]
     if part == "attacks":
         runs = [partial(attacks.transcripts, grid, d, 0) for d in grid.attack_datasets[::-1]]
         return [*runs, *(partial(attacks.game, grid, e) for e in grid.attack_epsilons)]
     return [partial(timing.encrypted, grid) if part == "he" else partial(timing.q3, grid, out)]
 
 
-PARTS = ("recovery", "q3", "he", "q1", "q2", "q2steps", "steps", "tuned", "attacks", "variants")
+PARTS = ("recovery", "q1", "attacks", "q2", "q2steps", "steps", "tuned", "variants", "he", "q3")
+# Timed parts run alone: two timed federations would disturb each other.
+TIMED = ("q3", "he")
 
 
 def run(grid: Grid, parts: Iterable[str], out: Path, *, jobs: int, command: str) -> None:
-    """Run parts, write their tables, and make figures and page from all existing tables."""
+    """Run parts, write their tables, and make figures and page from all existing tables.
+
+    A run that was stopped goes on where it was, as long as the commit is the same.
+    """
     out.mkdir(parents=True, exist_ok=True)
     commit = _commit()  # the loaded code, even if files change during the run
+    size = command.rpartition("--")[-1]
     for part in parts:
         began = time.monotonic()
         print(f"{part} ...", flush=True)
-        # Timed parts run alone: two timed federations would disturb each other.
-        alone = part in ("q3", "he")
-        rows: Sequence[tables.Row]
-        if part == "recovery":  # this part continues where it was stopped
-            rows = recovery.resumed(grid, out / f"{part}.csv", jobs=jobs)
-        else:
-            rows = together(part_tasks(part, grid, out), 1 if alone else jobs)
+        folder = out / "tasks" / f"{commit}-{size}" / part
+        rows = resumed(part_tasks(part, grid, out), folder, 1 if part in TIMED else jobs)
         tables.write(out / f"{part}.csv", rows)
         seconds = time.monotonic() - began
         _note(
@@ -118,12 +126,17 @@ def _note(out: Path, part: str, facts: dict[str, Any]) -> None:
 
 
 def _commit() -> str:
-    """The commit of the sources, if git knows it."""
+    """The commit of the sources, with a plus if files differ from it; "unknown" without git."""
     try:
-        asked = ["git", "rev-parse", "--short", "HEAD"]
-        return subprocess.run(asked, capture_output=True, text=True, check=True).stdout.strip()
+        changed = "+" if _git("diff", "HEAD", "--stat") else ""
+        return _git("rev-parse", "--short", "HEAD") + changed
     except (OSError, subprocess.CalledProcessError):
         return "unknown"
+
+
+def _git(*asked: str) -> str:
+    found = subprocess.run(("git", *asked), capture_output=True, text=True, check=True)
+    return found.stdout.strip()
 
 
 def _versions() -> dict[str, str]:

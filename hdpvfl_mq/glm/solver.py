@@ -80,13 +80,13 @@ class Convex(Protocol):
     def slope_along(self, w: FloatVector, d: FloatVector) -> Callable[[float], float]: ...
 
 
-def newton(objective: Convex, *, tolerance: float) -> FloatVector:
-    """Minimise until the norm of the gradient is at most `tolerance`.
+def newton(objective: Convex, *, tolerance: float, start: FloatVector | None = None) -> FloatVector:
+    """Minimise from `start`, or zero, until the norm of the gradient is at most `tolerance`.
 
     A full step is taken if it halves the smallest gradient so far, else a shorter step in the same
     direction that lowers the objective; so it does not cycle where the curvature jumps.
     """
-    w = np.zeros(objective.columns)
+    w = np.zeros(objective.columns) if start is None else start
     g = objective.gradient(w)
     best = float(np.linalg.norm(g))
     for _ in range(NEWTON_STEPS):

@@ -58,7 +58,7 @@ class Split:
         return side_by_side({p: d.X for p, d in self.train.items()}), side_by_side(self.test)
 
 
-@lru_cache(maxsize=2)
+@lru_cache(maxsize=4)
 def whole(name: str) -> SplitDataset:
     """A data set with both tables sorted by id; both have the same ids."""
     found = load_dataset(name, folder=data_folder(), cache=CACHE)

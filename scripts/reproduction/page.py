@@ -59,11 +59,18 @@ by id and split 80/20 at random, unstratified, by numpy's generator with seeds 0
 preprocessing come from the training rows (so every epsilon here is conditional on them), Adult's
 categories are one-hot, then every party scales its rows to norm at most 1. References are
 scikit-learn's logistic regression, C = 1, on the same row-scaled columns unless it says otherwise.
-Cells are accuracy / AUC, means over the splits. The same seeds give the same figures, times apart. Where the table shows
-several commits, the page was assembled from several calls of the command with `--parts`, some of them side by side, while
-the sources changed, not all of it committed (the commit is the one at the start); seconds are those of a machine with the load shown, which has as many cores as said above.
+Cells are accuracy / AUC, means over the splits. The same seeds give the same figures, times apart. {_commits(parts)}
+Seconds are those of a machine with the load shown, which has as many cores as said above.
 
 {table}"""
+
+
+def _commits(parts: dict[str, Any]) -> str:
+    """Which sources the page is of; a plus marks files that differ from the commit."""
+    commits = dict.fromkeys(part["commit"] for part in parts.values())
+    if len(commits) == 1:
+        return f"All parts ran on commit {next(iter(commits))}."
+    return f"The parts ran on {len(commits)} commits, as the table shows."
 
 
 def _limits() -> str:

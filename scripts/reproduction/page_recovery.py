@@ -39,9 +39,8 @@ def recovered(rows: Sequence[Row]) -> str:
 
 The share (joint - alone) / (central - alone) of AUC on held-out rows, prediction included, through the roles (`VFLClassifier`'s
 way: no network). alone is logistic regression on the active party's columns, *not row-scaled*; central is the same on these and
-the partners' columns, whose rows partners scale. Passive columns are dealt to the partners in turn. **Up to {splits} of the ten splits**
-were run when this page was made (a cell of one split has no standard error: nan); `python -m scripts.reproduce --full --parts recovery` goes on where it stopped.
-A cell is (mean gain) / (mean gain of central) and its standard error over the splits, the median is over data sets.""",
+the partners' columns, whose rows partners scale. Passive columns are dealt to the partners in turn. {splits} splits, one draw of
+noise each. The constants of the last fit were chosen on these data sets with other noise, so the figures are not those of new data. A cell is (mean gain) / (mean gain of central) and its standard error over the splits, the median is over data sets.""",
             markdown(("scores", "delta", *(f"{p} partners" for p in partners)), _medians(at_one)),
             "By data set, with standard errors:",
             markdown(("scores", "delta", "partners", *values(rows, "dataset")), _by_data(at_one)),

@@ -47,7 +47,7 @@ class Dealt:
         return np.hstack([own, *(scale_rows(X) for X in others)])
 
 
-@lru_cache(maxsize=2)
+@lru_cache(maxsize=8)
 def _whole(name: str) -> tuple[Table, Table]:
     """Both tables of a data set, sorted by id."""
     folder = data_folder()

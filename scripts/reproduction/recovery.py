@@ -10,9 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import time
-from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from sklearn.linear_model import LogisticRegression
@@ -26,7 +24,6 @@ from schemas.config import RunManifest
 from schemas.methods import PrivateModel
 from schemas.model import LossSpec
 from schemas.privacy import Budget
-from scripts.reproduction import tables
 from scripts.reproduction.grid import DELTA, DELTA_SMALL, Grid
 from scripts.reproduction.partners import Dealt, dealt
 
@@ -94,34 +91,6 @@ def tasks(grid: Grid) -> list[Task]:
         for dataset in grid.recovery_datasets
         if here
     ]
-
-
-def resumed(grid: Grid, path: Path, *, jobs: int) -> list[tables.Row]:
-    """Run the tasks that the file does not have yet; write each task as soon as it is done.
-
-    The order of the rows is that of the tasks, however many processes there are.
-    """
-    wanted, known = tasks(grid), tables.read(path)
-    done: dict[Task, list[tables.Row]] = {}
-    for task in wanted:
-        if rows := tables.chosen(known, **task.place):
-            done[task] = rows
-    left = [task for task in wanted if task not in done]
-    began = time.monotonic()
-    with ProcessPoolExecutor(jobs) as pool:
-        running = {pool.submit(task.rows): task for task in left}
-        for number, future in enumerate(as_completed(running), start=1):
-            done[running[future]] = list(future.result())
-            tables.write(path, _in_order(wanted, done))
-            a_task = (time.monotonic() - began) / number
-            rest = (len(left) - number) * a_task / 60
-            named = " ".join(str(value) for value in running[future].place.values())
-            print(f"  {len(done)} of {len(wanted)} ({named}), {rest:.0f} minutes left", flush=True)
-    return _in_order(wanted, done)
-
-
-def _in_order(wanted: list[Task], done: dict[Task, list[tables.Row]]) -> list[tables.Row]:
-    return [row for task in wanted for row in done.get(task, ())]
 
 
 def plan_of(data: Dealt, mode: str, budget: Budget, seed: int) -> RunManifest:

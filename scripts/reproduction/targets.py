@@ -11,6 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from scripts.reproduction import methods, tables
 from scripts.reproduction.grid import DATASETS, DELTA, EPSILONS
 from scripts.reproduction.tables import Row, chosen, mean
@@ -31,6 +33,7 @@ class Verdict:
     asked: float
     found: float
     epsilon: float
+    error: float  # standard error of found, or of its difference to a reference on the same splits
 
     @property
     def met(self) -> bool:
@@ -49,14 +52,16 @@ def judge(q1: Sequence[Row], splits: Sequence[int], label: str, grid: Sequence[f
         rows = chosen(q1, dataset=dataset, split=tuple(splits))
         verdicts += _above_alone(rows, dataset, label, grid)
         for measure, asked in zip(("accuracy", "auc"), AT_ONE[dataset], strict=True):
-            found = mean(_sound(rows, 1.0), measure)
+            runs = _sound(rows, 1.0)
             text = f"{measure} at epsilon = 1"
-            verdicts.append(Verdict(label, dataset, text, asked, found, 1.0))
+            error = standard_error(runs, measure)
+            verdicts.append(Verdict(label, dataset, text, asked, mean(runs, measure), 1.0, error))
         central = chosen(rows, method=methods.CENTRAL)
         for measure, below in BELOW_CENTRAL.items():
             text = f"{measure} at epsilon = 10, central less {below:g}"
-            asked, found = mean(central, measure) - below, mean(_sound(rows, 10.0), measure)
-            verdicts.append(Verdict(label, dataset, text, asked, found, 10.0))
+            runs, asked = _sound(rows, 10.0), mean(central, measure) - below
+            error = standard_error(runs, measure, central)
+            verdicts.append(Verdict(label, dataset, text, asked, mean(runs, measure), 10.0, error))
     return verdicts
 
 
@@ -73,8 +78,16 @@ def _above_alone(
             missing = [e for e, value in found.items() if math.isnan(value)]
             worst = missing[0] if missing else min(found, key=lambda e: found[e])
             text = f"{measure} at every epsilon, active alone{name} less {below:g}"
-            verdicts.append(Verdict(label, dataset, text, asked, found[worst], worst))
+            error = standard_error(_sound(rows, worst), measure, reference)
+            verdicts.append(Verdict(label, dataset, text, asked, found[worst], worst, error))
     return verdicts
+
+
+def standard_error(rows: Sequence[Row], measure: str, reference: Sequence[Row] = ()) -> float:
+    """The standard error of a mean, or of the mean difference to a reference split by split."""
+    known = {row["split"]: row[measure] for row in reference}
+    found = [row[measure] - known.get(row["split"], 0.0) for row in rows]
+    return float(np.std(found, ddof=1)) / math.sqrt(len(found)) if len(found) > 1 else math.nan
 
 
 def _sound(rows: Sequence[Row], epsilon: float) -> list[Row]:

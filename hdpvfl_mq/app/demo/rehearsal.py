@@ -25,7 +25,7 @@ from hdpvfl_mq.node.ports import Contact, Identity
 from hdpvfl_mq.privacy.ledger_secret import LedgerSecret
 from hdpvfl_mq.privacy.ledger_store import Ledger
 from hdpvfl_mq.privacy.scored_people import ScoredPeople
-from hdpvfl_mq.psi import normalise
+from hdpvfl_mq.psi import NormalisedIds, normalise
 from hdpvfl_mq.runtime.simulation import Faults, Operator, Simulation
 from hdpvfl_mq.wire.codec import model_digest
 from parties.assets import Assets, TrainedModel
@@ -86,6 +86,7 @@ class Rehearsal:
         self.operators: dict[PartyId, Operator] = {}  # operators that give inputs to their nodes
         self.speaks: dict[PartyId, int] = {}  # versions of parties that speak more than the run's
         self.books: dict[PartyId, LedgerBook] = {}  # of the nodes that run now
+        self._ids: dict[tuple[int, ...], tuple[tuple[Any, ...], NormalisedIds]] = {}
 
     def secret(self, party: PartyId, purpose: bytes) -> bytes:
         """A fixed secret of 32 bytes, so that a rehearsal can be repeated bit for bit."""
@@ -100,7 +101,7 @@ class Rehearsal:
             run=self.manifest.run,
             policy=self.policies.get(party) or open_policy(self.manifest),
             data=data,
-            ids=normalise(data.ids, rules),
+            ids=self._normalised(data.ids),
             id_rules=rules,
             secret=self.secret(party, b"noise"),
             salt=self.secret(party, b"salt")[:16],
@@ -113,6 +114,13 @@ class Rehearsal:
             wire=self.manifest.wire,
             speaks=self.speaks.get(party, self.manifest.wire),
         )
+
+    def _normalised(self, columns: tuple[Any, ...]) -> NormalisedIds:
+        """The ids of a table; parties that share its columns share the result."""
+        key = tuple(id(column) for column in columns)
+        if key not in self._ids:  # the columns are kept, so no other column gets their identity
+            self._ids[key] = columns, normalise(columns, self.manifest.alignment.ids)
+        return self._ids[key][1]
 
     def contacts(self, party: PartyId) -> dict[PartyId, Contact]:
         """Role and key of every other member."""

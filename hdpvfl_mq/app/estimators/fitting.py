@@ -18,6 +18,7 @@ from hdpvfl_mq.app.demo.rehearsal import Rehearsal
 from hdpvfl_mq.app.estimators.columns import Matrix, Standardised
 from hdpvfl_mq.app.estimators.ledgers import LedgerFolder
 from hdpvfl_mq.data.preprocess import PreparedData
+from hdpvfl_mq.data.tables import Column
 from hdpvfl_mq.errors import RefusedError
 from hdpvfl_mq.privacy.accountant import Spent, epsilon_shown
 from hdpvfl_mq.psi import normalise, rules_digest
@@ -102,8 +103,9 @@ def train(
     ledger: LedgerFolder | None = None,
 ) -> FittedRun:
     """Run one training to its end; RefusedError if a policy or a ledger forbids it."""
+    ids = np.arange(len(X), dtype=np.int64)  # one column for all, so it is read once
     data = {
-        party: _prepared(part.apply(X), part, label if party == ACTIVE else None)
+        party: _prepared(ids, part.apply(X), part, label if party == ACTIVE else None)
         for party, part in zip(manifest.parties, parts, strict=True)
     }
     federation = Rehearsal(
@@ -150,7 +152,7 @@ def _spent(book: LedgerBook, party: str, closed: Closed) -> Spend:
     )
 
 
-def _prepared(X: Matrix, part: Standardised, label: Label | None) -> PreparedData:
+def _prepared(ids: Column, X: Matrix, part: Standardised, label: Label | None) -> PreparedData:
     names = tuple(f"x{column}" for column in part.columns)
     constants = zip(names, part.centre.tolist(), part.scale.tolist(), strict=True)
     settings = DataSettings(
@@ -166,7 +168,7 @@ def _prepared(X: Matrix, part: Standardised, label: Label | None) -> PreparedDat
     if label is not None:
         digest.update(np.ascontiguousarray(label.values).data)
     return PreparedData(
-        ids=(np.arange(len(X), dtype=np.int64),),
+        ids=(ids,),
         X=X,
         y=label.values if label else None,
         weights=None,

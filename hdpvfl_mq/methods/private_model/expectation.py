@@ -9,7 +9,7 @@ only.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -54,6 +54,12 @@ class Expected:
     def partners(self) -> int:
         """Number of partners whose scores were received."""
         return int(self.scores.shape[1])
+
+    def of(self, rows: slice | NDArray[np.bool_]) -> Expected:
+        """The expected scores of some of the rows, which are the first ones or a choice of all."""
+        values = self.shares.values[rows if isinstance(rows, slice) else rows[: self.seen]]
+        shares = replace(self.shares, values=values)
+        return replace(self, scores=self.scores[rows], shares=shares, seen=len(values))
 
     def of_rows(self, A: Matrix, values: Matrix) -> Matrix:
         """Expected scores of other rows, given their columns and received scores."""

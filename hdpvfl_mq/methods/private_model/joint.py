@@ -16,7 +16,7 @@ from hdpvfl_mq.arrays.unreleased import FloatVector
 from hdpvfl_mq.glm.families import Family
 from hdpvfl_mq.methods.private_model.coefficients import coefficient_prior
 from hdpvfl_mq.methods.private_model.expectation import Expected
-from hdpvfl_mq.methods.private_model.problem import Matrix, Problem
+from hdpvfl_mq.methods.private_model.problem import Matrix, Problem, folds
 from hdpvfl_mq.methods.private_model.row_blocks import filled
 
 _ROUNDS = 3
@@ -36,50 +36,89 @@ def lifting(family: Family, doubt: FloatVector) -> FloatVector:
 class Joint:
     """The joint fit: coefficients are m + L a, so that a has a plain ridge."""
 
-    problem: Problem
-    v: FloatVector
+    m: FloatVector
     L: Matrix
-    coefficients: FloatVector
+    doubts: Doubts
+    problem: Problem
+    v: FloatVector  # the active party's columns, a, the constant
+
+    @property
+    def coefficients(self) -> FloatVector:
+        """What each partner's scores are multiplied by."""
+        found: FloatVector = self.m + self.L @ self.v[-1 - len(self.m) : -1]
+        return found
 
     @classmethod
     def of(
         cls,
-        A: Matrix,
         alone: Problem,
         expected: Expected,
         *,
         dispersion: float,
-        allocate: Allocate,
+        allocate: Allocate = np.empty,
+        near: Joint | None = None,
     ) -> Joint:
-        partners, family = expected.partners, alone.labels.family
-        prior = coefficient_prior(A, *alone.null_slopes(allocate), expected)
-        m, spread = prior.mean, prior.covariance
-        L: Matrix = np.linalg.cholesky(spread).astype(np.float64)
-        each = np.full(partners, dispersion)
+        """Fit; `near` is the fit of more rows, whose uncertainty serves for some of them too."""
+        prior = coefficient_prior(alone.X, *alone.null_slopes(allocate), expected)
+        L: Matrix = np.linalg.cholesky(prior.covariance).astype(np.float64)
+        each = np.full(expected.partners, dispersion)
         strengths = np.concatenate([alone.strengths[:-1], each, alone.strengths[-1:]])
-        gamma, H = m, expected.scores
-        for _ in range(_ROUNDS):
-            doubts = _Doubts.of(expected, gamma)
+        alone = replace(alone, strengths=strengths)
+        v = None if near is None else near.v
+        gamma = prior.mean if near is None else near.coefficients
+        for _ in range(_ROUNDS if near is None else 1):
+            doubts = Doubts.of(expected, gamma)
+            problem = _design(alone, expected, prior.mean, L, doubts, allocate)
+            v = problem.fit(v)
+            found = cls(m=prior.mean, L=L, doubts=doubts, problem=problem, v=v)
+            gamma = found.coefficients
+        return found
 
-            def design(rows: slice, doubts: _Doubts = doubts) -> Matrix:
-                c = flattening(family, doubts.of_rows(rows))[:, None]
-                return np.hstack([A[rows, :-1] / c, H[rows] @ L / c, A[rows, -1:] / c])
+    def losses(self, alone: Problem, expected: Expected) -> FloatVector:
+        """The loss of other rows."""
+        doubts = replace(self.doubts, seen=expected.seen)
+        return _design(alone, expected, self.m, self.L, doubts, np.empty).losses(self.v)
 
-            def offset(rows: slice, doubts: _Doubts = doubts) -> FloatVector:
-                doubt = doubts.of_rows(rows)
-                found: FloatVector = H[rows] @ m / flattening(family, doubt)
-                return found + lifting(family, doubt)
 
-            X = filled((len(A), A.shape[1] + partners), design, allocate)
-            given = filled((len(A),), offset, allocate)
-            problem = replace(alone, X=X, strengths=strengths, given=given)
-            v = problem.fit()
-            gamma = m + L @ v[A.shape[1] - 1 : -1]
-        return cls(problem=problem, v=v, L=L, coefficients=gamma)
+def validated(joint: Joint, alone: Problem, expected: Expected, dispersion: float) -> FloatVector:
+    """Cross-validated losses of a joint fit.
+
+    Each fold has its own prior of the coefficients: that prior reads labels, and one that has read
+    the labels of held-out rows finds in noise the chance that these labels agree with it.
+    """
+    found = np.empty(len(alone.X))
+    for held in folds(len(alone.X)):
+        fit = Joint.of(alone.of(~held), expected.of(~held), dispersion=dispersion, near=joint)
+        found[held] = fit.losses(alone.of(held), expected.of(held))
+    return found
+
+
+def _design(
+    alone: Problem,
+    expected: Expected,
+    m: FloatVector,
+    L: Matrix,
+    doubts: Doubts,
+    allocate: Allocate,
+) -> Problem:
+    """The columns of `alone` and the scores times L, flattened by what is uncertain about theta."""
+    A, H, family = alone.X, expected.scores, alone.labels.family
+
+    def design(rows: slice) -> Matrix:
+        c = flattening(family, doubts.of_rows(rows))[:, None]
+        return np.hstack([A[rows, :-1] / c, H[rows] @ L / c, A[rows, -1:] / c])
+
+    def offset(rows: slice) -> FloatVector:
+        doubt = doubts.of_rows(rows)
+        found: FloatVector = H[rows] @ m / flattening(family, doubt)
+        return found + lifting(family, doubt)
+
+    X = filled((len(A), A.shape[1] + expected.partners), design, allocate)
+    return replace(alone, X=X, given=filled((len(A),), offset, allocate))
 
 
 @dataclass(frozen=True)
-class _Doubts:
+class Doubts:
     """Variance of the error of theta: one number for rows with received scores, one for others."""
 
     seen: int
@@ -87,7 +126,7 @@ class _Doubts:
     without: float
 
     @classmethod
-    def of(cls, expected: Expected, gamma: FloatVector) -> _Doubts:
+    def of(cls, expected: Expected, gamma: FloatVector) -> Doubts:
         with_scores = max(float(gamma @ expected.doubt_seen @ gamma), 0.0)
         without = max(float(gamma @ expected.doubt_unseen @ gamma), 0.0)
         return cls(expected.seen, with_scores, without)

@@ -16,18 +16,20 @@ from hdpvfl_mq.arrays.chunked import Allocate
 from hdpvfl_mq.arrays.unreleased import FloatVector
 from hdpvfl_mq.engine.port import Engine, LocalEngine
 from hdpvfl_mq.methods.private_model.expectation import Expected
-from hdpvfl_mq.methods.private_model.joint import Joint
+from hdpvfl_mq.methods.private_model.joint import Joint, validated
 from hdpvfl_mq.methods.private_model.problem import FREE, Labels, Matrix, Problem
 from hdpvfl_mq.methods.private_model.row_blocks import filled, summed
 
-# Ridge strengths for the active party's columns, in rows; cross-validation chooses one.
-_RIDGES = (0.5, 5.0, 50.0)
-# The fit uses partners unless cross-validation is worse with them by more than this many standard
-# errors. Noised scores show only part of the gain of exact scores, so a tie favours partners.
-_DOUBT = 1.0
-# If the plan forecasts that noise leaves less than this share of the partners' signal, their scores
-# must first prove better by so many standard errors.
-_FORECAST, _PROOF = 0.1, 2.0
+# Ridge strengths for the active party's columns, in rows. Cross-validation takes a stronger one if
+# it is better by this many standard errors.
+_RIDGES, _BETTER = (0.5, 5.0, 50.0), 1.0
+# The cross-validated gain of all judged rows, in units of log-likelihood, is the logarithm of the
+# odds that the rows give for partners who know something against partners who know nothing. The fit
+# uses partners unless their odds fall below 1; they start at 4 to 1.
+_PRIOR_ODDS = math.log(4.0)
+# If the plan forecasts that noise leaves less than this share of the partners' signal, odds start
+# at 1 to 20: training sees little of scores that noise hides, but a prediction has all of them.
+_FORECAST, _DROWNED_ODDS = 0.1, -math.log(20.0)
 _ROWS_TO_VALIDATE = 50_000
 
 
@@ -63,9 +65,8 @@ def last_fit(
     scale, unscaled = column_scale(A), A
     A = filled(A.shape, lambda rows: unscaled[rows] / scale, allocate)
     some = slice(0, min(len(A), _ROWS_TO_VALIDATE))
-    alone, dispersion = _own_ridge(A, labels, some, engine or LocalEngine(), allocate)
+    alone, dispersion, losses = _own_ridge(A, labels, some, engine or LocalEngine(), allocate)
     w = alone.fit()
-    losses = alone.of(some).validated()
     std = np.sqrt(np.diag(alone.covariance(w, dispersion)))
     partners = 0 if expected is None else expected.partners
     none = np.zeros(partners)
@@ -81,13 +82,14 @@ def last_fit(
     )
     if expected is None or partners == 0:
         return kept
-    joint = Joint.of(A, alone, expected, dispersion=dispersion, allocate=allocate)
-    fall = losses - joint.problem.of(some).validated()
+    joint = Joint.of(alone, expected, dispersion=dispersion, allocate=allocate)
+    fall = losses - validated(joint, alone.of(some), expected.of(some), dispersion)
     # On rows without received scores both fits see only A.
-    judged = fall[: expected.seen]
-    gain, gain_std = float(judged.mean()), float(judged.std() / math.sqrt(len(judged)))
+    gain, gain_std = _mean_and_error(fall[: expected.seen])
     kept = replace(kept, gain=gain, gain_std=gain_std)
-    if gain < (-_DOUBT if forecast >= _FORECAST else _PROOF) * gain_std:
+    odds = float(fall[: expected.seen].sum()) / dispersion
+    odds += _PRIOR_ODDS if forecast >= _FORECAST else _DROWNED_ODDS
+    if not odds >= 0.0:
         return kept
     covariance = joint.problem.covariance(joint.v, dispersion)
     d = A.shape[1] - 1
@@ -113,8 +115,11 @@ def column_scale(A: Matrix) -> FloatVector:
 
 def _own_ridge(
     A: Matrix, labels: Labels, some: slice, engine: Engine, allocate: Allocate
-) -> tuple[Problem, float]:
-    """The fit without partners at the ridge that cross-validation prefers, and the dispersion.
+) -> tuple[Problem, float, FloatVector]:
+    """The fit without partners at its ridge, the dispersion, and cross-validated losses.
+
+    The ridge is the weakest one, unless cross-validation finds a stronger one better by more than
+    a standard error: a difference by chance would cost a party what it has without partners.
 
     Losses are negative log-likelihoods up to a factor; the dispersion is that factor, so that
     strengths in rows mean the same for every loss.
@@ -126,7 +131,18 @@ def _own_ridge(
 
     nothing = filled((len(A),), lambda rows: np.zeros(rows.stop - rows.start), allocate)
     first = at(_RIDGES[0]).of(some)
-    dispersion = first.dispersion(first.fit())
-    tried = {ridge: float(at(ridge * dispersion).of(some).validated().mean()) for ridge in _RIDGES}
-    best = min(tried, key=lambda ridge: (tried[ridge], ridge))
-    return at(best * dispersion), dispersion
+    w = first.fit()
+    dispersion = first.dispersion(w)
+    problem = at(_RIDGES[0] * dispersion)
+    losses = problem.of(some).validated(w)
+    for ridge in _RIDGES[1:]:
+        stronger = at(ridge * dispersion)
+        found = stronger.of(some).validated(w)
+        gain, gain_std = _mean_and_error(losses - found)
+        if gain > _BETTER * gain_std:
+            problem, losses = stronger, found
+    return problem, dispersion, losses
+
+
+def _mean_and_error(values: FloatVector) -> tuple[float, float]:
+    return float(values.mean()), float(values.std() / math.sqrt(len(values)))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
@@ -112,6 +113,14 @@ def test_fresh_splits_are_judged_apart():
     assert all(v.met for v in verdicts if v.splits == "0-9" and v.epsilon == 1.0)
 
 
+def test_an_error_is_that_of_the_difference_on_the_same_splits():
+    rows = [{"split": n, "auc": 0.7 + n} for n in range(3)]
+    alone = [{"split": n, "auc": 0.6 + n} for n in (2, 0, 1)]
+    assert targets.standard_error(rows, "auc") == pytest.approx(1 / math.sqrt(3))
+    assert targets.standard_error(rows, "auc", alone) == pytest.approx(0.0)
+    assert math.isnan(targets.standard_error(rows[:1], "auc"))
+
+
 # -- methods ----------------------------------------------------------------------------------
 
 
@@ -184,6 +193,24 @@ def test_a_tiny_run_writes_tables_figures_and_page(tmp_path):
     rows = tables.read(tmp_path / "q1.csv")
     assert {methods.SOUND, methods.PUBLISHED, methods.CENTRAL} <= {r["method"] for r in rows}
     assert not any(math.isnan(r["accuracy"]) for r in rows)
+
+
+def test_a_run_that_was_stopped_goes_on_where_it_was(tmp_path):
+    done = []
+
+    def task(number, *, fails=False):
+        if fails:
+            raise KeyboardInterrupt
+        done.append(number)
+        return [{"number": number, "text": "a, b"}]
+
+    stopped = [partial(task, 0), partial(task, 1, fails=True)]
+    with pytest.raises(KeyboardInterrupt):
+        reproduce.resumed(stopped, tmp_path, 1)
+    rows = reproduce.resumed([partial(task, number) for number in range(3)], tmp_path, 1)
+    assert done == [0, 1, 2]
+    assert [row["number"] for row in rows] == [0.0, 1.0, 2.0]
+    assert rows[0]["text"] == "a, b"
 
 
 @pytest.mark.slow
