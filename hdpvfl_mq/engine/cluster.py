@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from hdpvfl_mq.arrays.chunked import Allocate, chunks
 from hdpvfl_mq.engine.cluster_tasks import Block, FilePlace, Problem, Task, compute
-from hdpvfl_mq.engine.port import Job, Kernel, Matrix, Piece, Result, name_of
+from hdpvfl_mq.engine.port import Job, Kernel, Matrix, Piece, R, Result, name_of
 from hdpvfl_mq.engine.rows_folder import RowsFolder
 from hdpvfl_mq.errors import NetworkError, OperatorError, SettingsError
 
@@ -100,7 +100,7 @@ class ClusterEngine:
         X, path = self._folder.room(shape, dtype)
         return ClusterRows(self, X, FilePlace(path, shape, np.dtype(dtype).str))
 
-    def each(self, kernel: Kernel, pieces: Iterable[Piece]) -> Iterator[Result]:
+    def each(self, kernel: Callable[..., R], pieces: Iterable[Piece]) -> Iterator[R]:
         """Compute here, because pieces hold ids, noise keys or other secrets.
 
         A cluster is handed rows, and nothing that outlives them.

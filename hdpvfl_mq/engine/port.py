@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import starmap
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,11 +18,12 @@ from numpy.typing import NDArray
 from hdpvfl_mq.arrays.chunked import Allocate
 
 Matrix = NDArray[np.float64] | NDArray[np.float32]
-Result = NDArray[Any]
+Result = Any  # of a block: mostly an array
 # A function at the top of a module, so that workers find it by its name. With rows, its first
 # argument is a block of them.
 Kernel = Callable[..., Result]
 Piece = tuple[Any, ...]
+R = TypeVar("R")
 
 
 class Rows(Protocol):
@@ -53,7 +54,7 @@ class Engine(Protocol):
     def room(self, shape: tuple[int, int], dtype: Any) -> Rows:
         """A new matrix, not yet filled."""
 
-    def each(self, kernel: Kernel, pieces: Iterable[Piece]) -> Iterator[Result]:
+    def each(self, kernel: Callable[..., R], pieces: Iterable[Piece]) -> Iterator[R]:
         """Yield kernel(*piece) for each piece, in order.
 
         Pieces are taken a few at a time, as they are needed. They may hold ids, noise keys and
@@ -127,7 +128,7 @@ class LocalEngine:
         """A matrix in memory, or wherever `allocate` puts it."""
         return LocalRows(self._allocate(shape, dtype))
 
-    def each(self, kernel: Kernel, pieces: Iterable[Piece]) -> Iterator[Result]:
+    def each(self, kernel: Callable[..., R], pieces: Iterable[Piece]) -> Iterator[R]:
         """Compute piece after piece."""
         return starmap(kernel, pieces)
 

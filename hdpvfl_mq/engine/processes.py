@@ -11,7 +11,7 @@ import os
 import threading
 import weakref
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain, count, islice, starmap
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
@@ -19,7 +19,7 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from hdpvfl_mq.engine.port import Job, Kernel, Matrix, Piece, Result
+from hdpvfl_mq.engine.port import Job, Kernel, Matrix, Piece, R, Result
 from hdpvfl_mq.engine.shared_rows import SharedFile
 from hdpvfl_mq.engine.worker import Asked, Call, Compute, Failure
 from hdpvfl_mq.engine.worker_process import WorkerProcess
@@ -123,13 +123,14 @@ class ProcessEngine:
         weakref.finalize(rows, _forget, self._dropped, number, file)
         return rows
 
-    def each(self, kernel: Kernel, pieces: Iterable[Piece]) -> Iterator[Result]:
+    def each(self, kernel: Callable[..., R], pieces: Iterable[Piece]) -> Iterator[R]:
         """Compute pieces on all workers; a single piece is computed here."""
         coming = iter(pieces)
         first = list(islice(coming, 2))
         if len(first) < 2:
             return starmap(kernel, first)
-        return self._results((Call(kernel, each) for each in chain(first, coming)), None)
+        jobs = (Call(kernel, each) for each in chain(first, coming))
+        return self._results(jobs, None)
 
     def results(self, job: Job, rows: SharedRows) -> Iterator[Result]:
         """The results of a job's blocks, in order."""
