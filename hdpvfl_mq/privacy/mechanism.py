@@ -15,7 +15,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from hdpvfl_mq.arrays.chunked import Allocate, chunks
+from hdpvfl_mq.arrays.chunked import CHUNK_ROWS, Allocate, chunks
 from hdpvfl_mq.arrays.unreleased import FloatVector, Unreleased
 from hdpvfl_mq.engine.port import Engine, LocalEngine
 from hdpvfl_mq.errors import PeerError, RefusedError, SettingsError
@@ -173,9 +173,10 @@ def _points(
     booked epsilon, for every input.
     """
     count, points = len(places), np.empty(len(places), dtype="<i8")
-    pieces = ((places[part], noise, key, part, count) for part in chunks(count))
+    parts = list(chunks(count, CHUNK_ROWS))
+    pieces = ((places[part], noise, key, part, count) for part in parts)
     drawn = (engine or LocalEngine()).each(drawn_points, pieces)
-    for part, here in zip(chunks(count), drawn, strict=True):
+    for part, here in zip(parts, drawn, strict=True):
         points[part] = here
     return points
 

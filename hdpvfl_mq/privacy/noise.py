@@ -74,8 +74,9 @@ class Ladder:
             for part in chunks(count):
                 self.add_part(total[part], key, part, count)
             return
-        pieces = ((self.ratio, key, part, count) for part in chunks(count))
-        for part, drawn in zip(chunks(count), engine.each(drawn_part, pieces), strict=True):
+        parts = list(chunks(count, CHUNK_ROWS))
+        pieces = ((self.ratio, key, part, count) for part in parts)
+        for part, drawn in zip(parts, engine.each(drawn_part, pieces), strict=True):
             total[part] += drawn
 
     def add_part(self, total: NDArray[np.int64], key: bytes, part: slice, count: int) -> None:

@@ -44,9 +44,9 @@ def _multiplied(scalar: bytes, points: bytes, engine: Engine) -> bytes:
     return b"".join(engine.each(multiply, pieces))
 
 
-def _outputs(points: bytes, elements: Words) -> Words:
+def _outputs(points: bytes, elements: Words, engine: Engine) -> Words:
     rows = np.frombuffer(points, dtype="<u8").reshape(-1, POINT_BYTES // 8)
-    return hash_rows(rows, elements)
+    return hash_rows(rows, elements, engine)
 
 
 def _require_points(points: bytes, sender: str, stage: str) -> None:
@@ -81,7 +81,7 @@ class DhQuery:
         _require_points(reply, peer, "answer")
         points = _multiplied(self.inverse, reply, self.engine)
         outputs = np.empty_like(self.elements)
-        outputs[self.order] = _outputs(points, self.elements[self.order])
+        outputs[self.order] = _outputs(points, self.elements[self.order], self.engine)
         return outputs
 
 
@@ -126,4 +126,4 @@ class DhAnswerer:
         _require_points(query, self.asker, "query")
         scalar = secret_scalar(derive(self.secret, "dh key", bucket))
         own = _multiplied(scalar, _points(elements, self.engine), self.engine)
-        return _multiplied(scalar, query, self.engine), _outputs(own, elements)
+        return _multiplied(scalar, query, self.engine), _outputs(own, elements, self.engine)
