@@ -135,8 +135,12 @@ class Assets:
         secret = self.derived(b"entity resolution" + ids_digest(self.ids))
         nonce = marked_nonce(secret) if self.is_lowered else None
         if self.ids.keys is not None:
-            return KeyedWorkspace(self.ids, secret, allocate=self.allocate, nonce=nonce)
-        return Workspace(self.ids.ids, secret, allocate=self.allocate, nonce=nonce)
+            return KeyedWorkspace(
+                self.ids, secret, allocate=self.allocate, nonce=nonce, engine=self.engine
+            )
+        return Workspace(
+            self.ids.ids, secret, allocate=self.allocate, nonce=nonce, engine=self.engine
+        )
 
     @cached_property
     def memo(self) -> Memo:

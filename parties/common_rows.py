@@ -60,7 +60,8 @@ def _ordered(
     seed = hashlib.sha256(b"order" + manifest.seed.to_bytes(8, "big")).digest()
 
     def ordered() -> NDArray[np.integer[Any]]:
-        order = row_order(own.ids.ids.chosen(common, own.allocate), seed, own.allocate)
+        ids = own.ids.ids.chosen(common, own.allocate)
+        order = row_order(ids, seed, own.allocate, own.engine)
         return gather(common, order, own.allocate)
 
     which = hashlib.sha256(packed_positions(own, common)).digest()

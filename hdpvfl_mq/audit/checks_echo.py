@@ -19,9 +19,10 @@ from hdpvfl_mq.audit.checks_chain import CheckFailed
 from hdpvfl_mq.audit.evidence import Envelope, Evidence, Transcript
 from hdpvfl_mq.wire.echoes import orders_start, with_order, with_residual
 from schemas.ids import COORDINATOR, PartyId
-from schemas.messages import Agreement, Residual, Resume, RoundPlan, RoundReport, ScoreShare
+from schemas.messages import Residual, Resume, RoundPlan, RoundReport, ScoreShare
 from schemas.privacy import Release
 from schemas.records import Refused
+from schemas.signed import Agreement
 
 Order = RoundPlan | Resume
 

@@ -9,10 +9,10 @@ the clear: it is the party's own. No task raises, because Dask logs the argument
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import CancelledError
 from concurrent.futures import TimeoutError as Late
-from itertools import count
+from itertools import count, starmap
 from typing import Any
 
 import dask
@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from hdpvfl_mq.arrays.chunked import Allocate, chunks
 from hdpvfl_mq.engine.cluster_tasks import Block, FilePlace, Problem, Task, compute
-from hdpvfl_mq.engine.port import Job, Kernel, Matrix, Result, name_of
+from hdpvfl_mq.engine.port import Job, Kernel, Matrix, Piece, R, Result, name_of
 from hdpvfl_mq.engine.rows_folder import RowsFolder
 from hdpvfl_mq.errors import NetworkError, OperatorError, SettingsError
 
@@ -100,14 +100,12 @@ class ClusterEngine:
         X, path = self._folder.room(shape, dtype)
         return ClusterRows(self, X, FilePlace(path, shape, np.dtype(dtype).str))
 
-    def each(
-        self, kernel: Kernel, parts: Sequence[slice], *, given: tuple[Any, ...] = ()
-    ) -> Iterator[Result]:
-        """Compute blocks that need no matrix; here, because they need noise keys or other secrets.
+    def each(self, kernel: Callable[..., R], pieces: Iterable[Piece]) -> Iterator[R]:
+        """Compute here, because pieces hold ids, noise keys or other secrets.
 
         A cluster is handed rows, and nothing that outlives them.
         """
-        return Job(kernel, tuple(parts), (), given).results(None)
+        return starmap(kernel, pieces)
 
     def results(self, job: Job, rows: ClusterRows) -> Iterator[Result]:
         """The results of a job's blocks, in order."""

@@ -7,9 +7,10 @@ number of workers. Roles see an engine as a value; it has no clock, file or sock
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from itertools import starmap
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,10 +18,12 @@ from numpy.typing import NDArray
 from hdpvfl_mq.arrays.chunked import Allocate
 
 Matrix = NDArray[np.float64] | NDArray[np.float32]
-Result = NDArray[Any]
-# A function at the top of a module, so that workers find it by its name. Its first argument is a
-# block of rows, or the block's slice if the job has no matrix.
+Result = Any  # of a block: mostly an array
+# A function at the top of a module, so that workers find it by its name. With rows, its first
+# argument is a block of them.
 Kernel = Callable[..., Result]
+Piece = tuple[Any, ...]
+R = TypeVar("R")
 
 
 class Rows(Protocol):
@@ -51,10 +54,12 @@ class Engine(Protocol):
     def room(self, shape: tuple[int, int], dtype: Any) -> Rows:
         """A new matrix, not yet filled."""
 
-    def each(
-        self, kernel: Kernel, parts: Sequence[slice], *, given: tuple[Any, ...] = ()
-    ) -> Iterator[Result]:
-        """Yield kernel(part, *given) for each part, in order."""
+    def each(self, kernel: Callable[..., R], pieces: Iterable[Piece]) -> Iterator[R]:
+        """Yield kernel(*piece) for each piece, in order.
+
+        Pieces are taken a few at a time, as they are needed. They may hold ids, noise keys and
+        un-noised values, so they go to processes of this host alone, never to a cluster.
+        """
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,11 +71,11 @@ class Job:
     along: tuple[NDArray[Any], ...] = field(default=(), repr=False)
     given: tuple[Any, ...] = field(default=(), repr=False)
 
-    def results(self, X: Matrix | None, first: int = 0) -> Iterator[Result]:
+    def results(self, X: Matrix, first: int = 0) -> Iterator[Result]:
         """The result of each block; `first` is the row with which X begins."""
         base = self.parts[0].start if self.parts else 0
         for part in self.parts:
-            block = part if X is None else X[part.start - first : part.stop - first]
+            block = X[part.start - first : part.stop - first]
             here = slice(part.start - base, part.stop - base)
             yield self.kernel(block, *(vector[here] for vector in self.along), *self.given)
 
@@ -123,11 +128,9 @@ class LocalEngine:
         """A matrix in memory, or wherever `allocate` puts it."""
         return LocalRows(self._allocate(shape, dtype))
 
-    def each(
-        self, kernel: Kernel, parts: Sequence[slice], *, given: tuple[Any, ...] = ()
-    ) -> Iterator[Result]:
-        """Compute block after block."""
-        return Job(kernel, tuple(parts), (), given).results(None)
+    def each(self, kernel: Callable[..., R], pieces: Iterable[Piece]) -> Iterator[R]:
+        """Compute piece after piece."""
+        return starmap(kernel, pieces)
 
     def __repr__(self) -> str:
         return "<LocalEngine>"

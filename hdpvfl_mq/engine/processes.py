@@ -8,74 +8,64 @@ the blocks it had are computed again.
 from __future__ import annotations
 
 import os
-import socket
-import subprocess
-import sys
 import threading
 import weakref
 from collections import deque
-from collections.abc import Iterator, Sequence
-from contextlib import closing
-from itertools import count
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import chain, count, islice, starmap
 from multiprocessing.connection import Connection, wait
-from multiprocessing.reduction import send_handle
 from pathlib import Path
 from typing import Any
 
 from numpy.typing import NDArray
 
-from hdpvfl_mq.engine.port import Job, Kernel, Matrix, Result, name_of
+from hdpvfl_mq.engine.port import Job, Kernel, Matrix, Piece, R, Result
 from hdpvfl_mq.engine.shared_rows import SharedFile
-from hdpvfl_mq.engine.worker import Compute, Drop, Failure, Take
+from hdpvfl_mq.engine.worker import Asked, Call, Compute, Failure
+from hdpvfl_mq.engine.worker_process import WorkerProcess
 from hdpvfl_mq.errors import OperatorError
 
 # A worker gets its share of a job in this many runs of blocks, so that a slow one holds up little.
 _RUNS_A_WORKER = 6
 _DEATHS_MAX = 3  # of workers on one run of blocks, until the operator must look
-_PROGRAM = "from hdpvfl_mq.engine.worker import main; main()"
-_ONE_THREAD = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
+_JOBS_AHEAD = 2  # that a worker has been given: it begins the next without waiting to be asked
 
 
-class _Worker:
-    """One worker process and the connection to it."""
+class _Turn:
+    """One call of an engine: jobs not yet handed out, handed out, and answered."""
 
-    def __init__(self) -> None:
-        ours, theirs = socket.socketpair()
-        with closing(theirs):
-            self.process = subprocess.Popen(  # noqa: S603 - this program itself
-                [sys.executable, "-P", "-c", _PROGRAM, str(theirs.fileno())],
-                pass_fds=[theirs.fileno()],
-                stdin=subprocess.DEVNULL,
-                env=_environment(),
-                start_new_session=True,  # Ctrl-C is for the party; a worker ends with it
-            )
-        self.connection = Connection(ours.detach())
-        self.held: set[int] = set()
-        self.run: int | None = None  # the run of blocks it computes
+    def __init__(self, jobs: Iterator[Asked]) -> None:
+        self._jobs, self._next = jobs, 0
+        self._again: list[int] = []  # of workers that died
+        self.out: dict[int, Asked] = {}
+        self.done: dict[int, list[Result]] = {}
+        self.deaths: dict[int, int] = {}
 
-    def take(self, rows: SharedRows) -> None:
-        """Hand over a matrix, once."""
-        if rows.number not in self.held:
-            file = rows.file
-            self.connection.send(Take(rows.number, file.shape, file.dtype.str))
-            send_handle(self.connection, file.descriptor, self.process.pid)
-            self.held.add(rows.number)
+    def take(self, before: int) -> int | None:
+        """The first job to hand out that has a number below this; None if there is none."""
+        if self._again:
+            return self._again.pop(0)
+        if self._next >= before or (asked := next(self._jobs, None)) is None:
+            return None
+        number, self._next = self._next, self._next + 1
+        self.out[number] = asked
+        return number
 
-    def compute(self, run: int, job: Job, rows: SharedRows | None) -> bool:
-        """Hand over a run of blocks; False if the process has died while idle."""
-        try:
-            if rows is not None:
-                self.take(rows)
-            self.connection.send(Compute(None if rows is None else rows.number, job))
-        except OSError:
-            return False
-        self.run = run
-        return True
+    def answered(self, number: int, results: list[Result]) -> None:
+        """Keep the results of a job until it is their turn."""
+        del self.out[number]
+        self.done[number] = results
 
-    def end(self) -> None:
-        """Close the connection, which ends the process."""
-        self.connection.close()
-        self.process.wait()
+    def lost(self, numbers: Iterable[int]) -> None:
+        """Jobs of a worker that died, the one it was computing first, are handed out again."""
+        first, *others = numbers
+        self._again = sorted([*self._again, first, *others])
+        self.deaths[first] = self.deaths.get(first, 0) + 1
+        if self.deaths[first] >= _DEATHS_MAX:
+            raise OperatorError(
+                f"a worker died {_DEATHS_MAX} times while computing {self.out[first].name}: "
+                'is there enough memory? set fewer engine.workers, or engine.kind = "local"'
+            ) from None
 
 
 class SharedRows:
@@ -116,7 +106,7 @@ class ProcessEngine:
         """`folder` is where matrices are stored; None stores them in memory."""
         self._count = workers or len(os.sched_getaffinity(0))
         self._folder = folder
-        self._workers: list[_Worker] = []
+        self._workers: list[WorkerProcess] = []
         self._numbers = count()
         self._dropped: deque[int] = deque()
         self._lock = threading.Lock()
@@ -133,27 +123,34 @@ class ProcessEngine:
         weakref.finalize(rows, _forget, self._dropped, number, file)
         return rows
 
-    def each(
-        self, kernel: Kernel, parts: Sequence[slice], *, given: tuple[Any, ...] = ()
-    ) -> Iterator[Result]:
-        """Compute blocks that need no matrix."""
-        job = Job(kernel, tuple(parts), (), given)
-        return job.results(None) if len(parts) < 2 else self.results(job, None)
+    def each(self, kernel: Callable[..., R], pieces: Iterable[Piece]) -> Iterator[R]:
+        """Compute pieces on all workers; a single piece is computed here."""
+        coming = iter(pieces)
+        first = list(islice(coming, 2))
+        if len(first) < 2:
+            return starmap(kernel, first)
+        jobs = (Call(kernel, each) for each in chain(first, coming))
+        return self._results(jobs, None)
 
-    def results(self, job: Job, rows: SharedRows | None) -> Iterator[Result]:
-        """The results of a job's blocks, in order; one job at a time."""
+    def results(self, job: Job, rows: SharedRows) -> Iterator[Result]:
+        """The results of a job's blocks, in order."""
+        runs = job.runs(_RUNS_A_WORKER * self._count)
+        return self._results((Compute(rows.number, each) for each in runs), rows)
+
+    def _results(self, jobs: Iterator[Asked], rows: SharedRows | None) -> Iterator[Result]:
+        """Answers in the order of the jobs; one call at a time."""
         with self._lock:
             self._start()
-            jobs = job.runs(_RUNS_A_WORKER * self._count)
-            waiting, done = deque(range(len(jobs))), dict[int, list[Result]]()
-            deaths = dict.fromkeys(waiting, 0)
+            turn = _Turn(jobs)
             try:
-                for number in range(len(jobs)):
-                    while number not in done:
-                        self._hand_out(jobs, waiting, rows, number)
-                        self._collect(jobs, waiting, done, deaths)
-                    self._hand_out(jobs, waiting, rows, number)
-                    yield from done.pop(number)
+                for number in count():
+                    while number not in turn.done:
+                        self._hand_out(turn, rows, number)
+                        if number not in turn.out:
+                            return
+                        self._collect(turn)
+                    self._hand_out(turn, rows, number + 1)
+                    yield from turn.done.pop(number)
             finally:
                 self._settle()
 
@@ -166,94 +163,79 @@ class ProcessEngine:
 
     def _start(self) -> None:
         while len(self._workers) < self._count:
-            self._workers.append(_Worker())
+            self._workers.append(WorkerProcess())
         while self._dropped:
             number = self._dropped.popleft()
             for worker in self._workers:
-                if number in worker.held:
-                    worker.held.discard(number)
-                    worker.connection.send(Drop(number))
+                worker.drop(number)
 
-    def _hand_out(
-        self, jobs: list[Job], waiting: deque[int], rows: SharedRows | None, wanted: int
-    ) -> None:
-        """Give idle workers runs that are not too far ahead of the one that is wanted next."""
-        for place, worker in enumerate(self._workers):
-            ahead = waiting and waiting[0] < wanted + 2 * self._count
-            if worker.run is not None or not ahead:
-                continue
-            run = waiting.popleft()
-            if worker.compute(run, jobs[run], rows):
-                continue
-            self._replace(place)  # at once: if all had died, nobody's answer could be waited for
-            if not self._workers[place].compute(run, jobs[run], rows):
-                raise OperatorError(
-                    "a worker ends as soon as it is started: is there enough memory? set fewer "
-                    'engine.workers, or engine.kind = "local"'
-                )
+    def _hand_out(self, turn: _Turn, rows: SharedRows | None, wanted: int) -> None:
+        """Give workers jobs that are not too far ahead of the one that is wanted next."""
+        for depth in range(_JOBS_AHEAD):
+            for place in range(self._count):
+                if len(self._workers[place].jobs) > depth:
+                    continue
+                number = turn.take(wanted + (_JOBS_AHEAD + 1) * self._count)
+                if number is None:
+                    return
+                self._ask(place, number, turn, rows)
 
-    def _collect(
-        self,
-        jobs: list[Job],
-        waiting: deque[int],
-        done: dict[int, list[Result]],
-        deaths: dict[int, int],
-    ) -> None:
+    def _ask(self, place: int, number: int, turn: _Turn, rows: SharedRows | None) -> None:
+        """Hand a job to a worker; one that has died is replaced at once.
+
+        If all had died, nobody's answer could be waited for.
+        """
+        for _ in range(2):
+            worker = self._workers[place]
+            has_rows = rows is None or worker.take(rows.number, rows.file)
+            if has_rows and worker.ask(number, turn.out[number]):
+                return
+            if worker.jobs:  # it died while computing another one
+                turn.lost([*worker.jobs, number])
+                self._replace(place)
+                return
+            self._replace(place)
+        raise OperatorError(
+            "a worker ends as soon as it is started: is there enough memory? set fewer "
+            'engine.workers, or engine.kind = "local"'
+        )
+
+    def _collect(self, turn: _Turn) -> None:
         """Wait for at least one worker: take its results, or replace it if it died."""
         busy = {
-            worker.connection: place
-            for place, worker in enumerate(self._workers)
-            if worker.run is not None
+            worker.connection: place for place, worker in enumerate(self._workers) if worker.jobs
         }
         for ready in wait(list(busy)):
             assert isinstance(ready, Connection)
-            place = busy[ready]
-            run = self._workers[place].run
-            assert run is not None
+            worker = self._workers[busy[ready]]
             try:
                 found = ready.recv()
             except (EOFError, OSError):
-                self._replace(place)
-                waiting.appendleft(run)
-                deaths[run] += 1
-                if deaths[run] >= _DEATHS_MAX:
-                    raise OperatorError(
-                        f"a worker died {_DEATHS_MAX} times while computing "
-                        f"{name_of(jobs[run].kernel)}: is there enough memory? set fewer "
-                        'engine.workers, or engine.kind = "local"'
-                    ) from None
+                self._replace(busy[ready])
+                turn.lost(worker.jobs)
                 continue
-            self._workers[place].run = None
+            number = worker.jobs.popleft()
             if isinstance(found, Failure):
-                raise OperatorError(
-                    f"a worker could not compute {name_of(jobs[run].kernel)}: {found.kind}"
-                )
-            done[run] = found
+                name = turn.out[number].name
+                raise OperatorError(f"a worker could not compute {name}: {found.kind}")
+            turn.answered(number, found)
 
     def _replace(self, place: int) -> None:
         self._workers[place].end()
-        self._workers[place] = _Worker()
+        self._workers[place] = WorkerProcess()
 
     def _settle(self) -> None:
         """Discard answers that nobody waits for any more."""
         for place, worker in enumerate(self._workers):
-            if worker.run is None:
-                continue
             try:
-                worker.connection.recv()
-                worker.run = None
+                while worker.jobs:
+                    worker.connection.recv()
+                    worker.jobs.popleft()
             except (EOFError, OSError):
                 self._replace(place)
 
     def __repr__(self) -> str:
         return f"<ProcessEngine of {self._count} workers>"
-
-
-def _environment() -> dict[str, str]:
-    """One thread each, and this very package, however this process found it."""
-    paths = (str(Path(__file__).parents[2]), os.environ.get("PYTHONPATH", ""))
-    found = os.pathsep.join(path for path in paths if path)
-    return {**os.environ, **dict.fromkeys(_ONE_THREAD, "1"), "PYTHONPATH": found}
 
 
 def _forget(dropped: deque[int], number: int, file: SharedFile) -> None:

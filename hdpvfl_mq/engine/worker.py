@@ -9,14 +9,16 @@ from __future__ import annotations
 import mmap
 import os
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
 from multiprocessing.reduction import recv_handle
+from queue import Queue
+from threading import Thread
 from typing import Any
 
 from threadpoolctl import threadpool_limits
 
-from hdpvfl_mq.engine.port import Job, Matrix
+from hdpvfl_mq.engine.port import Job, Kernel, Matrix, Piece, name_of
 from hdpvfl_mq.engine.shared_rows import matrix_of
 
 
@@ -38,10 +40,31 @@ class Drop:
 
 @dataclass(frozen=True, slots=True)
 class Compute:
-    """A job on a matrix, or on none."""
+    """A job on a matrix."""
 
-    number: int | None
+    number: int
     job: Job
+
+    @property
+    def name(self) -> str:
+        """The kernel's name."""
+        return name_of(self.job.kernel)
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A kernel on one piece; its text shows no value."""
+
+    kernel: Kernel
+    piece: Piece = field(repr=False)
+
+    @property
+    def name(self) -> str:
+        """The kernel's name."""
+        return name_of(self.kernel)
+
+
+Asked = Compute | Call
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,29 +75,54 @@ class Failure:
 
 
 def serve(connection: Connection) -> None:
-    """Answer jobs until the other side is gone."""
+    """Answer jobs until the other side is gone.
+
+    A thread reads, so that the other side can send the next job while this one is computed, and
+    never waits to send while this side waits to answer.
+    """
+    asked: Queue[Asked | _Taken | Drop | None] = Queue()
+    Thread(target=_read, args=(connection, asked), daemon=True).start()
     held: dict[int, Matrix] = {}
     _threads = threadpool_limits(limits=1, user_api="blas")
-    while True:
-        try:
-            asked = connection.recv()
-            if isinstance(asked, Take):
-                descriptor = recv_handle(connection)
-                held[asked.number] = matrix_of(
-                    descriptor, asked.shape, asked.dtype, mmap.ACCESS_READ
-                )
-                os.close(descriptor)
-            elif isinstance(asked, Drop):
-                held.pop(asked.number, None)
-            else:
-                connection.send(_answer(asked, held))
-        except (EOFError, OSError):
-            return
+    while (each := asked.get()) is not None:
+        if isinstance(each, _Taken):
+            held[each.number] = each.X
+        elif isinstance(each, Drop):
+            held.pop(each.number, None)
+        else:
+            try:
+                connection.send(_answer(each, held))
+            except OSError:
+                return
 
 
-def _answer(asked: Compute, held: dict[int, Matrix]) -> list[Any] | Failure:
+@dataclass(frozen=True, slots=True)
+class _Taken:
+    """A matrix that this worker has mapped."""
+
+    number: int
+    X: Matrix = field(repr=False)
+
+
+def _read(connection: Connection, asked: Queue[Asked | _Taken | Drop | None]) -> None:
     try:
-        return list(asked.job.results(None if asked.number is None else held[asked.number]))
+        while True:
+            each = connection.recv()
+            if isinstance(each, Take):
+                descriptor = recv_handle(connection)
+                X = matrix_of(descriptor, each.shape, each.dtype, mmap.ACCESS_READ)
+                os.close(descriptor)
+                each = _Taken(each.number, X)
+            asked.put(each)
+    except (EOFError, OSError):
+        asked.put(None)
+
+
+def _answer(asked: Asked, held: dict[int, Matrix]) -> list[Any] | Failure:
+    try:
+        if isinstance(asked, Call):
+            return [asked.kernel(*asked.piece)]
+        return list(asked.job.results(held[asked.number]))
     except Exception as failed:  # noqa: BLE001 - whatever it is, the party's process must hear of it
         return Failure(type(failed).__name__)
 

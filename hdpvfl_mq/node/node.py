@@ -17,7 +17,7 @@ from hdpvfl_mq.journal import chain
 from hdpvfl_mq.machine import Input, Offence, OffenceCause, Received, Role
 from hdpvfl_mq.node import node_snapshot
 from hdpvfl_mq.node.exchanging import Exchanging
-from hdpvfl_mq.node.performing import spread
+from hdpvfl_mq.node.performing import RECEIVERS_MAX, spread
 from hdpvfl_mq.node.ports import (
     Contact,
     Identity,

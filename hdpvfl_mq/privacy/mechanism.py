@@ -15,8 +15,9 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from hdpvfl_mq.arrays.chunked import Allocate, chunks
+from hdpvfl_mq.arrays.chunked import CHUNK_ROWS, Allocate, chunks
 from hdpvfl_mq.arrays.unreleased import FloatVector, Unreleased
+from hdpvfl_mq.engine.port import Engine, LocalEngine
 from hdpvfl_mq.errors import PeerError, RefusedError, SettingsError
 from hdpvfl_mq.privacy.bounded import BoundedNoise
 from hdpvfl_mq.privacy.noise import SEED_BYTES, ladder, stream_key, stream_words
@@ -46,7 +47,7 @@ class Mechanism:
     def __repr__(self) -> str:
         return f"<Mechanism of {self._party} in {self._run}>"
 
-    def release(
+    def release(  # noqa: PLR0913 - an address, a price, and two ways to hold many values
         self,
         values: Unreleased,
         kind: str,
@@ -57,6 +58,7 @@ class Mechanism:
         seal: bytes | None = None,
         scale: float = 1.0,
         allocate: Allocate = np.empty,
+        engine: Engine | None = None,
     ) -> Release:
         """Add noise to the values of one round and price them.
 
@@ -64,6 +66,7 @@ class Mechanism:
         release also pays for skipped rounds, because the plan's sums include them. `seal` encrypts
         values without noise for their only receiver. `scale` is the receiver's multiplier and may
         depend on earlier releases only. `allocate` makes every array with an entry for each value.
+        An engine draws the noise of many values, with the same bits.
         *Guarantee.* The same arguments give the same bytes; any other address or value gives
         independent noise. Values are within the plan's bound for every input, NaN included.
         """
@@ -76,14 +79,14 @@ class Mechanism:
         if plan.bounded is not None:
             places = plan.bounded.places(values.expose())
             key = self._key(release_id, round, transcript, places, plan)
-            tensor = Tensor.smallest(_points(places, plan.bounded, key), allocate)
+            tensor = Tensor.smallest(_points(places, plan.bounded, key, engine), allocate)
         elif plan.guarantee == "none" or plan.disclosed_rows:
             exact = values.expose()
             tensor = Tensor.of(exact if seal is None else _sealed(exact, seal))
         else:
             lattice = _on_lattice(values.expose(), plan, allocate)
             key = self._key(release_id, round, transcript, lattice, plan)
-            tensor = Tensor.smallest(_noised(lattice, plan, key), allocate)
+            tensor = Tensor.smallest(_noised(lattice, plan, key, engine), allocate)
         return Release(
             release_id=release_id,
             tensor=tensor,
@@ -161,26 +164,40 @@ def _law(plan: NoisePlan) -> bytes:
     return f"gaussian {plan.noise_std.hex()} {plan.exponent} {shape}".encode()
 
 
-def _points(places: NDArray[np.int64], noise: BoundedNoise, key: bytes) -> NDArray[np.int64]:
+def _points(
+    places: NDArray[np.int64], noise: BoundedNoise, key: bytes, engine: Engine | None
+) -> NDArray[np.int64]:
     """Draw a point for each place from a bounded law, independently.
 
     *Guarantee.* Replacing one row moves one number, so the release is pure epsilon-DP with the
     booked epsilon, for every input.
     """
-    points = np.empty(len(places), dtype="<i8")
-    for part in chunks(len(places)):
-        # The high words of all samples, then the low ones, as the ladder reads them.
-        high, low = (
-            stream_words(key, part.stop - part.start, first=half * len(places) + part.start)
-            for half in (0, 1)
-        )
-        points[part] = noise.draw(places[part], high, low)
+    count, points = len(places), np.empty(len(places), dtype="<i8")
+    parts = list(chunks(count, CHUNK_ROWS))
+    pieces = ((places[part], noise, key, part, count) for part in parts)
+    drawn = (engine or LocalEngine()).each(drawn_points, pieces)
+    for part, here in zip(parts, drawn, strict=True):
+        points[part] = here
     return points
 
 
-def _noised(lattice: NDArray[np.int64], plan: NoisePlan, key: bytes) -> NDArray[np.int64]:
+def drawn_points(
+    places: NDArray[np.int64], noise: BoundedNoise, key: bytes, part: slice, count: int
+) -> NDArray[np.int64]:
+    """The points of one chunk of `count`: what a worker of an engine draws."""
+    # The high words of all samples, then the low ones, as the ladder reads them.
+    high, low = (
+        stream_words(key, part.stop - part.start, first=half * count + part.start)
+        for half in (0, 1)
+    )
+    return noise.draw(places, high, low)
+
+
+def _noised(
+    lattice: NDArray[np.int64], plan: NoisePlan, key: bytes, engine: Engine | None
+) -> NDArray[np.int64]:
     if not plan.symmetric:
-        ladder(plan.ratio).add_to(lattice, key)
+        ladder(plan.ratio).add_to(lattice, key, engine)
         return lattice
     columns = (math.isqrt(8 * lattice.size + 1) - 1) // 2
     lattice[:columns] += ladder(plan.ratio).sample(columns, key)

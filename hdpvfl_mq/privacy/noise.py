@@ -30,7 +30,8 @@ import numpy as np
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from numpy.typing import NDArray
 
-from hdpvfl_mq.arrays.chunked import chunks
+from hdpvfl_mq.arrays.chunked import CHUNK_ROWS, chunks
+from hdpvfl_mq.engine.port import Engine
 from hdpvfl_mq.errors import SettingsError
 from hdpvfl_mq.privacy.table import AliasTable, discrete_gaussian, rounded_gaussian
 from schemas.privacy import TAU_UNIT_BITS
@@ -62,17 +63,27 @@ class Ladder:
         self.add_to(total, key)
         return total
 
-    def add_to(self, total: NDArray[np.int64], key: bytes) -> None:
+    def add_to(self, total: NDArray[np.int64], key: bytes, engine: Engine | None = None) -> None:
         """Add a sample from the stream of this key to every number.
 
         For every rung, the stream holds the high words of all samples and then the low words; it
-        is read a chunk of samples at a time.
+        is read a chunk of samples at a time, so an engine may draw chunks apart.
         """
         count = len(total)
-        for part in chunks(count):
-            words = self._words(key, part, count)
-            for (spacing, table), (high, low) in zip(self.rungs, words, strict=True):
-                total[part] += table.draw(high, low, spacing=spacing)
+        if engine is None or count <= CHUNK_ROWS:
+            for part in chunks(count):
+                self.add_part(total[part], key, part, count)
+            return
+        parts = list(chunks(count, CHUNK_ROWS))
+        pieces = ((self.ratio, key, part, count) for part in parts)
+        for part, drawn in zip(parts, engine.each(drawn_part, pieces), strict=True):
+            total[part] += drawn
+
+    def add_part(self, total: NDArray[np.int64], key: bytes, part: slice, count: int) -> None:
+        """Add the samples of one chunk of `count` numbers."""
+        words = self._words(key, part, count)
+        for (spacing, table), (high, low) in zip(self.rungs, words, strict=True):
+            total += table.draw(high, low, spacing=spacing)
 
     def _words(
         self, key: bytes, part: slice, count: int
@@ -92,6 +103,13 @@ class Ladder:
             first = 2 * rung * count + part.start
             high = stream_words(key, size, first=first)
             yield high, stream_words(key, size, first=first + count)
+
+
+def drawn_part(ratio: float, key: bytes, part: slice, count: int) -> NDArray[np.int64]:
+    """The samples of one chunk of `count`: what a worker of an engine draws."""
+    drawn = np.zeros(part.stop - part.start, dtype=np.int64)
+    ladder(ratio).add_part(drawn, key, part, count)
+    return drawn
 
 
 def stream_words(key: bytes, count: int, *, first: int = 0) -> NDArray[np.uint64]:

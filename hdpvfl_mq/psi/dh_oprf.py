@@ -11,11 +11,12 @@ Diffie-Hellman on Curve25519, the hashes as random oracles); blinded points tell
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 
+from hdpvfl_mq.engine.port import Engine, LocalEngine
 from hdpvfl_mq.errors import PeerError
 from hdpvfl_mq.psi.curve import (
     POINT_BYTES,
@@ -29,16 +30,23 @@ from hdpvfl_mq.psi.curve import (
 from hdpvfl_mq.psi.oprf import hash_rows
 from hdpvfl_mq.psi.stream import Words, derive, random_pairs
 
-_HASH_BLOCK = 16 * 2048
+# Few enough for all workers of an engine to have some of a bucket, too many to start them for less.
+_HASH_BLOCK, _MULTIPLY_BLOCK = 16 * 2048, POINT_BYTES * 1024
 
 
-def _points(elements: Words) -> bytes:
-    return b"".join(map(hash_to_curve, in_blocks(elements.tobytes(), _HASH_BLOCK)))
+def _points(elements: Words, engine: Engine) -> bytes:
+    pieces = ((block,) for block in in_blocks(elements.tobytes(), _HASH_BLOCK))
+    return b"".join(engine.each(hash_to_curve, pieces))
 
 
-def _outputs(points: bytes, elements: Words) -> Words:
+def _multiplied(scalar: bytes, points: bytes, engine: Engine) -> bytes:
+    pieces = ((scalar, block) for block in in_blocks(points, _MULTIPLY_BLOCK))
+    return b"".join(engine.each(multiply, pieces))
+
+
+def _outputs(points: bytes, elements: Words, engine: Engine) -> Words:
     rows = np.frombuffer(points, dtype="<u8").reshape(-1, POINT_BYTES // 8)
-    return hash_rows(rows, elements)
+    return hash_rows(rows, elements, engine)
 
 
 def _require_points(points: bytes, sender: str, stage: str) -> None:
@@ -64,15 +72,16 @@ class DhQuery:
     order: NDArray[np.intp]
     blinded: bytes
     inverse: bytes
+    engine: Engine = field(repr=False)
 
     def sent_to(self, peer: str, agreed: None) -> bytes:
         return self.blinded
 
     def outputs(self, peer: str, agreed: None, reply: bytes) -> Words:
         _require_points(reply, peer, "answer")
-        points = multiply(self.inverse, reply)
+        points = _multiplied(self.inverse, reply, self.engine)
         outputs = np.empty_like(self.elements)
-        outputs[self.order] = _outputs(points, self.elements[self.order])
+        outputs[self.order] = _outputs(points, self.elements[self.order], self.engine)
         return outputs
 
 
@@ -81,6 +90,7 @@ class DhAsker:
     """Blinds the active party's elements."""
 
     secret: bytes
+    engine: Engine = field(default_factory=LocalEngine, repr=False)
 
     def opening(self, peer: str) -> bytes:
         return b""
@@ -93,8 +103,8 @@ class DhAsker:
         scalar, inverse = blinding_scalar(derive(self.secret, "dh blinding", bucket))
         random = random_pairs(derive(self.secret, "dh order", bucket), len(elements))
         order = np.argsort(random[:, 0])
-        blinded = multiply(scalar, _points(elements[order]))
-        return DhQuery(elements, order, blinded, inverse)
+        blinded = _multiplied(scalar, _points(elements[order], self.engine), self.engine)
+        return DhQuery(elements, order, blinded, inverse, self.engine)
 
 
 @dataclass(frozen=True)
@@ -103,6 +113,7 @@ class DhAnswerer:
 
     secret: bytes
     asker: str
+    engine: Engine = field(default_factory=LocalEngine, repr=False)
 
     def choose(self, opening: bytes) -> tuple[bytes, None]:
         if opening:
@@ -114,5 +125,5 @@ class DhAnswerer:
     ) -> tuple[bytes, Words]:
         _require_points(query, self.asker, "query")
         scalar = secret_scalar(derive(self.secret, "dh key", bucket))
-        own = multiply(scalar, _points(elements))
-        return multiply(scalar, query), _outputs(own, elements)
+        own = _multiplied(scalar, _points(elements, self.engine), self.engine)
+        return _multiplied(scalar, query, self.engine), _outputs(own, elements, self.engine)

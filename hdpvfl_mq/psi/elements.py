@@ -15,7 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hdpvfl_mq.arrays.chunked import OBJECT_ROWS, Allocate, Groups, chunks, group
+from hdpvfl_mq.engine.port import Engine
 from hdpvfl_mq.errors import IntegrityError
+from hdpvfl_mq.psi.packed import PackedIds, each_part
 from hdpvfl_mq.psi.stream import Words, derive, random_pairs
 
 MAX_IDS = 1 << 30
@@ -23,14 +25,30 @@ _SMALLEST_PADDED = 64
 _DEVIATIONS = 8  # a bucket of random elements overflows this with probability below 2^-49
 
 
-def hash_ids(ids: Sequence[bytes], public_seed: bytes, allocate: Allocate = np.empty) -> Words:
+def hash_ids(
+    ids: Sequence[bytes],
+    public_seed: bytes,
+    allocate: Allocate = np.empty,
+    engine: Engine | None = None,
+) -> Words:
     """One 128-bit element per id."""
     key = derive(public_seed, "psi element")
     elements = allocate((len(ids), 2), "<u8")
-    for part in chunks(len(ids), OBJECT_ROWS):
-        hashed = b"".join([blake2b(key + each, digest_size=16).digest() for each in ids[part]])
-        elements[part] = np.frombuffer(hashed, dtype="<u8").reshape(-1, 2)
+    for part, hashed in each_part(hashed_part, ids, key, engine):
+        elements[part] = hashed
     return elements
+
+
+def hashed_part(ids: PackedIds, key: bytes) -> Words:
+    """The elements of some ids: what a worker of an engine computes."""
+    hashed = b"".join(
+        [
+            blake2b(key + each, digest_size=16).digest()
+            for part in chunks(len(ids), OBJECT_ROWS)
+            for each in ids[part]
+        ]
+    )
+    return np.frombuffer(hashed, dtype="<u8").reshape(-1, 2)
 
 
 def padded_size(size: int) -> int:

@@ -106,7 +106,7 @@ class Exchange:
 
     def _function(self, work: Workspace) -> Function:
         key = derive(self._root(work), "oprf", self.seed)
-        return Function(self.method, self.terms.active, key, self.seed)
+        return Function(self.method, self.terms.active, key, self.seed, work.engine)
 
     def _elements(self, work: Workspace) -> Words:
         return work.elements(self.seed)

@@ -11,6 +11,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal, get_args
 
+from hdpvfl_mq.engine.port import Engine, LocalEngine
 from hdpvfl_mq.psi.dh_oprf import DhAnswerer, DhAsker, DhLengths
 from hdpvfl_mq.psi.oprf import Answerer, Asker, Lengths
 from hdpvfl_mq.psi.ot_oprf import OtAnswerer, OtAsker, OtLengths
@@ -27,6 +28,7 @@ class Function:
     active: str
     key: bytes = field(repr=False)
     public_seed: bytes
+    engine: Engine = field(default_factory=LocalEngine, repr=False)
 
     def asker(self) -> Asker:
         """The active party's side."""
@@ -50,14 +52,14 @@ class PsiMethod:
 
 METHODS: Mapping[AlignmentMethod, PsiMethod] = {
     "ecdh": PsiMethod(
-        asker=lambda f: DhAsker(f.key),
-        answerer=lambda f, me: DhAnswerer(f.key, f.active),
+        asker=lambda f: DhAsker(f.key, f.engine),
+        answerer=lambda f, me: DhAnswerer(f.key, f.active, f.engine),
         lengths=DhLengths(),
         bucket_ids=1 << 12,
     ),
     "oprf": PsiMethod(
-        asker=lambda f: OtAsker(f.key, f.public_seed),
-        answerer=lambda f, me: OtAnswerer(f.key, f.public_seed, me, f.active),
+        asker=lambda f: OtAsker(f.key, f.public_seed, f.engine),
+        answerer=lambda f, me: OtAnswerer(f.key, f.public_seed, me, f.active, f.engine),
         lengths=OtLengths(),
         bucket_ids=1 << 16,
     ),

@@ -12,8 +12,12 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from hdpvfl_mq.arrays.chunked import chunks
+from hdpvfl_mq.engine.port import Engine, LocalEngine
 from hdpvfl_mq.psi.curve import in_blocks
 from hdpvfl_mq.psi.stream import Words
+
+_HASHED_ROWS = 1 << 13  # of a bucket, hashed at a time
 
 
 class Lengths(Protocol):
@@ -68,9 +72,16 @@ class Answerer(Protocol):
         """
 
 
-def hash_rows(rows: Words, elements: Words) -> Words:
+def hash_rows(rows: Words, elements: Words, engine: Engine | None = None) -> Words:
     """128 bits of each secret row with its element."""
     records = np.hstack([rows, elements])
+    pieces = ((records[part],) for part in chunks(len(records), _HASHED_ROWS))
+    hashed = list((engine or LocalEngine()).each(hashed_records, pieces))
+    return np.concatenate(hashed) if hashed else np.empty((0, 2), dtype="<u8")
+
+
+def hashed_records(records: Words) -> Words:
+    """128 bits of each record: what a worker of an engine computes."""
     each = in_blocks(records.tobytes(), 8 * records.shape[1])
     hashed = b"".join([blake2b(record, digest_size=16).digest() for record in each])
     return np.frombuffer(hashed, dtype="<u8").reshape(-1, 2)

@@ -10,18 +10,25 @@ from collections.abc import Sequence
 from hashlib import blake2b
 
 import numpy as np
+from numpy.typing import NDArray
 
 from hdpvfl_mq.arrays.chunked import OBJECT_ROWS, Allocate, Positions, chunks, group
-from hdpvfl_mq.psi.packed import PackedIds
+from hdpvfl_mq.engine.port import Engine
+from hdpvfl_mq.psi.packed import PackedIds, each_part
 
 _PART_BITS = 16  # rows sorted at a time
 
 
-def row_order(ids: Sequence[bytes], seed: bytes, allocate: Allocate = np.empty) -> Positions:
+def row_order(
+    ids: Sequence[bytes],
+    seed: bytes,
+    allocate: Allocate = np.empty,
+    engine: Engine | None = None,
+) -> Positions:
     """Positions that sort distinct ids into the order that all parties share."""
     keys = allocate((len(ids), 2), np.uint64)
-    for part in chunks(len(ids), OBJECT_ROWS):
-        keys[part] = np.frombuffer(_keys(ids[part], seed), dtype=">u8").reshape(-1, 2)
+    for part, hashed in each_part(sort_keys, ids, seed, engine):
+        keys[part] = hashed
     bits = max(1, len(ids).bit_length() - _PART_BITS)
     shift = np.uint64(64 - bits)
     parts = group(
@@ -35,14 +42,18 @@ def row_order(ids: Sequence[bytes], seed: bytes, allocate: Allocate = np.empty) 
     return order
 
 
-def _keys(ids: Sequence[bytes], seed: bytes) -> bytes:
-    """A keyed hash of each id; to copy a keyed state takes half the time of making one."""
+def sort_keys(ids: PackedIds, seed: bytes) -> NDArray[np.uint64]:
+    """A keyed hash of each id: what a worker of an engine computes.
+
+    To copy a keyed state takes half the time of making one.
+    """
     empty, keys = blake2b(digest_size=16, key=seed, person=b"hdpvfl row order"), bytearray()
-    for each in ids:
-        state = empty.copy()
-        state.update(each)
-        keys += state.digest()
-    return bytes(keys)
+    for part in chunks(len(ids), OBJECT_ROWS):
+        for each in ids[part]:
+            state = empty.copy()
+            state.update(each)
+            keys += state.digest()
+    return np.frombuffer(bytes(keys), dtype=">u8").reshape(-1, 2)
 
 
 def order_digest(ids_in_order: Sequence[bytes], key: bytes) -> bytes:

@@ -17,6 +17,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from hdpvfl_mq.engine.port import Engine, LocalEngine
 from hdpvfl_mq.errors import CheatingError, PeerError
 from hdpvfl_mq.psi import base_ot
 from hdpvfl_mq.psi.bits import columns_to_rows, transpose_bits
@@ -95,6 +96,7 @@ class OtQuery:
     messages: Octets
     codewords: Octets
     secret: bytes
+    engine: Engine = field(repr=False)
 
     @property
     def _length(self) -> int:
@@ -117,7 +119,7 @@ class OtQuery:
 
     def outputs(self, peer: str, agreed: Transfers, reply: bytes) -> Words:
         table = _as_words(_streams(agreed.zeros, self.bucket, self._length))
-        return hash_rows(look_up(table, self.cells), self.elements)
+        return hash_rows(look_up(table, self.cells), self.elements, self.engine)
 
 
 @dataclass(frozen=True)
@@ -126,6 +128,7 @@ class OtAsker:
 
     secret: bytes
     public_seed: bytes
+    engine: Engine = field(default_factory=LocalEngine, repr=False)
 
     def opening(self, peer: str) -> bytes:
         return base_ot.open_transfers(derive(self.secret, "ot sender", peer))
@@ -157,6 +160,7 @@ class OtAsker:
             messages,
             encode_columns(messages),
             secret=self.secret,
+            engine=self.engine,
         )
 
 
@@ -168,6 +172,7 @@ class OtAnswerer:
     public_seed: bytes
     me: str
     asker: str
+    engine: Engine = field(default_factory=LocalEngine, repr=False)
 
     def choose(self, opening: bytes) -> tuple[bytes, Choice]:
         if len(opening) != base_ot.POINT_BYTES:
@@ -196,4 +201,4 @@ class OtAnswerer:
         seed = derive(self.public_seed, "query store", bucket)
         rows = look_up(_as_words(chosen), locate(elements, count, seed))
         rows ^= encode_rows(_messages(elements, seed), agreed.mask)
-        return b"", hash_rows(rows, elements)
+        return b"", hash_rows(rows, elements, self.engine)

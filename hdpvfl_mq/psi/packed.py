@@ -6,13 +6,14 @@ ids are slices of one array, which may be mapped from a file.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, overload
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hdpvfl_mq.arrays.chunked import Allocate, Growing, gather
+from hdpvfl_mq.arrays.chunked import CHUNK_ROWS, Allocate, Growing, chunks, gather
+from hdpvfl_mq.engine.port import Engine, Kernel, LocalEngine
 from hdpvfl_mq.psi.stream import Octets
 
 _LENGTH_BYTES = 4
@@ -55,6 +56,17 @@ class PackedIds(Sequence[bytes]):
             gather(bounds, positions, allocate) for bounds in (self._starts, self._ends)
         )
         return PackedIds(self._text, starts, ends)
+
+    def part(self, part: slice) -> PackedIds:
+        """The ids of a slice with a text of their own, to hand to a worker."""
+        starts, ends = self._starts[part], self._ends[part]
+        bounds = np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(ends - starts)])
+        if len(starts) and (starts[1:] == ends[:-1]).all():
+            text = np.array(self._text[starts[0] : ends[-1]])
+        else:
+            letters = np.arange(bounds[-1])
+            text = self._text[letters + np.repeat(starts - bounds[:-1], ends - starts)]
+        return PackedIds(text, bounds[:-1], bounds[1:])
 
     def with_lengths(self, part: slice) -> bytes:
         """The ids of a small slice, each after its length in four bytes, in one string."""
@@ -99,3 +111,13 @@ class Packing:
         """All ids added so far."""
         bounds = self._bounds.filled
         return PackedIds(self._text.filled, bounds[:-1], bounds[1:])
+
+
+def each_part(
+    kernel: Kernel, ids: Sequence[bytes], key: bytes, engine: Engine | None
+) -> Iterator[tuple[slice, NDArray[Any]]]:
+    """A kernel of the ids and a key, for parts of fixed size, each with its slice."""
+    packed = ids if isinstance(ids, PackedIds) else PackedIds.of(ids)
+    parts = list(chunks(len(packed), CHUNK_ROWS))
+    pieces = ((packed.part(part), key) for part in parts)
+    return zip(parts, (engine or LocalEngine()).each(kernel, pieces), strict=True)

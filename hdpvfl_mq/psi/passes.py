@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hdpvfl_mq.arrays.chunked import Allocate, Positions, gather, marked, marks
+from hdpvfl_mq.engine.port import Engine
 from hdpvfl_mq.errors import PeerError
 from hdpvfl_mq.psi.collect import NormalisedIds
 from hdpvfl_mq.psi.exchange import Block, Messages
@@ -38,8 +39,9 @@ class KeyedWorkspace(Workspace):
         *,
         allocate: Allocate,
         nonce: bytes | None = None,
+        engine: Engine | None = None,
     ) -> None:
-        super().__init__(found.ids, secret, allocate=allocate, nonce=nonce)
+        super().__init__(found.ids, secret, allocate=allocate, nonce=nonce, engine=engine)
         assert found.keys is not None
         self._packed, self._rows, self._keys = found.ids, found.rows, found.keys
 
@@ -58,7 +60,8 @@ class KeyedWorkspace(Workspace):
         places = marked(mask, self.allocate)
         ids = self._packed.chosen(places, self.allocate)
         secret = derive(self.secret, "pass", number, taken) if number else self.secret
-        return Workspace(ids, secret, allocate=self.allocate, nonce=self.nonce), places
+        part = Workspace(ids, secret, allocate=self.allocate, nonce=self.nonce, engine=self.engine)
+        return part, places
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from hdpvfl_mq.arrays.chunked import Allocate, Groups, Positions, marked, marks
 from hdpvfl_mq.arrays.memo import Memo
+from hdpvfl_mq.engine.port import Engine, LocalEngine
 from hdpvfl_mq.psi.elements import hash_ids, split_buckets
 from hdpvfl_mq.psi.stream import Words
 from hdpvfl_mq.psi.toss import nonce_of
@@ -22,7 +23,7 @@ class Workspace(Memo):
     """One party's distinct normalised ids, and a secret that no other party or run shares.
 
     `allocate` makes the arrays with an entry for each id; `nonce` is the share of the public seed
-    that the party has committed to.
+    that the party has committed to; `engine` hashes.
     """
 
     def __init__(
@@ -32,14 +33,19 @@ class Workspace(Memo):
         *,
         allocate: Allocate = np.empty,
         nonce: bytes | None = None,
+        engine: Engine | None = None,
     ) -> None:
         self.ids, self.secret, self.allocate = ids, secret, allocate
+        self.engine = engine or LocalEngine()
         self.nonce = nonce_of(secret) if nonce is None else nonce
         super().__init__()
 
     def elements(self, seed: bytes) -> Words:
         """The ids as elements under a public seed."""
-        return self.once("elements", seed, lambda: hash_ids(self.ids, seed, self.allocate))
+        return self.once("elements", seed, lambda: self._hashed(seed))
+
+    def _hashed(self, seed: bytes) -> Words:
+        return hash_ids(self.ids, seed, self.allocate, self.engine)
 
     def members(self, seed: bytes, buckets: int) -> Groups:
         """Positions of the ids in each bucket."""

@@ -14,6 +14,7 @@ import numpy as np
 
 from hdpvfl_mq.arrays.chunked import Allocate
 from hdpvfl_mq.arrays.unreleased import FloatVector, Unreleased
+from hdpvfl_mq.engine.port import Engine
 from hdpvfl_mq.machine import ReadLedger, Send, Step
 from parties.assets import Assets
 from parties.echo import heard_residual, report
@@ -42,6 +43,7 @@ def released(
     seal: bytes | None = None,
     scale: float = 1.0,
     allocate: Allocate = np.empty,
+    engine: Engine | None = None,
 ) -> tuple[Release, Training]:
     """Pass values through the mechanism; the state records that they are released."""
     release = state.setup.mechanism.release(
@@ -53,6 +55,7 @@ def released(
         seal=seal,
         scale=scale,
         allocate=allocate,
+        engine=engine,
     )
     after = changed(
         state,

@@ -88,7 +88,7 @@ def share(own: Assets, state: Training) -> Step[Training]:
         return state, ()
     plan = state.setup.plan
     scores = block_of(own, state.setup).scores(plan.schedule.batch(state.round), rounds.w)
-    release, state = released(state, scores, "share")
+    release, state = released(state, scores, "share", engine=own.engine)
     state = changed(state, rounds=changed(rounds, shared=state.round))
     message = share_message(state, release)
     return state, (Send((plan.manifest.active_party,), message),)
@@ -121,7 +121,7 @@ def _round(own: Assets, state: Training) -> Step[Training]:
     rounds = _active(state)
     scores = block.scores(rows, rounds.w)
     residual = response.residual(rows, scores, received)
-    release, state = released(state, residual, "residual")
+    release, state = released(state, residual, "residual", engine=own.engine)
     loss = float(response.loss(rows, scores, received).expose().mean())
     rounds = changed(rounds, shares=MappingProxyType({}), losses=(*rounds.losses[-999:], loss))
     w = _local_steps(own, state, received, residual)

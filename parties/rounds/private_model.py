@@ -81,7 +81,7 @@ def _release_labels(own: Assets, state: Training) -> Step[Training]:
     plan = _plan(state)
     labels = response_of(own, state.setup).centred_labels(plan.learnt_rows, own.allocate)
     round_ = state.round
-    release, state = released(state, labels, "residual", allocate=own.allocate)
+    release, state = released(state, labels, "residual", allocate=own.allocate, engine=own.engine)
     return state, (Send(plan.manifest.passive_parties, Residual(round=round_, release=release)),)
 
 
@@ -176,7 +176,14 @@ def _scores(own: Assets, state: Training, weights: PrivateWeights) -> tuple[Rele
     for part in chunks(len(exact)):
         exact[part] = np.clip(exact[part] / weights.size, -bound, bound)
     units = Unreleased(exact)
-    return released(state, units, "share", scale=weights.size, allocate=own.allocate)
+    return released(
+        state,
+        units,
+        "share",
+        scale=weights.size,
+        allocate=own.allocate,
+        engine=own.engine,
+    )
 
 
 # -- active: the last fit -----------------------------------------------------------------------

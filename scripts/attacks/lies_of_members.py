@@ -13,7 +13,9 @@ from hdpvfl_mq.wire.codec import encode_body
 from hdpvfl_mq.wire.parts import PartList, Sizes, part_digest
 from schemas.envelope import MAX_ARRAY_BYTES, MAX_BLOCK_BYTES
 from schemas.federation import MemberHello
-from schemas.messages import AlignBlock, Ended, Residual, ScoreQuery, ScoreShare
+from schemas.messages import AlignBlock, Residual, ScoreShare
+from schemas.scoring import ScoreQuery
+from schemas.signed import Ended
 from schemas.tensor import Tensor
 from scripts.attacks.voice import Lie, say, send_signed, with_fields, with_values
 

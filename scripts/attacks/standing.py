@@ -21,8 +21,9 @@ from hdpvfl_mq.app.demo.prepare import Demo, free_port, write_demo
 from hdpvfl_mq.errors import HdpvflError
 from hdpvfl_mq.runtime import control
 from hdpvfl_mq.runtime.settings import dump_settings, fields_of, load_settings
-from schemas.config import PartyPolicy, RunManifest
+from schemas.config import RunManifest
 from schemas.ids import COORDINATOR
+from schemas.policy import PartyPolicy
 from scripts.attacks.stage import refused_in
 from tests.integration.processes import QUICK_DATA, environment
 

@@ -11,7 +11,7 @@ import os
 import pickle
 import signal
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +28,8 @@ from hdpvfl_mq.engine.rows_folder import RowsFolder
 from hdpvfl_mq.errors import NetworkError, OperatorError, SettingsError
 from hdpvfl_mq.glm import block
 from hdpvfl_mq.methods.private_model import problem, statistics
+from hdpvfl_mq.privacy import mechanism, noise
+from hdpvfl_mq.psi import oprf, packed
 from hdpvfl_mq.runtime.profile import numeric_profile, pin_threads
 from parties.assets import Assets
 from schemas.methods import PrivateModel
@@ -45,12 +47,20 @@ class Killed:
     kill: Callable[[], None]
     at: int
     jobs: int = 0
+    kernels: set[str] = field(default_factory=set)  # of jobs without rows, of several pieces
+    dies_in: str = ""  # the kernel of such a job in which a worker is killed as well
 
     def room(self, shape: tuple[int, int], dtype: Any) -> Any:
         return KilledRows(self, self.engine.room(shape, dtype))
 
-    def each(self, *job: Any, **more: Any) -> Iterator[Any]:
-        return self.engine.each(*job, **more)
+    def each(self, kernel: Any, pieces: Any) -> Iterator[Any]:
+        for number, result in enumerate(self.engine.each(kernel, pieces)):
+            if number == 1:
+                self.kernels.add(kernel.__name__)
+                if kernel.__name__ == self.dies_in:
+                    self.dies_in = ""
+                    self.kill()
+            yield result
 
 
 @dataclass
@@ -96,6 +106,10 @@ def _small_blocks(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(block, "CHUNK_NUMBERS", 120)
     monkeypatch.setattr(statistics, "_BLOCK_ROWS", 8)
     monkeypatch.setattr(statistics, "_BLOCKS_TOGETHER", 2)
+    for module, name in ((noise, "CHUNK_ROWS"), (mechanism, "CHUNK_ROWS")):
+        monkeypatch.setattr(module, name, 8)
+    monkeypatch.setattr(packed, "CHUNK_ROWS", 8)
+    monkeypatch.setattr(oprf, "_HASHED_ROWS", 8)
     with pin_threads():
         yield
 
@@ -143,6 +157,30 @@ def test_processes_give_the_bits_of_one_process(
         assert killed[0] not in engine.pids
     finally:
         engine.close()
+
+
+@pytest.mark.parametrize("dies_in", ["hashed_part", "sort_keys", "drawn_part", "hashed_records"])
+def test_noise_and_ids_have_the_same_bits_if_a_worker_dies(
+    dies_in: str, expected: dict[str, Any]
+) -> None:
+    """Noise and the hashing of ids are handed out too; a worker dies in the middle of each."""
+    engine = ProcessEngine(2)
+    killed = []
+
+    def kill() -> None:
+        killed.append(engine.pids[1])
+        os.kill(engine.pids[1], signal.SIGKILL)
+
+    name = "private model"
+    if name not in expected:
+        expected[name] = Computed(METHODS[name], LocalEngine()).outcome()
+    counted = Killed(engine, kill, at=-1, dies_in=dies_in)
+    try:
+        assert Computed(METHODS[name], counted).outcome() == expected[name]
+    finally:
+        engine.close()
+    assert killed
+    assert {"hashed_part", "sort_keys", "hashed_records", "drawn_part"} <= counted.kernels
 
 
 @pytest.fixture(scope="module")

@@ -45,7 +45,8 @@ def test_results_come_in_the_order_of_the_blocks(engine: ProcessEngine) -> None:
     assert np.array_equal(np.concatenate(found), rows.X @ np.ones(3))
     sums = list(rows.each(block._gradient, PARTS, along=(h,)))
     assert np.array_equal(sums, [h[part] @ rows.X[part] for part in PARTS])
-    assert list(engine.each(operator.attrgetter("stop"), PARTS)) == [part.stop for part in PARTS]
+    pieces = ((part,) for part in PARTS)
+    assert list(engine.each(operator.attrgetter("stop"), pieces)) == [part.stop for part in PARTS]
 
 
 def test_a_worker_killed_between_jobs_is_replaced(engine: ProcessEngine) -> None:
@@ -63,8 +64,8 @@ def test_a_worker_killed_between_jobs_is_replaced(engine: ProcessEngine) -> None
 def test_blocks_that_always_kill_their_worker_stop_the_party(engine: ProcessEngine) -> None:
     deadly = partial(max, 9, key=os._exit)
     with pytest.raises(OperatorError, match="died 3 times while computing"):
-        list(engine.each(deadly, [slice(0, 1), slice(1, 2)]))
-    assert list(engine.each(np.size, [slice(0, 1), slice(1, 2)])) == [1, 1]
+        list(engine.each(deadly, [(0,), (1,)]))
+    assert list(engine.each(np.size, [(0,), (1,)])) == [1, 1]
 
 
 def test_an_iteration_that_is_left_leaves_no_answer_behind(engine: ProcessEngine) -> None:
