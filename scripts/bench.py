@@ -51,6 +51,8 @@ def _options() -> argparse.Namespace:
     home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     parser.add_argument("--cache", type=Path, default=Path(home) / "hdpvfl-bench")
     options = parser.parse_args()
+    if options.record and options.only and options.results == report.RESULTS:
+        parser.error("--only and --record: name a --results folder, the record is of all parts")
     if options.check and not (options.results / "bench.json").exists():
         parser.error(f"{options.results}/bench.json is missing: make bench FULL=1 RECORD=1")
     return options
