@@ -9,14 +9,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from hashlib import blake2b
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hdpvfl_mq.arrays.chunked import OBJECT_ROWS, Allocate, Groups, chunks, group
 from hdpvfl_mq.errors import IntegrityError
-from hdpvfl_mq.psi.stream import Words, derive, random_pairs
+from hdpvfl_mq.psi.stream import Words, derive, digests, random_pairs
 
 MAX_IDS = 1 << 30
 _SMALLEST_PADDED = 64
@@ -28,8 +27,7 @@ def hash_ids(ids: Sequence[bytes], public_seed: bytes, allocate: Allocate = np.e
     key = derive(public_seed, "psi element")
     elements = allocate((len(ids), 2), "<u8")
     for part in chunks(len(ids), OBJECT_ROWS):
-        hashed = b"".join([blake2b(key + each, digest_size=16).digest() for each in ids[part]])
-        elements[part] = np.frombuffer(hashed, dtype="<u8").reshape(-1, 2)
+        elements[part] = digests(key, ids[part])
     return elements
 
 

@@ -7,13 +7,12 @@ F(y) for any element and learns nothing. Both sides get 128-bit outputs. The sta
 
 from __future__ import annotations
 
-from hashlib import blake2b
 from typing import Any, Protocol
 
 import numpy as np
 
 from hdpvfl_mq.psi.curve import in_blocks
-from hdpvfl_mq.psi.stream import Words
+from hdpvfl_mq.psi.stream import Words, digests
 
 
 class Lengths(Protocol):
@@ -71,6 +70,4 @@ class Answerer(Protocol):
 def hash_rows(rows: Words, elements: Words) -> Words:
     """128 bits of each secret row with its element."""
     records = np.hstack([rows, elements])
-    each = in_blocks(records.tobytes(), 8 * records.shape[1])
-    hashed = b"".join([blake2b(record, digest_size=16).digest() for record in each])
-    return np.frombuffer(hashed, dtype="<u8").reshape(-1, 2)
+    return digests(b"", in_blocks(records.tobytes(), 8 * records.shape[1]))
