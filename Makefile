@@ -20,7 +20,7 @@ MOVES ?= 1000000
 JOBS ?= 2
 option = $(if $($(1)),--$(2) $($(1)))
 
-.PHONY: help setup run-parties predict test test-failed test-fast coverage check bench check-speed profile reproduce soak attack fuzz audit-privacy mutants test-slow docs sbom lock clean
+.PHONY: help setup run-parties predict test test-failed test-fast coverage check bench bench-peers check-speed profile reproduce soak attack fuzz audit-privacy mutants test-slow docs sbom lock clean
 
 help:
 	@echo "make run-parties    a federation of real processes on this machine trains a model"
@@ -30,6 +30,7 @@ help:
 	@echo "make test           all quick tests            make check   formatting, types, architecture"
 	@echo "make test-fast      the quickest of them         make coverage   lines and branches"
 	@echo "make bench          ratios to other systems, measured side by side (FULL=1 for the large ones; RECORD=1: docs/results/bench.md)"
+	@echo "make bench-peers    environments of the systems it is measured against, under build/peers (about 2 GB)"
 	@echo "make check-speed    fails if a round has become slower against its floor     make profile   where time goes, by file"
 	@echo "make reproduce      the paper's evaluation (QUICK=1: a few minutes)"
 	@echo "make audit-privacy  attack the guarantee, 13 planted bugs; a million moves of an adversary (MOVES=)"
@@ -95,6 +96,11 @@ check: $(READY)
 
 bench: $(READY)
 	@$(BIN)/python scripts/bench.py $(if $(FULL),--full) $(if $(RECORD),--record)
+
+# Each peer has an environment of its own, because they need other versions of numpy. One that does
+# not install is a row "not installed" of the bench.
+bench-peers: $(READY)
+	@$(BIN)/python -m scripts.benches.peer
 
 # Fails when a round's ratio to its floor has grown by half since the recorded run.
 check-speed: $(READY)

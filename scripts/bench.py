@@ -1,7 +1,8 @@
 """Measure this against its peers, side by side in one run: `python -m scripts.bench [--full]`.
 
-It owns the order of the parts and the table. Every result is a ratio of two measurements on one
-machine, minutes apart at most; seconds alone say as much about the machine as about the program.
+It owns the command and the table. Every result is a ratio of two measurements on one machine,
+minutes apart at most, or a cost for each unit; seconds alone say as much about the machine as about
+the program. Parts are in benches/parts.py, each in a process of its own with a time limit.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import argparse
 import os
 import sys
 import time
-from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # before numpy is imported
@@ -19,146 +20,82 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from rich.console import Console
 from rich.table import Table
 
-from scripts.benches import (
-    against_floor,
-    ciphers,
-    engines,
-    many,
-    reading,
-    releases,
-    report,
-    resolution,
-    rounds,
-    scores,
-    semi_honest,
-    starting,
-    training,
-)
+from scripts.benches import report
+from scripts.benches.isolated import rows_of
+from scripts.benches.parts import PARTS, Scope
 from scripts.benches.row import Row
-
-QUICK_PARTNERS = 8  # more take minutes
-# Left out of a recorded run, which takes about a quarter of an hour on two quiet cores.
-NOT_RECORDED = ("rounds", "sockets", "many")
-Part = Callable[[argparse.Namespace], list[Row]]
-
-
-def _resolution(options: argparse.Namespace) -> list[Row]:
-    rows = [resolution.against_peer(100_000)]
-    rows += [resolution.speed(parties, 1_000_000) for parties in (2, 5)]
-    rows.append(semi_honest.proofs(1_000_000))
-    return rows + ([resolution.speed(2, 10_000_000)] if options.full else [])
-
-
-def _sockets(options: argparse.Namespace) -> list[Row]:
-    return [*resolution.over_sockets(1_000_000)]
-
-
-def _rounds(options: argparse.Namespace) -> list[Row]:
-    sizes = ((1, 600), (8, 200), (64, 40))
-    return [row for passives, count in sizes for row in rounds.rounds(passives, count)]
-
-
-def _floor(options: argparse.Namespace) -> list[Row]:
-    quick = not (options.record or options.full)
-    sizes = [n for n in against_floor.SIZES if not quick or n <= QUICK_PARTNERS]
-    return [row for n in sizes for row in against_floor.against_floor(n, quick=quick)]
-
-
-def _starting(options: argparse.Namespace) -> list[Row]:
-    quick = not (options.record or options.full)
-    return [starting.starting(passives, quick=quick) for passives in starting.SIZES]
-
-
-def _many(options: argparse.Namespace) -> list[Row]:
-    hosted = many.HOSTED if options.full else many.HOSTED[:1]
-    return [*many.many(many.PROCESSES, hosted=False), *many.many(hosted, hosted=True)]
-
-
-def _ciphers(options: argparse.Namespace) -> list[Row]:
-    return ciphers.ciphers()
-
-
-def _release(options: argparse.Namespace) -> list[Row]:
-    return releases.release_cost()
-
-
-def _training(options: argparse.Namespace) -> list[Row]:
-    further = ("credit",) if os.environ.get("HDPVFL_DATA") else ()
-    return [row for name in ("breast", *further) for row in training.training(name)]
-
-
-def _reading(options: argparse.Namespace) -> list[Row]:
-    return reading.reading(options.cache)
-
-
-def _engines(options: argparse.Namespace) -> list[Row]:
-    return engines.engines()
-
-
-def _scores(options: argparse.Namespace) -> list[Row]:
-    return scores.scores()
-
-
-PARTS: dict[str, Part] = {
-    "floor": _floor,
-    "starting": _starting,
-    "many": _many,
-    "resolution": _resolution,
-    "sockets": _sockets,
-    "rounds": _rounds,
-    "release": _release,
-    "training": _training,
-    "scores": _scores,
-    "reading": _reading,
-    "engines": _engines,
-    "ciphers": _ciphers,
-}
 
 
 def main() -> int:
     """Run the parts and print one table."""
+    options = _options()
+    scope = Scope(quick=options.check or not (options.full or options.record), cache=options.cache)
+    names, measured, failed = _chosen(options), list[Row](), False
+    for place, name in enumerate(names):
+        rows, is_whole = _measured(name, scope)
+        measured += rows
+        failed = failed or not is_whole
+        if options.record:
+            report.record(measured, options.results, unfinished=names[place + 1 :])
+    _show(measured)
+    return 1 if _is_slower(measured, options) or failed else 0
+
+
+def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--full", action="store_true", help="also 10 million ids and 512 partners")
-    parser.add_argument("--only", choices=PARTS, help="one part")
-    parser.add_argument("--record", action="store_true", help="write docs/results/bench.*")
+    parser.add_argument("--full", action="store_true", help="also the large sizes")
+    parser.add_argument("--only", choices=PARTS, nargs="+", help="some parts")
+    parser.add_argument("--record", action="store_true", help="write bench.json, .md and .png")
     parser.add_argument("--check", action="store_true", help="fail if a ratio grew by half")
+    parser.add_argument("--results", type=Path, default=report.RESULTS, help="folder of the record")
     home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     parser.add_argument("--cache", type=Path, default=Path(home) / "hdpvfl-bench")
     options = parser.parse_args()
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for title in ("what", "ours", "against", "wall", "CPU"):
-        table.add_column(title, justify="right" if title in ("wall", "CPU") else "left")
-    failed, measured = False, list[Row]()
-    for name in _chosen(options):
-        began = time.monotonic()
-        try:
-            rows = PARTS[name](options)
-        except Exception as broken:  # noqa: BLE001 - the other parts are still worth their table
-            rows, failed = [Row(name, f"failed: {broken}"[:300])], True
-        measured += rows
-        for row in rows:
-            table.add_row(row.what, row.ours, row.against, row.wall, row.cpu)
-        print(f"{name}: measured in {time.monotonic() - began:.0f} s", file=sys.stderr, flush=True)
-    load = os.getloadavg()[0]
-    Console(width=None if sys.stdout.isatty() else 180).print(table)
-    print(
-        "\nratios of ours to theirs, below 1 is faster; "
-        f"{os.cpu_count()} cores, load {load:.1f} at the end"
-    )
-    if options.record and not options.only:
-        report.record(measured)
-    if options.check and (news := report.grown(measured)):
-        print("slower than the recorded run:\n  " + "\n  ".join(news))
-        failed = True
-    return 1 if failed else 0
+    if options.record and options.only and options.results == report.RESULTS:
+        parser.error("--only and --record: name a --results folder, the record is of all parts")
+    if options.check and not (options.results / "bench.json").exists():
+        parser.error(f"{options.results}/bench.json is missing: make bench FULL=1 RECORD=1")
+    return options
 
 
 def _chosen(options: argparse.Namespace) -> list[str]:
     if options.check:
         return ["floor"]
-    if options.only:
-        return [options.only]
-    return [name for name in PARTS if not (options.record and name in NOT_RECORDED)]
+    return options.only or [name for name, part in PARTS.items() if not part.is_alone]
+
+
+def _measured(name: str, scope: Scope) -> tuple[list[Row], bool]:
+    """The rows of a part, and whether it ran to its end."""
+    part, rows, began = PARTS[name], list[Row](), time.monotonic()
+    limit_s = part.quick_s if scope.quick else part.full_s
+    broken = ""
+    for sent in rows_of(partial(part.rows, scope), limit_s):
+        if isinstance(sent, str):
+            broken = sent
+            sent = Row(name, sent)  # noqa: PLW2901 - a part that stops is a row of the table
+        rows.append(sent)
+    print(f"{name}: {time.monotonic() - began:.0f} s {broken}", file=sys.stderr, flush=True)
+    return rows, not broken
+
+
+def _show(measured: list[Row]) -> None:
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for title in ("what", "ours", "against", "wall", "CPU"):
+        table.add_column(title, justify="right" if title in ("wall", "CPU") else "left")
+    for row in measured:
+        table.add_row(row.what, row.ours, row.against, row.wall, row.cpu)
+    Console(width=None if sys.stdout.isatty() else 180).print(table)
+    print(
+        "\nratios of ours to theirs, below 1 is faster; "
+        f"{os.cpu_count()} cores, load {os.getloadavg()[0]:.1f} at the end"
+    )
+
+
+def _is_slower(measured: list[Row], options: argparse.Namespace) -> bool:
+    news = report.grown(measured, options.results) if options.check else []
+    if news:
+        print("slower than the recorded run:\n  " + "\n  ".join(news))
+    return bool(news)
 
 
 if __name__ == "__main__":

@@ -10,6 +10,7 @@ from __future__ import annotations
 from hashlib import blake2b
 
 import gmpy2
+import numpy as np
 from nacl.bindings import crypto_scalarmult
 
 from hdpvfl_mq.psi.stream import derive
@@ -88,4 +89,8 @@ def multiply(scalar: bytes, points: bytes) -> bytes:
 
 def in_blocks(data: bytes, size: int) -> list[bytes]:
     """Consecutive slices of at most `size` bytes."""
-    return [data[start : start + size] for start in range(0, len(data), size)]
+    if len(data) < size:
+        return [data] if data else []
+    count, left = divmod(len(data), size)
+    blocks: list[bytes] = np.frombuffer(data, f"V{size}", count=count).tolist()
+    return [*blocks, data[-left:]] if left else blocks

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from hashlib import blake2b
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,7 +17,7 @@ from hdpvfl_mq.arrays.chunked import OBJECT_ROWS, Allocate, Groups, chunks, grou
 from hdpvfl_mq.engine.port import Engine
 from hdpvfl_mq.errors import IntegrityError
 from hdpvfl_mq.psi.packed import PackedIds, each_part
-from hdpvfl_mq.psi.stream import Words, derive, random_pairs
+from hdpvfl_mq.psi.stream import Words, derive, digests, random_pairs
 
 MAX_IDS = 1 << 30
 _SMALLEST_PADDED = 64
@@ -41,14 +40,7 @@ def hash_ids(
 
 def hashed_part(ids: PackedIds, key: bytes) -> Words:
     """The elements of some ids: what a worker of an engine computes."""
-    hashed = b"".join(
-        [
-            blake2b(key + each, digest_size=16).digest()
-            for part in chunks(len(ids), OBJECT_ROWS)
-            for each in ids[part]
-        ]
-    )
-    return np.frombuffer(hashed, dtype="<u8").reshape(-1, 2)
+    return digests(key, (each for part in chunks(len(ids), OBJECT_ROWS) for each in ids[part]))
 
 
 def padded_size(size: int) -> int:

@@ -7,7 +7,6 @@ F(y) for any element and learns nothing. Both sides get 128-bit outputs. The sta
 
 from __future__ import annotations
 
-from hashlib import blake2b
 from typing import Any, Protocol
 
 import numpy as np
@@ -15,7 +14,7 @@ import numpy as np
 from hdpvfl_mq.arrays.chunked import chunks
 from hdpvfl_mq.engine.port import Engine, LocalEngine
 from hdpvfl_mq.psi.curve import in_blocks
-from hdpvfl_mq.psi.stream import Words
+from hdpvfl_mq.psi.stream import Words, digests
 
 _HASHED_ROWS = 1 << 13  # of a bucket, hashed at a time
 
@@ -82,6 +81,4 @@ def hash_rows(rows: Words, elements: Words, engine: Engine | None = None) -> Wor
 
 def hashed_records(records: Words) -> Words:
     """128 bits of each record: what a worker of an engine computes."""
-    each = in_blocks(records.tobytes(), 8 * records.shape[1])
-    hashed = b"".join([blake2b(record, digest_size=16).digest() for record in each])
-    return np.frombuffer(hashed, dtype="<u8").reshape(-1, 2)
+    return digests(b"", in_blocks(records.tobytes(), 8 * records.shape[1]))

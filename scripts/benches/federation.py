@@ -57,6 +57,7 @@ class Watched:
     cpu_at: dict[str, dict[str, float]] = field(default_factory=dict)  # phase -> process -> CPU
     at: dict[str, float] = field(default_factory=dict)  # when the coordinator entered a phase
     peak_mib: dict[str, float] = field(default_factory=dict)
+    wall_s: float = 0.0  # from the first process started to the last one ended
     statuses: dict[str, dict[str, Any]] = field(default_factory=dict)
     warm_round: int = 0  # rounds done at phase "warm", the first look after round 1
 
@@ -84,21 +85,29 @@ def run_federation(
     samples: Path | None = None,
     hosts: int = HOSTS,
 ) -> Watched:
-    """Start all processes and watch them to the end; `samples` is the folder for their profiles.
+    """Write a demo's files, start all processes and watch them to the end.
 
     All passive parties share `hosts` processes.
     """
     demo = Demo(folder / "runs" / manifest.run, manifest, dataset, 0)
     write_demo(demo, state=folder / "state", port=free_port())
+    return run_processes(demo, samples=samples, hosts=hosts)
+
+
+def run_processes(demo: Demo, *, samples: Path | None = None, hosts: int = HOSTS) -> Watched:
+    """Start all processes of a demo whose files are written; `samples` is for their profiles."""
     passives = demo.parties[1:]
     groups = [group for k in range(hosts) if (group := passives[k::hosts])]
+    began = time.perf_counter()
     children = {COORDINATOR: _start(demo, "broker", (COORDINATOR,), samples)}
     children[demo.parties[0]] = _start(demo, "parties", demo.parties[:1], samples)
     for number, group in enumerate(groups, 1):
         module = "parties" if len(group) == 1 else "scripts.benches.hosted"
         children[f"passive {number}"] = _start(demo, module, group, samples)
     try:
-        return _watch(demo, children)
+        seen = _watch(demo, children)
+        seen.wall_s = time.perf_counter() - began
+        return seen
     finally:
         for child in children.values():
             if child.poll() is None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 import tempfile
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -37,14 +38,29 @@ class Measured:
     copies: float  # envelopes that a party sent again, on average
 
 
-def many(sizes: tuple[int, ...], *, hosted: bool) -> list[Row]:
+def many(sizes: tuple[int, ...], *, hosted: bool) -> Iterator[Row]:
     """A run of each size; the exponent says how the processor time grows from size to size."""
-    rows, before = list[Row](), None
+    first = before = None
     for partners in sizes:
         found = run(partners, hosts=HOSTS if hosted else partners)
-        rows.append(_row(found, before, hosted=hosted))
-        before = found
-    return rows
+        yield _row(found, before, hosted=hosted)
+        first, before = first or found, found
+    if hosted and first is not None and before is not None and before is not first:
+        yield _overall(first, before)
+
+
+def _overall(first: Measured, last: Measured) -> Row:
+    return Row(
+        f"  from {first.partners} to {last.partners} partners",
+        f"processor time grows as partners^{_power(first, last):.2f}",
+        "1 is linear",
+        key=f"many.exponent.{last.partners}",
+        value=_power(first, last),
+    )
+
+
+def _power(first: Measured, last: Measured) -> float:
+    return math.log(last.cpu_s / first.cpu_s) / math.log(last.partners / first.partners)
 
 
 def run(partners: int, *, hosts: int) -> Measured:
@@ -83,8 +99,7 @@ def _row(found: Measured, before: Measured | None, *, hosted: bool) -> Row:
     where = f"in {HOSTS} processes" if hosted else "as processes"
     growth = ""
     if before is not None:
-        power = math.log(found.cpu_s / before.cpu_s) / math.log(found.partners / before.partners)
-        growth = f"grows as partners^{power:.2f}"
+        growth = f"grows as partners^{_power(before, found):.2f}"
     return Row(
         f"a run with {found.partners} partners {where}",
         f"{found.wall_s:.0f} s, {found.cpu_s:.0f} s CPU, {found.cpu_s / found.partners:.2f} each",

@@ -1,59 +1,64 @@
-"""Benchmarks of entity resolution: against openmined-psi, ids per second, memory on sockets.
+"""Benchmarks of entity resolution: against openmined-psi and SPU, ids per second, on sockets.
 
-It owns the comparison; the sessions without transport are in psi_sessions.py. openmined-psi gets
-its own virtual environment, because it pins packages that this project does not pin.
+It owns the comparison; the sessions without transport are in psi_sessions.py.
 """
 
 from __future__ import annotations
 
-import json
-import subprocess
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
+from statistics import median
 
 from schemas.config import AlignmentSpec, IdRules, RunManifest
 from schemas.methods import Descent
-from scripts.benches.ciphers import peer_python
 from scripts.benches.federation import made_up, run_federation, trained_ids
+from scripts.benches.peer import Found, run_peer
 from scripts.benches.psi_sessions import measure
 from scripts.benches.row import Row, times
 
-PEER_VERSION = "2.0.6"
-_PEER = """
-import json, sys, time
-import private_set_intersection.python as psi
-count = int(sys.argv[1])
-half = count // 2
-mine = ["%016d" % i for i in [*range(half), *range(half, count)]]
-theirs = ["%016d" % i for i in [*range(half), *range(count, count + half)]]
-began, cpu = time.perf_counter(), time.process_time()
-client, server = psi.client.CreateWithNewKey(True), psi.server.CreateWithNewKey(True)
-setup = server.CreateSetupMessage(0.0, count, theirs, psi.DataStructure.RAW)
-answer = server.ProcessRequest(client.CreateRequest(mine))
-found = client.GetIntersection(setup, answer)
-assert len(found) == half, len(found)
-print(json.dumps({"wall_s": time.perf_counter() - began, "cpu_s": time.process_time() - cpu}))
-"""
+# peer and its program -> what it is; SPU offers RR22 and KKRT against semi-honest parties only
+PEERS: dict[str, tuple[tuple[str, ...], str]] = {
+    "openmined-psi": (("openmined-psi", "openmined_psi"), "no transport, semi-honest"),
+    "SPU RR22": (("spu", "spu_psi", "RR22"), "link in memory, semi-honest, with reading CSV"),
+    "SPU KKRT": (("spu", "spu_psi", "KKRT"), "link in memory, semi-honest, with reading CSV"),
+}
+LIMIT_S = 600.0
 
 
-def against_peer(ids: int) -> Row:
-    """Compare both libraries with two parties and the same ids, one after the other."""
+def against_peers(ids: int, peers: tuple[str, ...], *, turns: int) -> list[Row]:
+    """Two parties and the same ids, ours and theirs in turn; ours against malicious parties."""
     what = f"entity resolution, 2 parties, {ids:,} ids"
-    ours = measure("oprf", parties=2, ids=ids)
-    shown = f"{ours['wall_s']:.2f} s, {ours['cpu_s']:.2f} s CPU"
-    python = peer_python((f"openmined-psi=={PEER_VERSION}",))
-    if isinstance(python, str):
-        return Row(what, shown, f"openmined-psi skipped: {python}")
-    done = subprocess.run(
-        [python, "-c", _PEER, str(ids)], capture_output=True, text=True, check=False
+    ours, theirs = list[dict[str, float]](), dict[str, list[Found | str]]()
+    for turn in range(turns):
+        ours.append(measure("oprf", parties=2, ids=ids))
+        for name in peers:
+            if turn and name == "openmined-psi":
+                continue  # minutes long, and steady
+            (peer, program, *arguments), _ = PEERS[name]
+            found = run_peer(peer, program, *arguments, ids, limit_s=LIMIT_S)
+            theirs.setdefault(name, []).append(found)
+    own = {key: median(each[key] for each in ours) for key in ("wall_s", "cpu_s")}
+    return [_row(what, ids, own, name, found) for name, found in theirs.items()]
+
+
+def _row(
+    what: str, ids: int, own: dict[str, float], name: str, found: Sequence[Found | str]
+) -> Row:
+    shown = f"{own['wall_s']:.2f} s, {own['cpu_s']:.2f} s CPU"
+    measured = [each for each in found if not isinstance(each, str)]
+    if not measured:
+        return Row(what, shown, f"{name} {found[-1]}")
+    wall_s, cpu_s = (median(each[key] for each in measured) for key in ("wall_s", "cpu_s"))
+    return Row(
+        what,
+        shown,
+        f"{name} {wall_s:.1f} s, {cpu_s:.1f} s CPU ({PEERS[name][1]})",
+        times(own["wall_s"], wall_s),
+        times(own["cpu_s"], cpu_s),
+        key=f"resolution.{name.replace(' ', '-')}.{ids}",
+        value=own["wall_s"] / wall_s,
     )
-    if done.returncode:
-        return Row(what, shown, f"openmined-psi failed: {done.stderr.strip()[-80:]}")
-    peer = json.loads(done.stdout)
-    against = f"openmined-psi {peer['wall_s']:.1f} s, {peer['cpu_s']:.1f} s CPU"
-    wall, cpu = times(ours["wall_s"], peer["wall_s"]), times(ours["cpu_s"], peer["cpu_s"])
-    ratio = ours["wall_s"] / peer["wall_s"]
-    return Row(what, shown, against, wall, cpu, key="resolution", value=ratio)
 
 
 def speed(parties: int, ids: int) -> Row:
@@ -63,6 +68,8 @@ def speed(parties: int, ids: int) -> Row:
         f"entity resolution, {parties} parties, {ids:,} ids",
         f"{seen['ids_per_s']:,} ids/s, {seen['wall_s']:.1f} s, {seen['cpu_s']:.1f} s CPU",
         f"peak of a party {seen['peak_mib']:.0f} MiB, {seen['ids_mib']:.0f} of them its ids",
+        key=f"resolution.{parties}.{ids}",
+        value=seen["wall_s"],
     )
 
 

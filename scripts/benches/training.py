@@ -1,6 +1,6 @@
-"""Compare training the demo with scikit-learn on the same rows, and a replay with its run.
+"""Compare training the demo with scikit-learn on the same rows, replay and audit with their run.
 
-It owns the comparison; `hdpvfl up` and `hdpvfl replay` run as a user would run them.
+It owns the comparison; `hdpvfl up`, `replay` and `audit` run as a user would run them.
 """
 
 from __future__ import annotations
@@ -62,6 +62,8 @@ def training(dataset: str) -> list[Row]:
                     f"{trained_s:.3f} s, auc {summary['test']['auc']:.3f}",
                     f"scikit-learn {peer_s:.4f} s, auc {peer_auc:.3f}",
                     times(trained_s, peer_s),
+                    key=f"training.{dataset}.{guarantee}",
+                    value=trained_s,
                 ),
                 Row(
                     "  with start, entity resolution and report",
@@ -71,7 +73,10 @@ def training(dataset: str) -> list[Row]:
                     times(cpu_s, peer_s),
                 ),
             ]
-            rows.append(_replay(folder, run, trained_s))
+            rows += [
+                _replay(folder, run, trained_s, f"replay.{dataset}.{guarantee}"),
+                _audit(folder, run, wall_s, f"audit.{dataset}.{guarantee}"),
+            ]
     return rows
 
 
@@ -95,7 +100,7 @@ def _central(run: Path) -> tuple[float, float]:
     return float(np.median(taken)), float(roc_auc_score(y, model.decision_function(X)))
 
 
-def _replay(folder: Path, run: Path, trained_s: float) -> Row:
+def _replay(folder: Path, run: Path, trained_s: float, key: str) -> Row:
     result, wall_s, _ = run_hdpvfl(folder, "replay", str(run), "--party", "active")
     took = result["seconds"]
     return Row(
@@ -103,4 +108,20 @@ def _replay(folder: Path, run: Path, trained_s: float) -> Row:
         f"{took:.3f} s folding and reading, {wall_s:.1f} s with start",
         f"training {trained_s:.3f} s",
         times(took, trained_s),
+        key=key,
+        value=took / trained_s,
+    )
+
+
+def _audit(folder: Path, run: Path, run_s: float, key: str) -> Row:
+    """All checks of `hdpvfl audit` over all journals of the run, with the start of the command."""
+    result, wall_s, cpu_s = run_hdpvfl(folder, "audit", str(run))
+    checks = sum(each["passed"] for each in result["checks"])
+    return Row(
+        f"  audit of all journals, {checks} checks passed",
+        f"{wall_s:.2f} s, {cpu_s:.2f} s CPU, with start",
+        f"the run {run_s:.2f} s",
+        times(wall_s, run_s),
+        key=key,
+        value=wall_s / run_s,
     )
