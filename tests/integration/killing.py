@@ -1,13 +1,15 @@
 """Kill and restart real processes, and check what must be the same afterwards.
 
-Processes are forked from this one, because a test needs quick restarts to make many of them.
+Processes are forked, because a test needs quick restarts to make many of them.
 """
 
 from __future__ import annotations
 
 import json
 import random
+import resource
 import shutil
+import signal
 import subprocess
 import time
 from collections import Counter
@@ -19,7 +21,7 @@ from hdpvfl_mq.audit.audit import audit, exit_code
 from hdpvfl_mq.audit.evidence import Evidence
 from hdpvfl_mq.runtime import status
 from schemas.ids import COORDINATOR
-from tests.integration.forked import Forked
+from tests.integration.forked import Started
 from tests.integration.processes import Processes, processes
 
 END_S = 120.0
@@ -35,7 +37,7 @@ class Forks:
     codes: dict[str, int] = field(default_factory=dict)
 
     @property
-    def running(self) -> dict[str, subprocess.Popen | Forked]:
+    def running(self) -> dict[str, subprocess.Popen | Started]:
         return self.real.children
 
     def start(self, *names: str) -> None:
@@ -187,3 +189,9 @@ def campaign(folder: Path, kills: int, seed: int, *, settled: int = 20, **option
         assert_same(found, expected)
         shutil.rmtree(here)
     return tally
+
+
+def small_disk(limit: int) -> None:
+    """No file may grow above this, as on a disk with that little left."""
+    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))

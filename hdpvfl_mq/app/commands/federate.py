@@ -177,9 +177,9 @@ def _add_running(commands: Any) -> None:
         ("stop", "end a run for everybody", ""),
         ("logs", "print this service's log of one run", ""),
     ):
-        examples = (f"hdpvfl {name} {named}{rest}",)
+        example = f"hdpvfl {name} {named}{rest}"
         command = later("services", name)
-        parser = with_settings(add_command(commands, name, text, command, examples=examples))
+        parser = with_settings(add_command(commands, name, text, command, examples=(example,)))
         parser.add_argument("run", help="name of the run; see 'hdpvfl runs'")
         if name == "refuse":
             parser.add_argument("--reason", required=True, help="why; the other parties see it")
