@@ -16,22 +16,38 @@ import signal
 import subprocess
 import sys
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 POLL_S = 0.01
 _SERVER = multiprocessing.get_context("forkserver")
 _SERVER.set_forkserver_preload(["tests.integration.preload"])
 
 
-class Started:
+class Started(ABC):
     """A child process, with the part of subprocess.Popen that tests use."""
 
-    pid: int
+    def __init__(
+        self,
+        program: Callable[[], int],
+        *,
+        out: Path,
+        err: Path | None = None,
+        cwd: Path,
+        environment: Mapping[str, str],
+        session: bool = False,
+    ) -> None:
+        self.pid = self._begin((program, out, err or out, cwd, dict(environment), session))
 
+    @abstractmethod
+    def _begin(self, given: tuple[Any, ...]) -> int:
+        """Call `_run` with what is given in a new process; returns its number."""
+
+    @abstractmethod
     def poll(self) -> int | None:
         """The exit code, None while it runs."""
-        raise NotImplementedError
 
     def wait(self, timeout: float = 600.0) -> int:
         """The exit code."""
@@ -53,21 +69,11 @@ class Started:
 class Served(Started):
     """A child of the fork server; its program can be pickled."""
 
-    def __init__(
-        self,
-        program: Callable[[], int],
-        *,
-        out: Path,
-        err: Path | None = None,
-        cwd: Path,
-        environment: Mapping[str, str],
-        session: bool = False,
-    ) -> None:
-        given = (program, out, err or out, cwd, dict(environment), session)
+    def _begin(self, given: tuple[Any, ...]) -> int:
         # A daemon ends with the test process, whatever a failed test leaves behind.
         self._process = _SERVER.Process(target=_run, args=given, daemon=True)
         _start(self._process)
-        self.pid = self._process.pid
+        return self._process.pid
 
     def poll(self) -> int | None:
         return self._process.exitcode
@@ -76,23 +82,15 @@ class Served(Started):
 class Forked(Started):
     """A child of the test process, with all that the test has changed in memory."""
 
-    def __init__(
-        self,
-        program: Callable[[], int],
-        *,
-        out: Path,
-        err: Path | None = None,
-        cwd: Path,
-        environment: Mapping[str, str],
-        session: bool = False,
-    ) -> None:
+    def _begin(self, given: tuple[Any, ...]) -> int:
         self.returncode: int | None = None
         sys.stdout.flush()
         sys.stderr.flush()
-        self.pid = os.fork()
-        if self.pid == 0:
+        pid = os.fork()
+        if pid == 0:
             gc.freeze()  # else the first full collection copies the memory of all test objects
-            _run(program, out, err or out, cwd, environment, session)
+            _run(*given)
+        return pid
 
     def poll(self) -> int | None:
         if self.returncode is None:
@@ -103,9 +101,9 @@ class Forked(Started):
 
 
 def _start(process: multiprocessing.process.BaseProcess) -> None:
-    """Start it; the server starts with the first one and imports what the sources are."""
+    """Start it; the server starts with the first one, and finds its preload by this path."""
     before = os.environ.get("PYTHONPATH")
-    os.environ["PYTHONPATH"] = str(Path(__file__).parents[2])  # where the server finds its preload
+    os.environ["PYTHONPATH"] = str(Path(__file__).parents[2])
     try:
         process.start()
     finally:

@@ -70,6 +70,14 @@ class Forks:
             assert time.monotonic() < end, {n: self.real.said(n)[-300:] for n in self.running}
             time.sleep(0.02)
 
+    def to_the_end(self) -> None:
+        """Start everybody and wait until all have ended."""
+        try:
+            self.start()
+            self.wait()
+        finally:
+            self.stop()
+
     def stop(self) -> None:
         for name in list(self.running):
             self.kill(name)
@@ -103,12 +111,7 @@ def result_of(real: Processes) -> Result:
 
 def undisturbed(folder: Path, **options) -> Result:
     with processes(folder, secrets=True, **{**OPTIONS, **options}) as real:
-        forks = Forks(real)
-        try:
-            forks.start()
-            forks.wait()
-        finally:
-            forks.stop()
+        Forks(real).to_the_end()
         return result_of(real)
 
 
