@@ -111,7 +111,7 @@ class AgreedRuns:
         return state.with_run(ended.run, run), ()
 
     def close(self, state: Standing, given: OperatorCommand) -> Step[Standing]:
-        """The run's coordinator has closed it: it is no open run any more, whoever is away."""
+        """The run's coordinator has closed it: it is no longer open, even if a party is away."""
         closed = command_of(given, CloseRun)
         run = state.runs.get(closed.run)
         if run is None or run.phase != "open":

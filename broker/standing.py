@@ -72,7 +72,7 @@ class Standing:
     members: Mapping[PartyId, Seat] = field(default_factory=lambda: _NONE)
     invitations: Mapping[PartyId, OpenInvitation] = field(default_factory=lambda: _NONE)
     former: Mapping[PartyId, tuple[bytes, ...]] = field(default_factory=lambda: _NONE)  # replaced
-    # Keys that removed members had; a newcomer of the same name begins anew.
+    # Keys that removed members had; a newcomer of the same name starts from zero.
     past: Mapping[PartyId, bytes] = field(default_factory=lambda: _NONE)
     # How many messages of a kind were forwarded from one member to another, or to all.
     forwarded: Mapping[tuple[PartyId, PartyId, str], int] = field(default_factory=lambda: _NONE)

@@ -107,7 +107,7 @@ def _session(own: Assets, terms: SessionTerms) -> Session | Passes:
 def _late(
     own: Assets, state: Aligning | Leaving | Agreeing, given: Received[AlignBlock]
 ) -> Step[Aligning | Leaving | Agreeing]:
-    """Handle a block that came early; if it is no legal move, record that now."""
+    """Handle a block that came early; if it is not a legal move, record that now."""
     try:
         if isinstance(state, Aligning):
             return align_block(own, state, given)

@@ -133,7 +133,7 @@ def _place(state: Running, sender: PartyId) -> str:
     parts: tuple[object, ...] = ()
     if isinstance(state, Training):
         shared = sender in getattr(state.rounds, "shares", ())
-        # A peer's ending is no progress while this party still waits for its share.
+        # A peer's ending is not progress while this party still waits for its share.
         ended = state.is_done and sender in state.endings
         parts = (state.planned, state.round, shared, ended, state.has_reported)
     elif isinstance(state, Aligning):

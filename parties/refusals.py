@@ -1,7 +1,8 @@
-"""How often an active party has proposed runs in vain: each refusal tells it something.
+"""How many proposals of an active party were refused: each refusal tells it something.
 
 It owns the count and its limits; proposals.py keeps the runs and the policy sets how many refusals
-are answered by themselves. The count follows from what was proposed and answered, never from rows.
+are answered without the operator. The count follows from what was proposed and answered, never from
+rows.
 """
 
 from __future__ import annotations

@@ -67,7 +67,8 @@ def disputes(
 ) -> tuple[Dispute, ...]:
     """Every member, this party included, for whom a pinned member has signed other keys.
 
-    A key that was replaced since then is no other key: its signer has not heard of the new one.
+    A key that was replaced since then does not count as different: its signer has not heard of the
+    new one.
     """
     known = {**fellows, me.party: Fellow(me.role, me.verify_key, me.curve_key)}
     return tuple(

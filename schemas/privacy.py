@@ -172,7 +172,7 @@ class RunSettled(Closed):
 
 
 class PeopleCounted(Closed):
-    """How far the account of scored people has come: whoever co-signs a later head covers it."""
+    """How far the account of scored people has come; a co-signature on a later head covers it."""
 
     kind: Literal["people"] = "people"
     head: LedgerHead

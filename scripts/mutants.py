@@ -189,7 +189,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--draw", action="store_true", help="a tenth, chosen by the commit")
     parser.add_argument("--only", help="those with this word in their name or file")
-    parser.add_argument("--jobs", type=int, default=1, help="so many faults at a time")
+    parser.add_argument("--jobs", type=int, default=1, help="number of faults to try at a time")
     arguments = parser.parse_args()
     listed = mutants()
     problems = [problem for mutant in listed if (problem := mutant.problem(ROOT))]
@@ -218,7 +218,7 @@ def _all_tried(
         tree = Path(folder) / "clean"
         copied(tree)
         if is_checked and not clean(tree, chosen):
-            print("the tests fail without any fault: mend that first")
+            print("the tests fail without any fault: fix that first")
             return results
         # Forked, so that libraries are loaded once; each worker plants its faults in its own tree.
         context = multiprocessing.get_context("fork")

@@ -1,6 +1,6 @@
 """Search for a sequence of messages that tells neighbouring rows apart by more than is booked.
 
-Plays episodes of tests/adversary through the production roles until so many moves are made, and
+Plays episodes of tests/adversary through the production roles until enough moves are made, and
 prints how far it has come. Exit code 1 at the first release the ledger does not cover and at the
 first word that differs between neighbours: keep its seed in tests/privacy/test_adversary.py.
 """

@@ -6,6 +6,7 @@ The hook is here because the controller of parallel workers reads no conftest in
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 from pathlib import Path
@@ -47,6 +48,12 @@ def pytest_collection_modifyitems(items: list[Any]) -> None:
     for item in items:  # a slow test may take as long as it likes; any other that hangs fails
         if item.get_closest_marker("slow"):
             item.add_marker(pytest.mark.timeout(0))
+
+
+def pytest_collection_finish() -> None:
+    """What was imported stays: no search for garbage walks it again, no fork copies it for that."""
+    gc.collect()
+    gc.freeze()
 
 
 def _kind(item: Any) -> str:

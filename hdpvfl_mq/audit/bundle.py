@@ -177,7 +177,7 @@ def _opened(packed: zipfile.ZipFile, base: Path, members: Path | None) -> Bundle
         raise IntegrityError(f"{INDEX} names other journals than it lists files")
     packed_bytes = sum(each.compress_size for each in packed.infolist())
     if sum(each.bytes for each in index.files) > EXPANSION_MAX * packed_bytes + SMALL_BYTES:
-        raise IntegrityError("the bundle grows too much when it is unpacked: it is no evidence")
+        raise IntegrityError("the bundle grows too much when it is unpacked: it is not evidence")
     folder = base / index.run
     for described in index.files:
         _extract(packed, folder, described)

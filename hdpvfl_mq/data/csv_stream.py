@@ -238,7 +238,9 @@ class _Checked(io.RawIOBase):
 
     def _look_at(self, data: bytes) -> None:
         if b"\0" in data:
-            raise DataError("the file has a NUL byte: it is no text, or UTF-16 (data.encoding)")
+            raise DataError(
+                "the file has a NUL byte: it is not text, or it is UTF-16 (data.encoding)"
+            )
         quotes = data.count(b'"')
         if quotes or self._last.endswith(b'"'):
             self._odd ^= bool(quotes % 2)
@@ -252,7 +254,7 @@ def _decoder(encoding: str) -> codecs.IncrementalDecoder | None:
         found = codecs.lookup(encoding)
         "".encode(encoding)  # refuses codecs that do not encode text
     except LookupError:
-        raise SettingsError(f"data.encoding: {encoding!r} is no encoding of text") from None
+        raise SettingsError(f"data.encoding: {encoding!r} is not a text encoding") from None
     is_utf8 = found.name in ("utf-8", "utf-8-sig")
     return None if is_utf8 or found.incrementaldecoder is None else found.incrementaldecoder()
 

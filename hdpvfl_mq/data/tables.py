@@ -55,7 +55,9 @@ class Table:
         if isinstance(source, np.ndarray):
             return cls(*_array_columns(source))
         if not hasattr(source, "__arrow_c_stream__"):
-            raise DataError(f"{type(source).__name__} is no table: give columns by name, or Arrow")
+            raise DataError(
+                f"{type(source).__name__} is not a table: give columns by name, or Arrow"
+            )
         frame = source
         if hasattr(source, "reset_index"):
             frame = source.reset_index(drop=True)
@@ -167,7 +169,7 @@ def _from_python(name: str, values: Any) -> Any:
         first = next(cell for cell in cells if cell is not None)
         odd = np.array([not _go_together(first, cell) for cell in cells])
         refuse(1, name, odd, "the cell is of another kind than the first")
-        raise DataError(f"column {name!r} holds values that are no column") from None
+        raise DataError(f"column {name!r} holds values that do not form a column") from None
 
 
 def _go_together(first: object, cell: object) -> bool:

@@ -118,7 +118,7 @@ class ClusterEngine:
                 futures[place].release()
 
     def wait_for_workers(self, wanted: int) -> None:
-        """Wait until the cluster has so many workers."""
+        """Wait until the cluster has this many workers."""
         self._connected().wait_for_workers(wanted, timeout=60)
 
     def close(self) -> None:

@@ -31,7 +31,7 @@ class Rows(Protocol):
 
     @property
     def X(self) -> Matrix:  # noqa: N802 - the paper's letter
-        """The matrix; whoever asked for it fills it before the first kernel."""
+        """The matrix; the caller fills it before the first kernel."""
 
     def each(
         self,

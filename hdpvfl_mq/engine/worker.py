@@ -24,7 +24,7 @@ from hdpvfl_mq.engine.shared_rows import matrix_of
 
 @dataclass(frozen=True, slots=True)
 class Take:
-    """A matrix that the worker shall map; the descriptor follows."""
+    """Asks the worker to map a matrix; the descriptor follows."""
 
     number: int
     shape: tuple[int, int]

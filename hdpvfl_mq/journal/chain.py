@@ -51,7 +51,7 @@ def decode(stored: bytes, index: int) -> StepRecord:
         raise IntegrityError(f"journal record {index} cannot be read: {broken}") from None
     except ValidationError as broken:  # its own text has many lines and may quote values
         fields = ", ".join(sorted({".".join(map(str, e["loc"])) for e in broken.errors()})[:3])
-        raise IntegrityError(f"journal record {index} is no record: see {fields}") from None
+        raise IntegrityError(f"journal record {index} is not a record: see {fields}") from None
 
 
 def walk(

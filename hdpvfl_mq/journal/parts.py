@@ -83,7 +83,7 @@ def _checked(parts: PartList, number: int, stored: bytes | None) -> bytes:
 
 
 class SpooledParts:
-    """All parts of a journal, copied to a file without a name, for who may not keep it open."""
+    """All parts of a journal, copied to a nameless file, so that the journal can be closed."""
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._file = tempfile.TemporaryFile()  # noqa: SIM115 - closed with this object

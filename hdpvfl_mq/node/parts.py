@@ -128,7 +128,7 @@ class PartExchange:
         self._fresh.append((known.parts.digests[number], data))
 
     def heard(self, sender: PartyId) -> None:
-        """Note that a peer sends something that is no part."""
+        """Note that a peer sends something that is not a part."""
         if (known := self._incoming.get(sender)) is not None:
             known.is_heard = True
 

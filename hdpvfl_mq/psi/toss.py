@@ -2,7 +2,7 @@
 
 Every party commits to a nonce before it knows any other nonce, and reveals it once it knows all
 commitments. So no party can choose its nonce to steer the seed, not even the last one to reveal
-together with whoever carries the messages. A party can only leave.
+together with the broker that carries the messages. A party can only leave.
 """
 
 from __future__ import annotations

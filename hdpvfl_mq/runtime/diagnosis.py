@@ -59,7 +59,7 @@ def refusal(trouble: str, federation: str) -> str:
     if trouble == "connected":
         return (
             f"the broker does not answer for federation {federation}: it hosts none of that name, "
-            "or this party is no member of it (compare 'federation' in party.toml), or it is an "
+            "or this party is not a member of it (compare 'federation' in party.toml), or it is an "
             "older program: upgrade the broker first"
         )
     return (

@@ -1,4 +1,4 @@
-"""Replacement of a party's keys: signed by the old key, checked by whoever knows that key.
+"""Replacement of a party's keys: signed by the old key, checked by anyone who knows that key.
 
 It owns what is signed and how a chain of changes is verified; it knows no file and no roster.
 """

@@ -44,7 +44,7 @@ def notice(spoken: Window) -> tuple[bytes, ...]:
 
 
 def read_notice(frames: tuple[bytes, ...]) -> Window | None:
-    """The versions that the broker speaks; None if the frames are no notice."""
+    """The versions that the broker speaks; None if the frames are not a notice."""
     if len(frames) != 2 or frames[0] != _NOTICE:
         return None
     words = frames[1].split()

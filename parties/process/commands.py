@@ -60,7 +60,7 @@ class Commands:
             return await self._session(asked).ask(asked)
         word = self._words.get(str(asked.get("command")))
         if word is None:
-            raise OperatorError(f"{asked.get('command')!r} is no command of a party's service")
+            raise OperatorError(f"{asked.get('command')!r} is not a command of a party's service")
         return word(asked)
 
     def status(self) -> Answer:
@@ -186,8 +186,8 @@ class Commands:
         hosted = self._service.hosted.get(str(asked.get("run")))
         if hosted is None or hosted.session is None:
             raise OperatorError(
-                f"run {asked.get('run')} is no open scoring session; 'hdpvfl predict --keep' opens "
-                "one"
+                f"run {asked.get('run')} is not an open scoring session; "
+                "'hdpvfl predict --keep' opens one"
             )
         return hosted
 

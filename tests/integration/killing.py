@@ -1,13 +1,15 @@
 """Kill and restart real processes, and check what must be the same afterwards.
 
-Processes are forked from this one, because a test needs quick restarts to make many of them.
+Processes are forked, because a test needs quick restarts to make many of them.
 """
 
 from __future__ import annotations
 
 import json
 import random
+import resource
 import shutil
+import signal
 import subprocess
 import time
 from collections import Counter
@@ -19,7 +21,7 @@ from hdpvfl_mq.audit.audit import audit, exit_code
 from hdpvfl_mq.audit.evidence import Evidence
 from hdpvfl_mq.runtime import status
 from schemas.ids import COORDINATOR
-from tests.integration.forked import Forked
+from tests.integration.forked import Started
 from tests.integration.processes import Processes, processes
 
 END_S = 120.0
@@ -35,7 +37,7 @@ class Forks:
     codes: dict[str, int] = field(default_factory=dict)
 
     @property
-    def running(self) -> dict[str, subprocess.Popen | Forked]:
+    def running(self) -> dict[str, subprocess.Popen | Started]:
         return self.real.children
 
     def start(self, *names: str) -> None:
@@ -67,6 +69,14 @@ class Forks:
         while not self.reap():
             assert time.monotonic() < end, {n: self.real.said(n)[-300:] for n in self.running}
             time.sleep(0.02)
+
+    def to_the_end(self) -> None:
+        """Start everybody and wait until all have ended."""
+        try:
+            self.start()
+            self.wait()
+        finally:
+            self.stop()
 
     def stop(self) -> None:
         for name in list(self.running):
@@ -101,12 +111,7 @@ def result_of(real: Processes) -> Result:
 
 def undisturbed(folder: Path, **options) -> Result:
     with processes(folder, secrets=True, **{**OPTIONS, **options}) as real:
-        forks = Forks(real)
-        try:
-            forks.start()
-            forks.wait()
-        finally:
-            forks.stop()
+        Forks(real).to_the_end()
         return result_of(real)
 
 
@@ -187,3 +192,9 @@ def campaign(folder: Path, kills: int, seed: int, *, settled: int = 20, **option
         assert_same(found, expected)
         shutil.rmtree(here)
     return tally
+
+
+def small_disk(limit: int) -> None:
+    """No file may grow above this, as on a disk with that little left."""
+    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))

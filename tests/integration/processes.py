@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
+from typing import ClassVar
 
 from broker.__main__ import main as broker_main
 from hdpvfl_mq.app import cli
@@ -24,7 +25,7 @@ from hdpvfl_mq.runtime.settings import dump_settings, fields_of, load_settings
 from parties.__main__ import main as party_main
 from schemas.config import BrokerSettings, PartySettings
 from schemas.ids import COORDINATOR
-from tests.integration.forked import Forked
+from tests.integration.forked import Forked, Served, Started
 
 ROOT = Path(__file__).parents[2]
 # Few rows, so a delta that is small beside 1 / rows is not needed to see the protocol work.
@@ -47,10 +48,10 @@ def hdpvfl(*arguments: object, cwd: Path, wait_s: float = WAIT_S) -> subprocess.
 
 def command(
     *words: str, out: Path, err: Path | None = None, cwd: Path, session: bool = False
-) -> Forked:
+) -> Started:
     """A command of the command line, started."""
-    return Forked(
-        lambda: cli.main(words),
+    return Served(
+        partial(cli.main, words),
         out=out,
         err=err,
         cwd=cwd,
@@ -93,9 +94,10 @@ class Processes:
     folder: Path
     demo: Demo
     state: Path
-    children: dict[str, subprocess.Popen | Forked] = field(default_factory=dict)
+    children: dict[str, subprocess.Popen | Started] = field(default_factory=dict)
     before: dict[str, Callable[[], None]] = field(default_factory=dict)  # first thing in a process
     fresh: bool = False  # new interpreters, for who measures memory
+    inherits: ClassVar[bool] = False  # forked from this process, for who patches modules first
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -106,17 +108,13 @@ class Processes:
             if self.fresh:
                 self.children[name] = self._fresh(name)
                 continue
-            self.children[name] = Forked(
-                partial(self._main, name),
+            fork = Forked if self.inherits else Served
+            self.children[name] = fork(
+                partial(_service, name, Path(self.settings(name)), self.before.get(name)),
                 out=self.log(name),
                 cwd=self.folder,
                 environment=environment(),
             )
-
-    def _main(self, name: str) -> int:
-        self.before.get(name, lambda: None)()
-        main = broker_main if name == COORDINATOR else party_main
-        return main(Path(self.settings(name)))
 
     def _fresh(self, name: str) -> subprocess.Popen:
         module = "broker" if name == COORDINATOR else "parties"
@@ -165,6 +163,12 @@ class Processes:
             return list(ledger.entries())
         finally:
             ledger.close_file()
+
+
+def _service(name: str, settings: Path, before: Callable[[], None] | None) -> int:
+    if before is not None:
+        before()
+    return broker_main(settings) if name == COORDINATOR else party_main(settings)
 
 
 @contextmanager

@@ -20,7 +20,7 @@ import numpy as np
 
 from hdpvfl_mq.app.demo.prepare import free_port
 from tests.contracts.test_docs_commands import PAGES, ROOT, blocks
-from tests.integration.forked import Forked
+from tests.integration.forked import Started
 from tests.integration.processes import command, environment, hdpvfl, wait_for
 from tests.integration.test_joining import Host
 
@@ -116,7 +116,7 @@ class Life:
         write_customers(self.shop.folder / "customers.csv", 3)
         self.lines: dict[str, str] = {}
         self.run = ""
-        self.proposer: Forked | None = None
+        self.proposer: Started | None = None
 
     def play(self, text: str) -> None:
         words = shlex.split(text)[1:]

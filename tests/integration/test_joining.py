@@ -17,7 +17,7 @@ from hdpvfl_mq.runtime import control
 from hdpvfl_mq.runtime.keys import make_keys
 from hdpvfl_mq.runtime.knock import knock
 from hdpvfl_mq.wire.invitation import Invitation, read_line
-from tests.integration.forked import Forked
+from tests.integration.forked import Started
 from tests.integration.processes import command, hdpvfl, wait_for
 
 ROWS = 150
@@ -29,7 +29,7 @@ class Host:
     def __init__(self, folder: Path) -> None:
         folder.mkdir()
         self.folder = folder
-        self.services: list[Forked] = []
+        self.services: list[Started] = []
 
     def type(self, *words: str, code: int = 0) -> str:
         done = hdpvfl(*words, cwd=self.folder)

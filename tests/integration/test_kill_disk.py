@@ -2,22 +2,14 @@
 
 from __future__ import annotations
 
-import resource
-import signal
 from functools import partial
 
 import pytest
 
-from tests.integration.killing import Forks, assert_same, result_of, undisturbed
+from tests.integration.killing import Forks, assert_same, result_of, small_disk, undisturbed
 from tests.integration.processes import processes
 
 OPTIONS = {"epochs": 3}
-
-
-def small_disk(limit: int) -> None:
-    """No file may grow above this, as on a disk with that little left."""
-    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
 
 
 def ended(forks: Forks, name: str) -> int:

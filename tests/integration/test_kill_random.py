@@ -8,6 +8,7 @@ import pytest
 
 from hdpvfl_mq.runtime import snapshots
 from tests.integration.killing import campaign
+from tests.integration.processes import Processes
 
 NEXT_ROUND_S = 5.0
 
@@ -15,6 +16,7 @@ NEXT_ROUND_S = 5.0
 @pytest.fixture(autouse=True)
 def snapshots_are_frequent(monkeypatch):
     """These runs are short: without this, few restarts would find a snapshot."""
+    monkeypatch.setattr(Processes, "inherits", True)
     monkeypatch.setattr(snapshots, "EVERY_CPU_S", 0.05)
 
 

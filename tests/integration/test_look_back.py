@@ -22,12 +22,7 @@ def left(tmp_path_factory) -> Path:
     """A run of 32 rounds by real processes; its folder."""
     folder = tmp_path_factory.mktemp("look-back")
     with processes(folder, secrets=True, passives=2, epochs=4, batch=60) as real:
-        forks = Forks(real)
-        try:
-            forks.start()
-            forks.wait()
-        finally:
-            forks.stop()
+        Forks(real).to_the_end()
     return real.demo.folder
 
 

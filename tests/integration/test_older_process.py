@@ -33,7 +33,7 @@ from schemas.envelope import PROTOCOL_VERSION
 from schemas.ids import COORDINATOR
 from schemas.records import EnvelopeReceived, EnvelopeSent
 from tests import version_1
-from tests.integration.forked import Forked
+from tests.integration.forked import Served
 from tests.integration.processes import ROOT, environment
 from tests.integration.standing import Services, standing, until
 
@@ -49,9 +49,9 @@ def speak(services: Services, name: str, version: int) -> None:
     path.write_text(dump_settings(schema(**{**fields, "speaks": version})))
 
 
-def process(services: Services, name: str) -> Forked:
+def process(services: Services, name: str) -> Served:
     """A party's service as a process of its own."""
-    return Forked(
+    return Served(
         partial(party_main, services.demo.service(name)),
         out=services.folder / f"{name}.log",
         cwd=services.folder,

@@ -14,7 +14,7 @@ from hdpvfl_mq.wire.parts import is_in_parts
 from schemas import tensor
 from schemas.ids import COORDINATOR
 from tests.integration.killing import Forks, assert_same, result_of, undisturbed
-from tests.integration.processes import WAIT_S, processes
+from tests.integration.processes import WAIT_S, Processes, processes
 
 OPTIONS = {"passives": 1, "epochs": None, "batch": None}
 
@@ -23,6 +23,7 @@ OPTIONS = {"passives": 1, "epochs": None, "batch": None}
 def calm(tmp_path_factory):
     """A run without kills; all runs here have releases of 59 parts, at most 4 on their way."""
     with pytest.MonkeyPatch.context() as small:
+        small.setattr(Processes, "inherits", True)
         small.setattr(parts, "LARGE_BYTES", 256)
         small.setattr(parts, "PART_BYTES", 16)
         small.setattr(tensor, "BUFFER_ABOVE", 256)

@@ -17,12 +17,7 @@ TIMES_FASTER = 3.0
 @pytest.mark.slow
 def test_1000_rounds_replay_three_times_as_fast(tmp_path):
     with processes(tmp_path, secrets=True, passives=2, epochs=50, batch=24) as real:
-        forks = Forks(real)
-        try:
-            forks.start()
-            forks.wait()
-        finally:
-            forks.stop()
+        Forks(real).to_the_end()
         for party in real.demo.parties:
             status = json.loads((real.demo.folder / party / "status.json").read_text())
             assert status["round"] == 1000

@@ -9,7 +9,7 @@ from functools import partial
 
 from parties.__main__ import main as party_main
 from schemas.ids import COORDINATOR
-from tests.integration.forked import Forked
+from tests.integration.forked import Served
 from tests.integration.processes import environment
 from tests.integration.standing import standing, until
 
@@ -19,7 +19,7 @@ OTHERS = ("active", "passive-1", "passive-2")
 
 async def test_a_stopped_process_costs_only_the_runs_that_need_it(tmp_path):
     async with standing(tmp_path, start=False, passives=3) as services:
-        slow = Forked(
+        slow = Served(
             partial(party_main, services.demo.service(SLOW)),
             out=tmp_path / "slow.log",
             cwd=tmp_path,

@@ -11,19 +11,20 @@ import json
 import signal
 import tempfile
 import time
+from functools import partial
 from pathlib import Path
 
 import pytest
 
-from hdpvfl_mq.app import cli
 from hdpvfl_mq.runtime.settings import dump_settings, fields_of, load_settings
 from schemas.config import RunManifest
 from schemas.methods import ActiveSide, Descent, PassiveSide
 from schemas.policy import PartyPolicy
-from tests.integration.forked import Forked
+from tests.integration.forked import Served, Started
+from tests.integration.networks import Network, type_on
 from tests.integration.processes import environment, wait_for
 from tests.integration.test_joining import Host, write_rows
-from tests.integration.test_namespaces import Network, network_or_skip
+from tests.integration.test_namespaces import network_or_skip
 
 PORT = 7700
 ROUNDS = 300
@@ -36,12 +37,9 @@ class FarHost(Host):
         super().__init__(folder)
         self.name, self.network, self.typed = name, network, 0
 
-    def _start(self, *words: str, out: Path, err: Path | None = None) -> Forked:
-        def program() -> int:
-            self.network.enter(self.name)
-            return cli.main(words)
-
-        return Forked(program, out=out, err=err, cwd=self.folder, environment=environment())
+    def _start(self, *words: str, out: Path, err: Path | None = None) -> Started:
+        program = partial(type_on, self.network, self.name, words)
+        return Served(program, out=out, err=err, cwd=self.folder, environment=environment())
 
     def ask(self, *words: str) -> tuple[int, str, str]:
         with tempfile.TemporaryDirectory() as folder:

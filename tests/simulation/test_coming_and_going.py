@@ -12,11 +12,15 @@ from functools import partial
 import numpy as np
 import pytest
 
+import hdpvfl_mq.runtime.simulation
+import hdpvfl_mq.wire.sequence
 from hdpvfl_mq.audit.audit import audit
 from hdpvfl_mq.machine import Send
 from hdpvfl_mq.methods import plan_run
 from hdpvfl_mq.node.node import Node
+from hdpvfl_mq.runtime import lagging
 from hdpvfl_mq.runtime.simulation import Faults, Simulation
+from hdpvfl_mq.wire.sequence import EARLY_MAX
 from schemas.ids import COORDINATOR
 from schemas.messages import Residual
 from tests.evidence import evidence_of
@@ -111,13 +115,18 @@ def test_a_party_that_is_back_gets_what_it_missed_while_rounds_go_on(policy, see
     assert max(int(r.rsplit("/", 1)[1]) for r in shares) > 60  # it took part again
 
 
-def test_more_missed_rounds_than_may_wait_out_of_order_are_caught_up():
-    """The others go on for longer than EARLY_MAX envelopes."""
-    federation = made("last", epochs=180)
-    faults = Faults(delay_s=0.02, absences=(("shop", 0.5, 20.0),))
+def test_more_missed_rounds_than_may_wait_out_of_order_are_caught_up(monkeypatch):
+    """The others go on for longer than EARLY_MAX envelopes; a quarter of them may wait here."""
+    for module in (hdpvfl_mq.wire.sequence, lagging, hdpvfl_mq.runtime.simulation):
+        monkeypatch.setattr(module, "EARLY_MAX", EARLY_MAX // 4)
+    federation = made("last", epochs=45)
+    faults = Faults(delay_s=0.02, absences=(("shop", 0.5, 12.0),))
     simulation = federation.simulate(faults=faults)
     check(federation, simulation)
     assert simulation.now < AWAY_S
+    shares = [r for r in released(federation, "shop") if "/share/" in r]
+    missed = plan_run(federation.manifest, 117).rounds - len(shares)
+    assert missed > EARLY_MAX // 4
 
 
 class Splits(Node):

@@ -14,11 +14,10 @@ from hdpvfl_mq.wire import parts
 from hdpvfl_mq.wire.parts import PartList, Sizes
 from schemas import tensor
 from schemas.messages import ScoreShare
-from schemas.privacy import Release
-from schemas.tensor import Tensor
 from scripts import verify_journal
 from tests.evidence import evidence_of, write_run
 from tests.federation import LyingFederation, manifest, tables
+from tests.simulation.greedy import Greedy
 
 
 @pytest.fixture(autouse=True)
@@ -94,16 +93,6 @@ def test_sizes_that_do_not_fit_the_parts_end_the_run_and_name_the_liar(listed, t
 
 
 def test_a_release_too_large_to_ask_for_is_no_stain_on_the_journal_of_who_refused_it(tmp_path):
-    class Greedy(Node):
-        """Its role releases far more values than there are rows."""
-
-        def _perform(self, effect, parent):
-            if isinstance(effect, Send) and isinstance(effect.message, ScoreShare):
-                long = Tensor(dtype="|i1", shape=(10**5,), data=bytes(10**5))
-                release = Release(**{**dict(effect.message.release), "tensor": long})
-                effect = Send(effect.to, ScoreShare(**{**dict(effect.message), "release": release}))
-            return super()._perform(effect, parent)
-
     federation = LyingFederation(manifest(), tables(149), liars={"shop": Greedy})
     federation.simulate()
     evidence = evidence_of(federation)

@@ -16,7 +16,6 @@ from hdpvfl_mq.audit.bundle import Stamp, pack
 from hdpvfl_mq.audit.reader import read_evidence
 from hdpvfl_mq.errors import IntegrityError
 from hdpvfl_mq.journal.store import Journal
-from hdpvfl_mq.machine import Send
 from hdpvfl_mq.node.node import Node
 from hdpvfl_mq.node.parts import WINDOW_PARTS
 from hdpvfl_mq.runtime.simulation import Faults, Killed, Simulation
@@ -27,13 +26,12 @@ from parties.phases import Training
 from schemas import tensor
 from schemas.delivery import Part
 from schemas.ids import COORDINATOR
-from schemas.messages import ScoreShare
 from schemas.methods import PrivateModel
-from schemas.privacy import Release
 from schemas.tensor import Tensor
 from scripts import verify_journal
 from tests.evidence import evidence_of, write_run
 from tests.federation import Federation, LyingFederation, manifest, tables
+from tests.simulation.greedy import Greedy
 
 ROWS = 150  # a release has hundreds of bytes
 METHOD = PrivateModel(columns_max=8)
@@ -324,16 +322,6 @@ def test_a_party_that_is_away_while_its_parts_are_awaited_is_waited_for(monkeypa
 
 
 def test_a_release_larger_than_the_plan_is_refused_unasked():
-    class Greedy(Node):
-        """Its role releases far more values than there are rows."""
-
-        def _perform(self, effect, parent):
-            if isinstance(effect, Send) and isinstance(effect.message, ScoreShare):
-                long = Tensor(dtype="|i1", shape=(10**5,), data=bytes(10**5))
-                release = Release(**{**dict(effect.message.release), "tensor": long})
-                effect = Send(effect.to, ScoreShare(**{**dict(effect.message), "release": release}))
-            return super()._perform(effect, parent)
-
     federation = made(LyingFederation, liars={"shop": Greedy})
     simulation = federation.simulate()
     assert "shop" in simulation.nodes["bank"].state.reason

@@ -128,7 +128,7 @@ def _read(path: Path) -> Checked | list[Fault]:
 def _checked(path: Path, text: str, values: dict[str, Any]) -> Checked | list[Fault]:
     schema = next((kind for field, kind in KINDS if field in values), None)
     if schema is None:
-        unknown = "is no settings file: it has no field that docs/settings.md knows one by"
+        unknown = "is not a settings file: no field in it tells which kind it is (docs/settings.md)"
         return [Fault(str(path), 1, unknown)]
     try:
         return Checked(path, text, schema.model_validate_json(json.dumps(values)))

@@ -17,7 +17,10 @@ from hdpvfl_mq.app.parsing import Command, add_command
 def add_federation_commands(commands: Any) -> None:
     """Add these commands to the parser."""
     _add_joining(commands)
-    _add_running(commands)
+    _add_questions(commands)
+    _add_checks(commands)
+    _add_answers(commands)
+    _add_train(commands)
 
 
 def later(module: str, name: str) -> Command:
@@ -136,7 +139,7 @@ def _add_joining(commands: Any) -> None:
     remove.add_argument("--federation", help="which federation, if the broker hosts several")
 
 
-def _add_running(commands: Any) -> None:
+def _add_questions(commands: Any) -> None:
     for name, text, *examples in (
         (
             "status",
@@ -154,6 +157,9 @@ def _add_running(commands: Any) -> None:
     ):
         command = later("services", name)
         with_settings(add_command(commands, name, text, command, examples=tuple(examples)))
+
+
+def _add_checks(commands: Any) -> None:
     look = "check everything a service needs, and say what to do"
     with_settings(
         add_command(
@@ -170,6 +176,9 @@ def _add_running(commands: Any) -> None:
     check.add_argument(
         "files", type=Path, nargs="+", metavar="FILE", help="settings, policy, manifest"
     )
+
+
+def _add_answers(commands: Any) -> None:
     named = "spring-20270101-120000"
     for name, text, rest in (
         ("approve", "accept a proposed run", ""),
@@ -177,12 +186,15 @@ def _add_running(commands: Any) -> None:
         ("stop", "end a run for everybody", ""),
         ("logs", "print this service's log of one run", ""),
     ):
-        shown = (f"hdpvfl {name} {named}{rest}",)
+        example = f"hdpvfl {name} {named}{rest}"
         command = later("services", name)
-        parser = with_settings(add_command(commands, name, text, command, examples=shown))
+        parser = with_settings(add_command(commands, name, text, command, examples=(example,)))
         parser.add_argument("run", help="name of the run; see 'hdpvfl runs'")
         if name == "refuse":
             parser.add_argument("--reason", required=True, help="why; the other parties see it")
+
+
+def _add_train(commands: Any) -> None:
     train = with_settings(
         add_command(
             commands,

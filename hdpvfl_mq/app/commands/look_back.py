@@ -16,6 +16,13 @@ from hdpvfl_mq.app.parsing import add_command
 
 def add_evidence_commands(commands: Any) -> None:
     """Add the four commands to the parser."""
+    _add_audit(commands)
+    _add_replay(commands)
+    _add_report(commands)
+    _add_evidence(commands)
+
+
+def _add_audit(commands: Any) -> None:
     audit = _with_run(
         add_command(
             commands,
@@ -30,16 +37,12 @@ def add_evidence_commands(commands: Any) -> None:
         ),
         other=", or a bundle that 'hdpvfl evidence' made",
     )
-    audit.add_argument(
-        "--party",
-        action="append",
-        default=[],
-        help="audit only this party's journal; repeat it for more",
-    )
-    audit.add_argument(
-        "--members", type=Path, help="file with the members' public keys, such as members.toml"
-    )
-    audit.add_argument("--ledgers", type=Path, help="folder with <party>/ledger.db")
+    _with_parties(audit, "audit only this party's journal; repeat it for more")
+    _with_members(audit)
+    _with_ledgers(audit)
+
+
+def _add_replay(commands: Any) -> None:
     replay = _with_run(
         add_command(
             commands,
@@ -57,6 +60,9 @@ def add_evidence_commands(commands: Any) -> None:
     replay.add_argument("--until", type=int, metavar="ROUND", help="stop after that many rounds")
     replay.add_argument("--show", action="store_true", help="print every record")
     replay.add_argument("--diverge", action="store_true", help="show the first difference")
+
+
+def _add_report(commands: Any) -> None:
     report = _with_run(
         add_command(
             commands,
@@ -69,16 +75,12 @@ def add_evidence_commands(commands: Any) -> None:
             ),
         )
     )
-    report.add_argument(
-        "--party",
-        action="append",
-        default=[],
-        help="only this party; repeat it for more (default: all parties here)",
-    )
-    report.add_argument(
-        "--members", type=Path, help="file with the members' public keys, such as members.toml"
-    )
-    report.add_argument("--ledgers", type=Path, help="folder with <party>/ledger.db")
+    _with_parties(report, "only this party; repeat it for more (default: all parties here)")
+    _with_members(report)
+    _with_ledgers(report)
+
+
+def _add_evidence(commands: Any) -> None:
     evidence = _with_run(
         add_command(
             commands,
@@ -94,13 +96,22 @@ def add_evidence_commands(commands: Any) -> None:
     evidence.add_argument(
         "-o", "--out", type=Path, help="file to write (default: RUN-evidence.zip)"
     )
-    evidence.add_argument(
-        "--party",
-        action="append",
-        default=[],
-        help="only this party; repeat it for more (default: all parties here)",
+    _with_parties(evidence, "only this party; repeat it for more (default: all parties here)")
+    _with_ledgers(evidence)
+
+
+def _with_parties(parser: argparse.ArgumentParser, text: str) -> None:
+    parser.add_argument("--party", action="append", default=[], help=text)
+
+
+def _with_members(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--members", type=Path, help="file with the members' public keys, such as members.toml"
     )
-    evidence.add_argument("--ledgers", type=Path, help="folder with <party>/ledger.db")
+
+
+def _with_ledgers(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--ledgers", type=Path, help="folder with <party>/ledger.db")
 
 
 def _with_run(parser: argparse.ArgumentParser, *, other: str = "") -> argparse.ArgumentParser:

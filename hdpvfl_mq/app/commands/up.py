@@ -104,7 +104,7 @@ def start(options: UpOptions, console: Console, nursery: Nursery) -> dict[str, A
 
 
 def nothing() -> None:
-    """All is written already."""
+    """Do nothing: everything is written."""
 
 
 def resume(run: str, options: UpOptions, console: Console, nursery: Nursery) -> dict[str, Any]:

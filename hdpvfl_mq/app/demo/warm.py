@@ -3,7 +3,7 @@
 It owns the loop of such a process and what a forked child becomes; nursery.py asks it. It opens no
 socket of the protocol, starts no thread, draws nothing and reads no key or row before it forks:
 each child is a process of its own, with its own limits, keys, files and random numbers. It ends
-when whoever started it is gone, and its children notice that and stop.
+when the process that started it is gone, and its children notice that and stop.
 """
 
 from __future__ import annotations

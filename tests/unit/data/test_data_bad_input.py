@@ -9,25 +9,12 @@ import pytest
 from pydantic import ValidationError
 
 from hdpvfl_mq.data import constants
-from hdpvfl_mq.data.preprocess import PreparedData, prepare
+from hdpvfl_mq.data.preprocess import prepare
 from hdpvfl_mq.data.readers import TableFile
 from hdpvfl_mq.data.tables import Table
 from hdpvfl_mq.errors import DataError
 from schemas.data import ColumnRule, DataSettings, NamedColumn
-
-GOOD = {
-    "id": ["a", "b", "c", "d"],
-    "y": [0, 1, 1, 0],
-    "age": [1.0, 2.0, 3.0, 6.0],
-    "sex": ["f", "m", "m", "f"],
-}
-SEX = NamedColumn(name="sex", categories=("f", "m"))
-ACTIVE = DataSettings(label_column="y", rules=(SEX,))
-
-
-def prepared(settings: DataSettings, role: str = "active", **changed: object) -> PreparedData:
-    return prepare(Table.of({**GOOD, **changed}), settings, role=role)
-
+from tests.unit.data.four_rows import ACTIVE, SEX, prepared
 
 BAD = {
     "nan feature": ({"age": [1.0, np.nan, 3.0, 4.0]}, "column 'age', row 2: the cell is empty"),

@@ -15,24 +15,12 @@ from pyarrow import feather
 from pydantic import ValidationError
 
 from hdpvfl_mq.data.fingerprint import Fingerprint, OtherColumns
-from hdpvfl_mq.data.preprocess import PreparedData, prepare, prepare_mapped
+from hdpvfl_mq.data.preprocess import prepare, prepare_mapped
 from hdpvfl_mq.data.readers import TableFile
 from hdpvfl_mq.data.tables import TEXT, Table
 from hdpvfl_mq.errors import DataError
 from schemas.data import ColumnRule, DataSettings, NamedColumn
-
-GOOD = {
-    "id": ["a", "b", "c", "d"],
-    "y": [0, 1, 1, 0],
-    "age": [1.0, 2.0, 3.0, 6.0],
-    "sex": ["f", "m", "m", "f"],
-}
-SEX = NamedColumn(name="sex", categories=("f", "m"))
-ACTIVE = DataSettings(label_column="y", rules=(SEX,))
-
-
-def prepared(settings: DataSettings, role: str = "active", **changed: object) -> PreparedData:
-    return prepare(Table.of({**GOOD, **changed}), settings, role=role)
+from tests.unit.data.four_rows import ACTIVE, GOOD, SEX, prepared
 
 
 def test_columns_become_numbers_in_the_order_of_the_file() -> None:

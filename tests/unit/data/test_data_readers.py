@@ -160,7 +160,7 @@ def test_plain_numpy_columns_are_numbered() -> None:
     assert table["c1"].tolist() == [1, 3, 5]
     with pytest.raises(DataError, match="two dimensions"):
         Table.of(np.arange(6))
-    with pytest.raises(DataError, match="list is no table"):
+    with pytest.raises(DataError, match="list is not a table"):
         Table.of([1, 2])
 
 
