@@ -112,9 +112,8 @@ class Tensor(Closed):
         import numpy as np  # noqa: PLC0415 - the broker never gets here
 
         low, high = (int(integers.min()), int(integers.max())) if integers.size else (0, 0)
-        for dtype in (np.int8, np.int16, np.int32):
-            bounds = np.iinfo(dtype)
-            if bounds.min <= low and high <= bounds.max:
+        for bits, dtype in ((7, np.int8), (15, np.int16), (31, np.int32)):
+            if -(1 << bits) <= low and high < 1 << bits:
                 narrow = (allocate or np.empty)(integers.shape, dtype)
                 for start in range(0, len(integers), CHUNK):
                     narrow[start : start + CHUNK] = integers[start : start + CHUNK]

@@ -31,14 +31,17 @@ class Chained:
         """Close the journal; the node takes no turn after this."""
         self._journal.close()
 
-    def _append(self, recorded: RecordedInput, effects: tuple[RecordedEffect, ...]) -> None:
-        """Append one record to the chain."""
+    def _append(
+        self, recorded: RecordedInput, effects: tuple[RecordedEffect, ...], *, waits: bool = False
+    ) -> None:
+        """Append one record to the chain; one that `waits` needs no commit of its own."""
         record = chain.encode(
             StepRecord(index=self.steps, previous=self.head, input=recorded, effects=effects)
         )
         self.head = chain.link(record)
         self.tree.append(self.head)
         self._uncommitted.records.append((self.steps, record, self.head))
+        self._uncommitted.is_due |= not waits
         self.steps += 1
 
     def _stamp(self) -> Stamp:

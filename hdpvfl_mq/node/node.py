@@ -18,22 +18,14 @@ from hdpvfl_mq.machine import Input, Offence, OffenceCause, Received, Role
 from hdpvfl_mq.node import node_snapshot
 from hdpvfl_mq.node.exchanging import Exchanging
 from hdpvfl_mq.node.performing import RECEIVERS_MAX, spread
-from hdpvfl_mq.node.ports import (
-    Contact,
-    Identity,
-    LedgerPort,
-    RecordStore,
-    Turn,
-    WriteBoth,
-    one_by_one,
-)
-from hdpvfl_mq.node.uncommitted import Uncommitted
+from hdpvfl_mq.node.ports import Contact, Identity, LedgerPort, RecordStore, Turn
+from hdpvfl_mq.node.uncommitted import Uncommitted, WriteBoth, one_by_one
 from hdpvfl_mq.wire.codec import Frames, decode_body, decode_header
 from hdpvfl_mq.wire.parts import is_in_parts
 from schemas.commands import OperatorCommand
 from schemas.envelope import NO_PARENT, Header
 from schemas.ids import PartyId
-from schemas.messages import NEEDED
+from schemas.messages import NEEDED, Releasing
 from schemas.privacy import LedgerHead, Release
 from schemas.records import (
     GENESIS,
@@ -147,6 +139,8 @@ class Node(Exchanging):
         while self.mailbox.has_arrived(self._is_ready):  # again: a step may end another's waiting
             for header, frames, digest in self.mailbox.arrived(self._is_ready):
                 self._step(self._received(header, frames), EnvelopeReceived(frames=frames), digest)
+        # Parts and requests for them travel in envelopes, which acknowledge what was received.
+        self._uncommitted.is_due |= self.parts.is_busy or parts_taken > 0
         turn = self._exchanged(self._commit(), parts_taken)
         stopped = self._stopped()
         return replace(turn, stopped=stopped) if stopped else turn
@@ -157,9 +151,8 @@ class Node(Exchanging):
         Later envelopes wait for a missing one, or the next is of a kind that is not yet legal.
         """
         if (number := self.mailbox.missing(party)) is not None:
-            self.refusals.withheld(
-                party, f"envelope {number} of {party} is missing, later ones arrive"
-            )
+            reason = f"envelope {number} of {party} is missing, later ones arrive"
+            self.refusals.withheld(party, reason)
         elif party in dict(self._stopped()) and (early := self.mailbox.next_envelope(party)):
             kind = early.header.kind
             self.refuse(early.frames, f"a {kind} of {party} before its time", by=party)
@@ -173,7 +166,13 @@ class Node(Exchanging):
 
         Call it until it returns None: a crowd takes several.
         """
+        self._flush()
         return self.mailbox.acknowledgement(self._stamp(), RECEIVERS_MAX)
+
+    def ask_again(self) -> tuple[Frames, ...]:
+        """Requests for all missing parts: those on their way may be lost."""
+        self._flush()
+        return super().ask_again()
 
     def _recorded_input(
         self, recorded: EnvelopeReceived | Moved
@@ -184,8 +183,6 @@ class Node(Exchanging):
                 return self._received(header, frames), digest
             case _:
                 return recorded, NO_PARENT
-
-    # -- steps --------------------------------------------------------------------------------
 
     def _step(self, given: Input | PeerError, recorded: RecordedInput, parent: bytes) -> None:
         if isinstance(given, Started):
@@ -212,7 +209,9 @@ class Node(Exchanging):
                 header = decode_header(recorded.frames)
                 if header.kind in NEEDED:
                     stored = (*stored, *self._wronged(Offence(header.sender), parent))
-        self._append(recorded, stored)
+        is_release = isinstance(given, Received) and isinstance(given.message, Releasing)
+        # A release that waits for those of other peers is committed with the answer to all of them.
+        self._append(recorded, stored, waits=is_release and not stored)
 
     def _wronged(self, offence: Offence, parent: bytes) -> tuple[RecordedEffect, ...]:
         """Let the role react to a peer whose message was refused or is missing."""
@@ -241,7 +240,13 @@ class Node(Exchanging):
             self._append(noted, self._answered(noted))
 
     def _commit(self) -> Turn:
-        """Commit the turn; if a step asked for the ledger, also take the step that answers."""
+        """Commit the turn; if a step asked for the ledger, also take the step that answers.
+
+        Records that may wait stay in memory. Nothing has been said about them, so after a crash
+        they are as if they had not arrived.
+        """
+        if not self._uncommitted.is_due and self.outcome is None:
+            return Turn((), (), None)
         if self._ledger is not None and self._uncommitted.charge(self._ledger):
             # One commit for a query and its answer. After a crash before it the query comes again,
             # and the account returns what it has counted for it.
@@ -258,6 +263,12 @@ class Node(Exchanging):
             self._step(read, read, NO_PARENT)
         more = self._commit()
         return Turn((*turn.send, *more.send), (*turn.arm, *more.arm), more.outcome)
+
+    def _flush(self) -> None:
+        """Commit the records that waited: every envelope acknowledges them."""
+        if self._uncommitted.records:
+            self._uncommitted.is_due = True
+            self._commit()
 
     def _answer_charge(self, ledger: LedgerPort) -> None:
         charged = ledger.charged()
@@ -281,11 +292,9 @@ class Node(Exchanging):
         except PeerError as refused:
             return refused
 
-    # -- snapshots ----------------------------------------------------------------------------
-
     def snapshot(self) -> NodeSnapshot | None:
         """A snapshot of what is on disk, or None while the role's state cannot be frozen."""
-        return node_snapshot.take(self)
+        return None if self._uncommitted.records else node_snapshot.take(self)
 
     def resume(self, snapshot: NodeSnapshot) -> bool:
         """Continue from a snapshot, before `open`; False if it is not of this node."""

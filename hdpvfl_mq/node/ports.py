@@ -62,14 +62,6 @@ class RecordStore(Protocol):
 
 # Makes something durable; when it returns, the bytes are on disk.
 Write = Callable[[], None]
-# Makes the ledger's and the journal's writes of one turn durable; returns when both are.
-WriteBoth = Callable[[Write, Write], None]
-
-
-def one_by_one(ledger: Write, journal: Write) -> None:
-    """Write the ledger, then the journal."""
-    ledger()
-    journal()
 
 
 class LedgerPort(Protocol):

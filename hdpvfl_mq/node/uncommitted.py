@@ -6,18 +6,27 @@ bytes and no socket. docs/decisions/11-two-writes.md goes through every crash be
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 
 from hdpvfl_mq.errors import IntegrityError, RefusedError
 from hdpvfl_mq.machine import LedgerOrder
-from hdpvfl_mq.node.ports import LedgerPort, RecordStore, WriteBoth
+from hdpvfl_mq.node.ports import LedgerPort, RecordStore, Write
 from hdpvfl_mq.wire.codec import Frames
 from hdpvfl_mq.wire.parts import Buffer, PartList
 from schemas.privacy import Release
 from schemas.records import Arm, Charge, CheckLedger, RememberHead, Reserve
 
 _PARTS_AT_ONCE = 16
+# Makes the ledger's and the journal's writes of one turn durable; returns when both are.
+WriteBoth = Callable[[Write, Write], None]
+
+
+def one_by_one(ledger: Write, journal: Write) -> None:
+    """Write the ledger, then the journal."""
+    ledger()
+    journal()
 
 
 @dataclass
@@ -32,6 +41,7 @@ class Uncommitted:
     parts: list[tuple[PartList, Buffer]] = field(default_factory=list)
     send: list[Frames] = field(default_factory=list)
     arm: list[Arm] = field(default_factory=list)
+    is_due: bool = False  # else all records may wait for the next commit
 
     def commit(self, ledger: LedgerPort | None, journal: RecordStore, both: WriteBoth) -> None:
         """Make the turn durable; the caller sends only after this returns.

@@ -55,6 +55,7 @@ class Ladder:
 
     ratio: float
     rungs: tuple[tuple[int, AliasTable], ...]
+    scaled: tuple[AliasTable, ...]  # each table times its spacing
     tau_units: int
 
     def sample(self, count: int, key: bytes) -> NDArray[np.int64]:
@@ -82,8 +83,8 @@ class Ladder:
     def add_part(self, total: NDArray[np.int64], key: bytes, part: slice, count: int) -> None:
         """Add the samples of one chunk of `count` numbers."""
         words = self._words(key, part, count)
-        for (spacing, table), (high, low) in zip(self.rungs, words, strict=True):
-            total += table.draw(high, low, spacing=spacing)
+        for table, (high, low) in zip(self.scaled, words, strict=True):
+            total += table.draw(high, low)
 
     def _words(
         self, key: bytes, part: slice, count: int
@@ -161,7 +162,8 @@ def ladder(ratio: float) -> Ladder:
             total = _variance(j + 1) if j < coarse else ratio**2
             distance += _ripple(_variance(j), total, _SPACING**j)
         tau_units = int(gmpy2.ceil(distance * gmpy2.exp2(TAU_UNIT_BITS)))
-    return Ladder(ratio, tuple((_SPACING**j, t) for j, t in enumerate(tables)), tau_units)
+    rungs = tuple((_SPACING**j, table) for j, table in enumerate(tables))
+    return Ladder(ratio, rungs, tuple(t.times(spacing) for spacing, t in rungs), tau_units)
 
 
 def _variance(rungs: int) -> float:

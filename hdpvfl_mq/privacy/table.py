@@ -12,7 +12,7 @@ one 128-bit comparison, whatever its value.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import pairwise
 from typing import Any
@@ -42,27 +42,30 @@ class AliasTable:
     index_bits: int
     threshold_high: NDArray[np.uint64]
     threshold_low: NDArray[np.uint64]
-    values: NDArray[np.int64] | NDArray[np.int16]
+    values: NDArray[np.int64] | NDArray[np.int32] | NDArray[np.int16]
     distance: Any
+    # High words at which the columns' own values end: number of the column, then its threshold.
+    ends: NDArray[np.uint64]
 
-    def draw(
-        self, high: NDArray[np.uint64], low: NDArray[np.uint64], *, spacing: int = 1
-    ) -> NDArray[np.int64]:
-        """Turn 128-bit uniforms, as pairs of words, into samples times `spacing`.
+    def draw(self, high: NDArray[np.uint64], low: NDArray[np.uint64]) -> NDArray[np.int64]:
+        """Turn 128-bit uniforms, as pairs of words, into samples.
 
         The low words decide only where the high ones tie, once in 2^(64 - index_bits) draws.
         """
-        shift = np.uint64(64 - self.index_bits)
-        column = (high >> shift).view(np.int64)
-        rest = high & np.uint64((1 << (64 - self.index_bits)) - 1)
-        threshold = self.threshold_high.take(column)
-        own = rest < threshold
-        tied = rest == threshold
-        if tied.any():
+        column = (high >> np.uint64(64 - self.index_bits)).view(np.int64)
+        end = self.ends.take(column)
+        own, tied = high < end, high == end
+        if np.count_nonzero(tied):
             own |= tied & (low < self.threshold_low.take(column))
         column <<= 1
         column += own
-        return np.multiply(self.values.take(column), spacing, dtype=np.int64)
+        return self.values.take(column).astype(np.int64, copy=False)
+
+    def times(self, spacing: int) -> AliasTable:
+        """The table whose draws are those of this one times `spacing`."""
+        most = spacing * int(np.abs(self.values).max())
+        values = np.multiply(self.values, spacing, dtype=np.int64)
+        return replace(self, values=values.astype(np.int32) if most < 2**31 else values)
 
 
 @lru_cache(maxsize=128)
@@ -190,10 +193,9 @@ def _alias(weights: list[int], reach: int, distance: Any) -> AliasTable:
     values = np.stack([value[alias], value], axis=1).reshape(-1)
     if columns <= _SMALL:  # a small table stays in the processor's cache
         values = values.astype(np.int16)
-    return AliasTable(
-        index_bits,
-        words[1::2].astype(np.uint64),
-        words[::2].astype(np.uint64),
-        values,
-        distance,
-    )
+    high = words[1::2].astype(np.uint64)
+    first = np.arange(columns, dtype=np.uint64) << np.uint64(64 - index_bits)
+    # The last column's end may be 2^64; one less is right too, as that column is full and has one
+    # value whichever side a word falls on.
+    ends = np.where(high > ~first, np.uint64(2**64 - 1), first + high)
+    return AliasTable(index_bits, high, words[::2].astype(np.uint64), values, distance, ends)

@@ -6,7 +6,6 @@ no message and no journal.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -241,10 +240,11 @@ class LedgerBook:
 
     def _booked(self, release: Release) -> ReleaseBooked:
         """The entry of a release; a payload without noise needs a keyed digest to hide it."""
-        data, keyed = release.tensor.data, release.event.mechanism in ("exact", "disclosed")
-        digest = hashlib.sha256(data).digest()
+        keyed = release.event.mechanism in ("exact", "disclosed")
         if keyed:
-            digest = self._ledger.secret.payload(release.release_id, data)
+            digest = self._ledger.secret.payload(release.release_id, release.tensor.data)
+        else:
+            digest = release.tensor.digest  # the transcript has hashed these bytes
         return ReleaseBooked(
             dataset=self._policy.dataset,
             run=self._run,

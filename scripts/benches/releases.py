@@ -22,6 +22,7 @@ from hdpvfl_mq.machine import Reserve
 from hdpvfl_mq.methods import plan_run
 from hdpvfl_mq.methods.recommend import sound_descent
 from hdpvfl_mq.privacy.mechanism import Mechanism
+from hdpvfl_mq.runtime.beside import BESIDE
 from hdpvfl_mq.wire.codec import Frames, encode_body, encode_header
 from hdpvfl_mq.wire.signing import envelope_digest, sign
 from parties.process.ledger_book import LedgerBook
@@ -89,9 +90,6 @@ def _parts(manifest: RunManifest, folder: Path) -> dict[str, float]:
     ledger_book = LedgerBook(ledger, open_policy(manifest), manifest.run, bytes(32))
     spent = noise.spent
     ledger_book.reserve(Reserve(mu2_units=spent.mu2_units, tau_units=spent.tau_units, exact=False))
-    parts["ledger, booked before the journal"] = _each(
-        lambda number: ledger_book.book([releases[number]])
-    )
     key, envelopes = SigningKey.generate(), list[Frames]()
 
     def signed(number: int) -> None:
@@ -99,7 +97,12 @@ def _parts(manifest: RunManifest, folder: Path) -> dict[str, float]:
 
     parts["packing and signature"] = _each(signed)
     journal = Journal(folder / "journal.db", run=manifest.run, party="passive-1")
-    parts["journal, one durable commit"] = _each(lambda n: _journaled(journal, envelopes[n], n))
+
+    def durable(number: int) -> None:
+        booking = ledger_book.booking([releases[number]])
+        BESIDE(booking, lambda: _journaled(journal, envelopes[number], number))
+
+    parts["ledger and journal, synced at the same time"] = _each(durable)
     return parts
 
 

@@ -10,7 +10,8 @@ from hdpvfl_mq.errors import OperatorError, PeerError
 from hdpvfl_mq.journal.store import Journal
 from hdpvfl_mq.machine import Offence, OperatorRequest, Received, Reserve, Send, Started, TimerFired
 from hdpvfl_mq.node.node import NO_LEDGER, Node
-from hdpvfl_mq.node.ports import Contact, Identity, one_by_one
+from hdpvfl_mq.node.ports import Contact, Identity
+from hdpvfl_mq.node.uncommitted import one_by_one
 from hdpvfl_mq.wire.codec import decode_header
 from schemas.messages import Pause, ScoreShare, Withdraw
 from schemas.privacy import LedgerHead

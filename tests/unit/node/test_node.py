@@ -11,7 +11,7 @@ from hdpvfl_mq.errors import IntegrityError, OperatorError
 from hdpvfl_mq.journal.store import Journal
 from hdpvfl_mq.machine import Finish, Send, TimerFired, arm
 from hdpvfl_mq.node.performing import RECEIVERS_MAX, spread
-from hdpvfl_mq.node.ports import one_by_one
+from hdpvfl_mq.node.uncommitted import one_by_one
 from hdpvfl_mq.wire.codec import decode_header
 from hdpvfl_mq.wire.sequence import EARLY_MAX
 from tests.samples import sample

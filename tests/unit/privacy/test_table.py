@@ -90,3 +90,28 @@ def test_the_extreme_uniforms_are_drawn_too() -> None:
     table = rounded_gaussian(5.0)
     ends = np.array([0, WORD - 1], dtype=np.uint64)
     assert np.abs(table.draw(ends, ends)).max() <= 5.0 * CUT + 2
+
+
+@pytest.mark.parametrize(
+    "table", [rounded_gaussian(5.0), rounded_gaussian(0.3), discrete_gaussian(160.0)]
+)
+def test_ends_are_the_thresholds_of_the_plain_table(table):
+    """A draw compares with `ends`; the law is that of the thresholds, to the last word."""
+    width = 1 << (64 - table.index_bits)
+    for column, (high, end) in enumerate(
+        zip(table.threshold_high.tolist(), table.ends.tolist(), strict=True)
+    ):
+        if column * width + high < 2**64:
+            assert end == column * width + high
+        else:  # a full last column: both sides have the same value
+            assert (high, end) == (width, 2**64 - 1)
+            alias, own = table.values[2 * column : 2 * column + 2].tolist()
+            assert alias == own
+
+
+@pytest.mark.parametrize("spacing", [1, 64, 64**3, 64**6])
+def test_a_scaled_table_draws_multiples_of_the_same_samples(spacing):
+    table = discrete_gaussian(160.0)
+    words = np.random.default_rng(5).integers(0, 2**64, (2, 5000), dtype=np.uint64)
+    expected = [spacing * each for each in table.draw(*words).tolist()]
+    assert table.times(spacing).draw(*words).tolist() == expected
