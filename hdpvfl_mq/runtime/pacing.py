@@ -26,6 +26,7 @@ RESEND_MAX_S = 1.5  # a peer that restarts after a crash waits at most this long
 # and copies would add to that work faster than it is done.
 CROWD_PEERS = 8
 CROWD_S = 0.06  # for each further peer
+CROWD_ACK_S = 0.004  # for each further peer: one acknowledgement for many, far below CROWD_S
 # Sending slows down to so many times this wait, so that copies stay few at any size and on any
 # machine. What was lost with a connection does not wait: whoever connects says what it has.
 CROWD_SLOWER = 32.0
@@ -90,7 +91,8 @@ class Pacing:
         if not mailbox.owes:
             self.acknowledge_at = None
         elif self.acknowledge_at is None:
-            self.acknowledge_at = now + ACK_DELAY_S
+            crowd = max(0, mailbox.peer_count - CROWD_PEERS)
+            self.acknowledge_at = now + ACK_DELAY_S + CROWD_ACK_S * crowd
         self._after_answers(mailbox, now)
         if not mailbox.has_unacknowledged:
             self.resend_at, self.slower = None, 1.0

@@ -32,7 +32,7 @@ PING, PONG = (b"ping",), (b"pong",)
 # check counts as none if the link carried more than BULK_BYTES: the answer waits behind bulk.
 UNANSWERED_LOOKS = 6
 # A party with many peers gives the broker longer: the ping waits behind what all of them send.
-PEERS_PER_LOOK = 4
+PEERS_PER_LOOK = 2
 BULK_BYTES = 16_384
 ROOM_BYTES = 32 * 2**20  # sent and not acknowledged by the kernel; above it, no parts are sent
 LOOK_S = 1.0

@@ -11,6 +11,7 @@ from hdpvfl_mq.runtime.pacing import (
     ACK_DELAY_S,
     BULK_MAX_S,
     CROWD_PEERS,
+    CROWD_S,
     GAP_PEER_S,
     GAP_S,
     GREET_S,
@@ -86,6 +87,16 @@ def test_an_acknowledgement_waits_a_moment_for_an_answer_to_ride_on(mailbox):
     pacing.after_turn(mailbox, turn(), ACK_DELAY_S / 2)  # a second turn does not put it off
     assert pacing.due(ACK_DELAY_S).acknowledge
     assert not pacing.due(ACK_DELAY_S).acknowledge
+
+
+@pytest.mark.parametrize(("peers", "after_s"), [(CROWD_PEERS, ACK_DELAY_S), (108, 0.42)])
+def test_one_acknowledgement_answers_many_of_a_crowd(mailbox, peers, after_s):
+    """Bug: on a busy machine every party sent an acknowledgement for each of a crowd's copies."""
+    pacing = Pacing()
+    mailbox.owes, mailbox.peer_count = True, peers
+    pacing.after_turn(mailbox, turn(), 0.0)
+    assert pacing.next() == pytest.approx(after_s)
+    assert after_s < RESEND_S + CROWD_S * (peers - CROWD_PEERS)
 
 
 def test_sending_again_slows_down_while_nothing_gets_through(mailbox):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from hdpvfl_mq.runtime import status
 from hdpvfl_mq.runtime.status import EVERY_S, OLDEST_S, SHARE, Status, read
 
 
@@ -14,7 +13,7 @@ from hdpvfl_mq.runtime.status import EVERY_S, OLDEST_S, SHARE, Status, read
 def test_a_status_that_takes_long_is_written_less_often(tmp_path, monkeypatch, takes_s, next_s):
     """Bug: with 64 parties on a busy machine a tenth of the time went into status files."""
     clock = [100.0]
-    monkeypatch.setattr(status.time, "monotonic", lambda: clock[0])
+    monkeypatch.setattr("hdpvfl_mq.runtime.status.time.monotonic", lambda: clock[0])
     written = Status(tmp_path / "status.json")
     assert written.due()
     clock[0] += takes_s  # collecting the fields
