@@ -141,6 +141,12 @@ def test_100_liars_break_no_promise(block):
     assert lies > QUICK // BLOCKS  # or the test shows nothing
 
 
+@pytest.mark.parametrize("seed", [302])
+def test_liars_that_broke_a_promise_once(seed):
+    """302: a finding about a manifest of run "bank" named nobody but that honest party."""
+    check(seed)
+
+
 @pytest.mark.slow  # make soak
 @pytest.mark.parametrize("block", range(50))
 def test_5000_liars_break_no_promise(block):
