@@ -70,6 +70,7 @@ def schedule_followed(evidence: Evidence) -> None:
 
 
 def _one_manifest(evidence: Evidence, manifest: RunManifest) -> None:
+    digest = model_digest(manifest)
     for envelope in evidence.said:
         if not isinstance(envelope.message, RunOffer):
             continue
@@ -77,14 +78,14 @@ def _one_manifest(evidence: Evidence, manifest: RunManifest) -> None:
         if offered.run != evidence.run:
             text = f"{sender} offers the manifest of run {offered.run}; at fault: {sender}"
             raise CheckFailed(envelope.place, text)
-        if offered != manifest:
+        if model_digest(offered) != digest:  # 0.0 and -0.0 are equal, and other bytes
             text = f"{sender} has offered two manifests; at fault: {sender}"
             raise CheckFailed(envelope.place, text)
     roles: dict[PartyId, str] = dict.fromkeys(manifest.passive_parties, "passive")
     roles |= {manifest.active_party: "active", COORDINATOR: "coordinator"}
     if roles != {party: key.role for party, key in evidence.keys.items()}:
         raise CheckFailed(None, "the members are not the parties of the manifest")
-    _accepted(evidence, model_digest(manifest))
+    _accepted(evidence, digest)
 
 
 def _accepted(evidence: Evidence, digest: bytes) -> None:

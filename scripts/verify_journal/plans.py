@@ -55,7 +55,8 @@ def plan_followed(run: Run) -> None:  # 7
     if not plans:
         return
     for e in run.of("run_offer"):
-        one = e.body["manifest"] == m and m["run"] == run.name
+        bytes_of = e.frames[2].split(b"\xa8manifest", 1)[1]
+        one = sha(bytes_of) == run.manifest_digest and m["run"] == run.name
         run.check(7, one, e.where, f"offers another manifest; at fault: {e.sender}")
     names = {m["active_party"]: "active", "coordinator": "coordinator"}
     names |= dict.fromkeys(m["passive_parties"], "passive")
