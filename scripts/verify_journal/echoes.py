@@ -77,7 +77,8 @@ def orders_echoed(run: Run, party: str, orders: list[Envelope]) -> None:
     links = [sha(b"hdpvfl-mq orders 1\0", agreed)]
     for order in orders:
         links.append(sha(links[-1], sha(order.frames[2])))
-    for e in [e for e in run.of("score_share") if e.sender == party]:
+    shares = [e for e in run.of("score_share") if e.sender == party and "orders" in e.body]
+    for e in shares:
         echo = (e.body["orders"], e.body["orders_digest"])
         same = echo[0] >= len(links) or echo[1] == links[echo[0]]
         run.check(7, same, e.where, f"echoes other orders than it was told; at fault: {party}")
@@ -95,6 +96,7 @@ def residuals_reported(run: Run, parties: list[str]) -> None:
         releases[party] = [name + b"\0" + digest for name, digest in named]
         stated = [e for e in run.of("round_report") if e.sender == party]
         stated = [] if refused(run, party, early=True) else stated
+        stated = [e for e in stated if "residuals" in e.body]  # not in format 1
         reports[party] = [e for e in stated if e.body["residuals"] <= len(heard)]
         for before, e in pairwise(reports[party]):
             same = after(before, releases[party], e.body["residuals"]) == e.body["residuals_digest"]
