@@ -87,7 +87,15 @@ def _wrong_part(own: Assets, manifest: RunManifest) -> str | None:
         return "settings: the run has another name than the one this party was started for"
     if own.party not in names or mine != (own.role == "active"):
         return f"settings: this party was started as {own.role}, the manifest says otherwise"
-    strangers = set(names) - {own.party} - set(own.policy.peers)
+    return _wrong_peers(own, manifest)
+
+
+def _wrong_peers(own: Assets, manifest: RunManifest) -> str | None:
+    others = set(manifest.parties) - {own.party}
+    unknown = others - set(own.verify_keys)
+    if unknown:  # nothing can be sent to them, or believed of them
+        return f"settings: this party has no key of {', '.join(sorted(unknown))}"
+    strangers = others - set(own.policy.peers)
     if own.policy.peers and strangers:
         return f"policy.peers does not allow {', '.join(sorted(strangers))}"
     return None

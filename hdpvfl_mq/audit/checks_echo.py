@@ -2,9 +2,7 @@
 
 It owns who is at fault when echoes differ, which the live run cannot know: orders and residuals are
 signed by their sender, so two different ones at the same place show its lie; an echo is signed by
-its party, so one that does not follow from what that party had shows the lie of that party. What a
-party had is read from its own journal, or from the sender's as far as the party acknowledged or
-answered it.
+its party, so one that does not follow from what that party had shows the lie of that party.
 """
 
 from __future__ import annotations
@@ -19,7 +17,7 @@ from hdpvfl_mq.audit.checks_chain import CheckFailed
 from hdpvfl_mq.audit.evidence import Envelope, Evidence, Transcript
 from hdpvfl_mq.wire.echoes import orders_start, with_order, with_residual
 from schemas.ids import COORDINATOR, PartyId
-from schemas.messages import Residual, Resume, RoundPlan, RoundReport, ScoreShare
+from schemas.messages import Aligned, Residual, Resume, RoundPlan, RoundReport, ScoreShare
 from schemas.privacy import Release
 from schemas.records import Refused
 from schemas.signed import Agreement
@@ -30,7 +28,7 @@ Order = RoundPlan | Resume
 def echoes_hold(evidence: Evidence) -> None:
     """Compare what parties had of one sender, and each echo with what its party had."""
     parties = [party for party in evidence.keys if party != COORDINATOR]
-    orders = {party: _had(evidence, party, COORDINATOR, Order) for party in parties}
+    orders = {party: _told(evidence, party) for party in parties}
     for one, other in combinations(parties, 2):
         for mine, theirs in zip(orders[one], orders[other], strict=False):
             if mine.message != theirs.message:
@@ -40,35 +38,70 @@ def echoes_hold(evidence: Evidence) -> None:
                     f"{COORDINATOR}",
                 )
     for party in parties:
-        _orders_echoed(evidence, party, orders[party])
+        _orders_echoed(evidence, party, _taken(evidence, party, orders[party]))
     _residuals_reported([_reports(evidence, party) for party in parties])
 
 
-def _had(evidence: Evidence, party: PartyId, sender: PartyId, kind: object) -> list[Envelope]:
-    """What a party took of a sender, in order; nothing if no journal shows it."""
+def _told(evidence: Evidence, party: PartyId) -> list[Envelope]:
+    """All orders to a party, taken or refused, by its journal or by the coordinator's."""
     if party in evidence.transcripts:
-        journal = evidence.transcripts[party]
-        refused = _refused(journal)
-        stream = [e for e in journal.received() if e.place.index not in refused]
-    elif sender in evidence.transcripts:
-        stream = _acknowledged(evidence, party, evidence.transcripts[sender])
+        stream = list(evidence.transcripts[party].received())
+    elif COORDINATOR in evidence.transcripts:
+        sent = evidence.transcripts[COORDINATOR].sent()
+        stream = [e for e in sent if e.delivery(party) is not None]
     else:
         return []
-    return [e for e in stream if e.header.sender == sender and isinstance(e.message, kind)]  # type: ignore[arg-type]  # a class or a union of classes
+    return [e for e in stream if isinstance(e.message, Order)]
 
 
-def _acknowledged(evidence: Evidence, party: PartyId, journal: Transcript) -> list[Envelope]:
-    """What an owner sent to a party, up to the last that the party acknowledged or answered."""
+def _taken(evidence: Evidence, party: PartyId, told: list[Envelope]) -> list[Envelope]:
+    """Orders that a party must have taken; nothing if that is not certain.
+
+    Its own journal says which it refused. The coordinator's does not: there, all must be legal,
+    follow the party's own word that it is ready, and be acknowledged or answered by it.
+    """
+    if party in evidence.transcripts:
+        refused = _refused(evidence.transcripts[party])
+        return [e for e in told if e.place.index not in refused]
+    ready = [e.place.index for e in _from(evidence, party) if isinstance(e.message, Aligned)]
+    if not told or not ready or min(e.place.index for e in told) < min(ready):
+        return []
+    return _acknowledged(evidence, party, told) if _are_legal(evidence, told) else []
+
+
+def _are_legal(evidence: Evidence, orders: list[Envelope]) -> bool:
+    plan, manifest, planned = evidence.plan, evidence.manifest, 0
+    for each in orders:
+        order = each.message
+        if plan is None or manifest is None:
+            return False
+        if isinstance(order, RoundPlan):
+            stated = (order.plan_digest, order.first)
+            if stated != (plan.digest, planned) or not planned < order.last <= plan.rounds:
+                return False
+            planned = order.last
+        elif isinstance(order, Resume) and order.absent and manifest.absence == "wait":
+            return False
+    return True
+
+
+def _acknowledged(evidence: Evidence, party: PartyId, sent: list[Envelope]) -> list[Envelope]:
+    """What was sent to a party, up to the last that the party acknowledged or answered."""
     signed = list(_from(evidence, party))
     answered = {e.header.parent for e in signed}
-    taken = max((d.ack for e in signed if (d := e.delivery(journal.party))), default=0)
-    sent = [(e, d.sequence) for e in journal.sent() if (d := e.delivery(party))]
-    taken = max(taken, *(n for e, n in sent if e.digest in answered), 0)
-    return [e for e, number in sent if number <= taken]
+    taken = max((d.ack for e in signed if (d := e.delivery(COORDINATOR))), default=0)
+    numbers = [(e, d.sequence) for e in sent if (d := e.delivery(party))]
+    taken = max(taken, *(n for e, n in numbers if e.digest in answered), 0)
+    return [e for e, number in numbers if number <= taken]
 
 
 def _refused(journal: Transcript) -> set[int]:
-    return {r.index for r in journal.records if any(isinstance(e, Refused) for e in r.effects)}
+    """Records whose own message was refused; a message that came early is refused later."""
+    return {r.index for r in journal.records if any(_is_refusal(e) for e in r.effects)}
+
+
+def _is_refusal(effect: object) -> bool:
+    return isinstance(effect, Refused) and ", early: " not in effect.reason
 
 
 def _from(evidence: Evidence, party: PartyId) -> Iterator[Envelope]:
@@ -111,16 +144,20 @@ class _Reports:
 
 
 def _reports(evidence: Evidence, party: PartyId) -> _Reports:
-    active = next(p for p, key in evidence.keys.items() if key.role == "active")
-    if party != active:
-        residuals = _had(evidence, party, active, Residual)
-    else:
-        shown = party in evidence.transcripts
-        residuals = [e for e in _from(evidence, party) if shown and isinstance(e.message, Residual)]
-    releases = [e.message.release for e in residuals if isinstance(e.message, Residual)]
+    """From the party's own journal: no other says which residuals it refused."""
+    journal = evidence.transcripts.get(party)
+    if journal is None:
+        return _Reports(party, [], [])
+    effects = (effect for record in journal.records for effect in record.effects)
+    if any(isinstance(e, Refused) and not _is_refusal(e) for e in effects):
+        return _Reports(party, [], [])  # one of them came early and was refused
+    refused, is_active = _refused(journal), evidence.keys[party].role == "active"
+    stream = [e for e in journal.envelopes if e.sent == is_active]
+    residuals = (e.message for e in stream if is_active or e.place.index not in refused)
+    releases = [message.release for message in residuals if isinstance(message, Residual)]
     reports = [
         (e, e.message)
-        for e in _from(evidence, party)
+        for e in journal.sent()
         if isinstance(e.message, RoundReport) and e.message.residuals <= len(releases)
     ]
     return _Reports(party, releases, reports)

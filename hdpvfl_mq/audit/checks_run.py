@@ -70,18 +70,32 @@ def schedule_followed(evidence: Evidence) -> None:
 
 
 def _one_manifest(evidence: Evidence, manifest: RunManifest) -> None:
+    digest = model_digest(manifest)
+    for envelope in evidence.said:
+        if not isinstance(envelope.message, RunOffer):
+            continue
+        sender, offered = envelope.header.sender, envelope.message.manifest
+        if offered.run != evidence.run:
+            text = f"{sender} offers the manifest of run {offered.run}; at fault: {sender}"
+            raise CheckFailed(envelope.place, text)
+        if model_digest(offered) != digest:  # 0.0 and -0.0 are equal, and other bytes
+            text = f"{sender} has offered two manifests; at fault: {sender}"
+            raise CheckFailed(envelope.place, text)
     roles: dict[PartyId, str] = dict.fromkeys(manifest.passive_parties, "passive")
     roles |= {manifest.active_party: "active", COORDINATOR: "coordinator"}
     if roles != {party: key.role for party, key in evidence.keys.items()}:
         raise CheckFailed(None, "the members are not the parties of the manifest")
-    if manifest.run != evidence.run:
-        raise CheckFailed(None, f"the manifest is that of run {manifest.run}")
-    digest = model_digest(manifest)
+    _accepted(evidence, digest)
+
+
+def _accepted(evidence: Evidence, digest: bytes) -> None:
     for envelope in evidence.said:
-        message = envelope.message
-        other = isinstance(message, RunOffer) and message.manifest != manifest
-        if other or (isinstance(message, RunAccept) and message.manifest_digest != digest):
-            raise CheckFailed(envelope.place, "speaks of another manifest")
+        message, sender = envelope.message, envelope.header.sender
+        if not isinstance(message, RunAccept) or message.manifest_digest == digest:
+            continue
+        # Only its own journal shows which manifest it was offered.
+        fault = f"; at fault: {sender}" if sender in evidence.transcripts else ""
+        raise CheckFailed(envelope.place, f"{sender} accepts another manifest{fault}")
 
 
 def _had_its_rounds(transcript: Transcript, plan: RunPlan) -> None:

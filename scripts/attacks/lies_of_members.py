@@ -101,11 +101,9 @@ def gap(node: Node, effect: Send) -> tuple[Effect, ...]:
     return (effect,)
 
 
-def _listed(share: ScoreShare, part_bytes: int) -> tuple[PartList, bytes]:
-    data = bytes(share.release.tensor.data)
+def _listed(data: bytes, part_bytes: int) -> PartList:
     cut = [data[at : at + part_bytes] for at in range(0, len(data), part_bytes)]
-    sizes = Sizes(bytes=len(data), part_bytes=part_bytes)
-    return PartList(sizes, tuple(map(part_digest, cut))), data
+    return PartList(Sizes(bytes=len(data), part_bytes=part_bytes), tuple(map(part_digest, cut)))
 
 
 def no_parts(node: Node, effect: Send) -> tuple[Effect, ...]:
@@ -114,22 +112,25 @@ def no_parts(node: Node, effect: Send) -> tuple[Effect, ...]:
         return (effect,)
     share = effect.message
     body, _ = encode_body(share)
-    listed, data = _listed(share, part_bytes=64)
+    data = bytes(share.release.tensor.data)
+    listed = _listed(data, part_bytes=64)
     send_signed(node, effect.to, share.kind, body, listed.frames)
     node._uncommitted.parts.append((listed, data))
     return ()
 
 
 def part_sizes(node: Node, effect: Send) -> tuple[Effect, ...]:
-    """List parts of a size that the served parts do not have: to be stored and found damaged."""
+    """Serve a last part that is longer than listed: to be stored, and found damaged later."""
     if not isinstance(effect.message, ScoreShare):
         return (effect,)
     share = effect.message
     body, _ = encode_body(share)
-    true, data = _listed(share, part_bytes=64)
-    told = PartList(Sizes(bytes=65 * len(true), part_bytes=65), true.digests)
+    data = bytes(share.release.tensor.data)
+    longer = data + bytes(-len(data) % 64 or 64)
+    served = _listed(longer, part_bytes=64)
+    told = PartList(Sizes(bytes=len(data), part_bytes=64), served.digests)
     send_signed(node, effect.to, share.kind, body, told.frames)
-    node._uncommitted.parts.append((true, data))
+    node._uncommitted.parts.append((served, longer))
     return ()
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 from unittest.mock import patch
 
 import numpy as np
@@ -26,7 +27,7 @@ def _no_mask(query: OtQuery, peer: str) -> Octets:
 @contextmanager
 def without_proofs() -> Iterator[None]:
     """Let queries of this process carry one zero byte in the place of a proof."""
-    changes = {
+    changes: dict[str, Any] = {
         "MASK_BYTES": 0,
         "PROOF_BYTES": 1,
         "challenge": lambda *_: b"",

@@ -12,36 +12,61 @@ ORDERS = ("round_plan", "resume")
 TERMS = ("manifest", "members", "toss", "order", "plan")
 
 
-def had(run: Run, party: str, sender: str, *kinds: str) -> list[Envelope]:
-    """What a party took of a sender: by its own journal, or as far as it answered."""
+def told(run: Run, party: str) -> list[Envelope]:
+    """All orders to a party, by its own journal or by the coordinator's."""
     if party in run.journals:
-        refused = {
-            record["index"]
-            for record in run.records[party]
-            if any(effect["kind"] == "refused" for effect in record["effects"])
-        }
-        own = [e for e in run.envelopes if e.party == party and not e.sent]
-        stream = [e for e in own if e.index not in refused]
+        stream = [e for e in run.envelopes if e.party == party and not e.sent]
     else:
-        signed = [e for e in run.said if e.sender == party]
-        answered = {e.header["parent"] for e in signed}
-        theirs = [e for e in run.envelopes if e.party == sender and e.sent and party in e.to]
-        taken = [e.to[sender]["ack"] for e in signed if sender in e.to]
-        taken += [e.to[party]["sequence"] for e in theirs if e.digest in answered]
-        stream = [e for e in theirs if e.to[party]["sequence"] <= max(taken, default=0)]
-    return [e for e in stream if e.sender == sender and e.kind in kinds]
+        stream = [e for e in run.envelopes if e.party == "coordinator" and e.sent and party in e.to]
+    return [e for e in stream if e.kind in ORDERS]
+
+
+def refused(run: Run, party: str, *, early: bool = False) -> set[int]:
+    """Records whose message was refused, or in which one that came early was."""
+    effects = [(r["index"], x) for r in run.records[party] for x in r["effects"]]
+    reasons = [(index, x["reason"]) for index, x in effects if x["kind"] == "refused"]
+    return {index for index, reason in reasons if (", early: " in reason) == early}
+
+
+def taken(run: Run, party: str, orders: list[Envelope]) -> list[Envelope]:
+    """Orders that a party must have taken; nothing if that is not certain."""
+    if party in run.journals:
+        without = refused(run, party)
+        return [e for e in orders if e.index not in without]
+    ready = [e.index for e in run.of("aligned") if e.sender == party]
+    if not orders or not ready or orders[0].index < min(ready) or not legal(run, orders):
+        return []
+    signed = [e for e in run.said if e.sender == party]
+    answered = {e.header["parent"] for e in signed}
+    marks = [e.to["coordinator"]["ack"] for e in signed if "coordinator" in e.to]
+    marks += [e.to[party]["sequence"] for e in orders if e.digest in answered]
+    return [e for e in orders if e.to[party]["sequence"] <= max(marks, default=0)]
+
+
+def legal(run: Run, orders: list[Envelope]) -> bool:
+    planned, digests = 0, {e.body["plan_digest"] for e in run.of("aligned")}
+    for order in orders:
+        if order.kind == "resume":
+            if order.body["absent"] and run.manifest["absence"] == "wait":
+                return False
+            continue
+        first, last, digest = (order.body[x] for x in ("first", "last", "plan_digest"))
+        if {digest} != digests or first != planned or not first < last <= run.rounds:
+            return False
+        planned = last
+    return True
 
 
 def echoes_hold(run: Run) -> None:
     parties = [party for party, (role, _) in run.keys.items() if role != "coordinator"]
-    orders = {party: had(run, party, "coordinator", *ORDERS) for party in parties}
+    orders = {party: told(run, party) for party in parties}
     for one, other in combinations(parties, 2):
         for mine, theirs in zip(orders[one], orders[other], strict=False):
             text = f"coordinator told {one} and {other} different orders; at fault: coordinator"
             run.check(7, mine.frames[2] == theirs.frames[2], theirs.where, text)
     for party in parties:
-        orders_echoed(run, party, orders[party])
-    residuals_reported(run, parties)
+        orders_echoed(run, party, taken(run, party, orders[party]))
+    residuals_reported(run, [party for party in parties if party in run.journals])
 
 
 def orders_echoed(run: Run, party: str, orders: list[Envelope]) -> None:
@@ -52,23 +77,26 @@ def orders_echoed(run: Run, party: str, orders: list[Envelope]) -> None:
     links = [sha(b"hdpvfl-mq orders 1\0", agreed)]
     for order in orders:
         links.append(sha(links[-1], sha(order.frames[2])))
-    for e in [e for e in run.of("score_share") if e.sender == party]:
+    shares = [e for e in run.of("score_share") if e.sender == party and "orders" in e.body]
+    for e in shares:
         echo = (e.body["orders"], e.body["orders_digest"])
         same = echo[0] >= len(links) or echo[1] == links[echo[0]]
         run.check(7, same, e.where, f"echoes other orders than it was told; at fault: {party}")
 
 
 def residuals_reported(run: Run, parties: list[str]) -> None:
-    active = next(party for party in parties if run.keys[party][0] == "active")
+    """From the parties' own journals: no other says which residuals they refused."""
     releases: dict[str, list[bytes]] = {}
     reports: dict[str, list[Envelope]] = {}
     for party in parties:
-        shown = party != active or party in run.journals
-        own = [e for e in run.of("residual") if shown and e.sender == party]
-        heard = own if party == active else had(run, party, active, "residual")
+        active, without = run.keys[party][0] == "active", refused(run, party)
+        own = [e for e in run.envelopes if e.party == party and e.kind == "residual"]
+        heard = [e for e in own if e.sent == active and (active or e.index not in without)]
         named = [(e.release["release_id"].encode(), run.payload(e)) for e in heard]
         releases[party] = [name + b"\0" + digest for name, digest in named]
         stated = [e for e in run.of("round_report") if e.sender == party]
+        stated = [] if refused(run, party, early=True) else stated
+        stated = [e for e in stated if "residuals" in e.body]  # not in format 1
         reports[party] = [e for e in stated if e.body["residuals"] <= len(heard)]
         for before, e in pairwise(reports[party]):
             same = after(before, releases[party], e.body["residuals"]) == e.body["residuals_digest"]

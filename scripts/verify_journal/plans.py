@@ -54,10 +54,13 @@ def plan_followed(run: Run) -> None:  # 7
     m, plans, planned = run.manifest, run.of("round_plan"), 0
     if not plans:
         return
+    for e in run.of("run_offer"):
+        bytes_of = e.frames[2].split(b"\xa8manifest", 1)[1]
+        one = sha(bytes_of) == run.manifest_digest and m["run"] == run.name
+        run.check(7, one, e.where, f"offers another manifest; at fault: {e.sender}")
     names = {m["active_party"]: "active", "coordinator": "coordinator"}
     names |= dict.fromkeys(m["passive_parties"], "passive")
     same = names == {p: role for p, (role, _) in run.keys.items()} and m["run"] == run.name
-    same &= all(e.body["manifest"] == m for e in run.of("run_offer"))
     stated = {e.body["manifest_digest"] for e in run.of("run_accept")}
     run.check(7, same and stated <= {run.manifest_digest}, "manifest", "members or run")
     named = run.method["kind"] in METHODS[run.format].split()

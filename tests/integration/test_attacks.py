@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from schemas.ids import COORDINATOR
+from scripts.attacks import federations, tampered
 from scripts.attacks.stage import stage
 
 
@@ -21,6 +22,8 @@ from scripts.attacks.stage import stage
         ("passive-2", "gap", "passive-2 or the broker withholds them"),
         ("passive-2", "ground_seed", "what passive-2 sent in entity resolution was not made as"),
         (COORDINATOR, "weaker_method", "coordinator sent it what the protocol does not allow"),
+        ("passive-2", "part_sizes", "passive-2 sent it what the protocol does not allow"),
+        ("active", "false_end", "active made or forwarded a signature that does not verify"),
     ],
 )
 def test_a_liar_ends_the_run_for_all_and_is_named(tmp_path, monkeypatch, liar, lie, words):
@@ -33,3 +36,25 @@ def test_a_liar_ends_the_run_for_all_and_is_named(tmp_path, monkeypatch, liar, l
         assert set(codes.values()) == {3 if lie == "ground_seed" else 2}, codes
         assert any(words in on.started.said(name) for name in honest)
         assert all(on.weights(name) is None for name in honest if name != COORDINATOR)
+
+
+@pytest.mark.parametrize(
+    "attack",
+    [
+        federations.removed_member,
+        federations.unapproved_run,
+        tampered.tampered_files,
+        *(  # forms of these are in test_hostile_members.py, in one process
+            pytest.param(each, marks=pytest.mark.slow)
+            for each in (
+                federations.overstated_versions,
+                federations.equal_names,
+                federations.poisoned_query,
+            )
+        ),
+    ],
+    ids=lambda attack: attack.__name__,
+)
+def test_an_attack_on_standing_services_holds(tmp_path, attack):
+    row = attack(tmp_path)
+    assert row.held, row

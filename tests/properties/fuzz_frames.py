@@ -15,6 +15,8 @@ import argparse
 import hashlib
 import multiprocessing
 import random
+import sys
+import traceback
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
@@ -213,21 +215,27 @@ def _throw_at(node: Node, count: int, dice: random.Random) -> int:
     return thrown
 
 
-def _block(seed: int) -> str:
-    return f"{seed} {dict(throw(BLOCK, seed, hashes=seed % 10 > 0))}"
+def _block(seed: int) -> tuple[bool, str]:
+    try:
+        return True, f"{seed} {dict(throw(BLOCK, seed, hashes=seed % 10 > 0))}"
+    except Exception:  # noqa: BLE001 - a defect, which must not hide those of other seeds
+        return False, f"{seed} BROKE\n{traceback.format_exc()}"
 
 
-def main(options: argparse.Namespace) -> None:
+def main(options: argparse.Namespace) -> int:
     """`make fuzz`: each block has its own seed; to go on later, name the first one not printed."""
     count = int(options.frames)
     if count < BLOCK:
         print(options.first, dict(throw(count, options.first)))
-        return
+        return 0
     calm()  # once, before the processes fork
     seeds = range(options.first, options.first + -(-count // BLOCK))
+    broke = 0
     with multiprocessing.get_context("fork").Pool(options.jobs) as pool:
-        for line in pool.imap(_block, seeds):
+        for held, line in pool.imap(_block, seeds):
             print(line, flush=True)
+            broke += not held
+    return 1 if broke else 0
 
 
 if __name__ == "__main__":
@@ -235,4 +243,4 @@ if __name__ == "__main__":
     parser.add_argument("frames", type=float, help="how many; rounded up to blocks of 200,000")
     parser.add_argument("--first", type=int, default=1000, metavar="SEED")
     parser.add_argument("--jobs", type=int, default=2, help="processes")
-    main(parser.parse_args())
+    sys.exit(main(parser.parse_args()))

@@ -141,6 +141,16 @@ def test_100_liars_break_no_promise(block):
     assert lies > QUICK // BLOCKS  # or the test shows nothing
 
 
+@pytest.mark.parametrize("seed", [302, 1348])
+def test_liars_that_broke_a_promise_once(seed):
+    """302: a finding about a manifest of run "bank" named nobody but that honest party.
+
+    1348: a manifest with -0.0 for 0.0 is equal and has another digest, which is no party's fault
+    but that of who offered it.
+    """
+    check(seed)
+
+
 @pytest.mark.slow  # make soak
 @pytest.mark.parametrize("block", range(50))
 def test_5000_liars_break_no_promise(block):

@@ -204,3 +204,20 @@ def test_a_party_that_has_answered_hears_no_second_offer():
         else:
             with pytest.raises(PeerError):
                 role.step(state, Received(COORDINATOR, again))
+
+
+def test_a_run_with_a_party_whose_key_is_unknown_is_refused():
+    """Bug: a policy without `peers` accepted it, and the first message to that party was fatal.
+
+    Found by `make fuzz`, seed 1012: a coordinator can name anybody.
+    """
+    federation = Federation()
+    role = Party(federation.assets("bank"))
+    standing = LedgerStanding(head=NO_HEAD, mu2_units_free=2**50)
+    state, _ = role.step(role.initial(), Started(epoch=1, standing=standing))
+    fields = {**dict(federation.manifest), "passive_parties": ("shop", "stranger")}
+    state, effects = role.step(
+        state, Received(COORDINATOR, RunOffer(manifest=RunManifest(**fields)))
+    )
+    said = [e.message for e in effects if isinstance(e, Send)]
+    assert said == [RunRefuse(rule="settings: this party has no key of stranger")]

@@ -7,11 +7,12 @@ from functools import cache
 
 from hdpvfl_mq.audit.evidence import Evidence
 from hdpvfl_mq.errors import HdpvflError
-from hdpvfl_mq.machine import Send
+from hdpvfl_mq.machine import Refused, Send
 from schemas.ids import COORDINATOR
 from schemas.messages import RoundPlan
 from tests.evidence import CheatingFederation, evidence_of, replace_model, saying
 from tests.federation import manifest, tables
+from tests.samples import sample
 from tests.unit.audit.honest import ROWS, SMALL
 
 ALL = (COORDINATOR, "bank", "shop", "telco")
@@ -39,7 +40,28 @@ def _later_report(message):
     return replace_model(message, residuals_digest=bytes(32)) if message.residuals > 1 else message
 
 
+def _refuses_orders(effect):
+    """Says in its journal that it refused the order on which it acts."""
+    share = isinstance(effect, Send) and effect.message.kind == "score_share"
+    return (effect, Refused(reason="not allowed")) if share else (effect,)
+
+
+def _early_residual(effect):
+    agreed = isinstance(effect, Send) and effect.message.kind == "agreed"
+    return (effect, Send(("shop",), sample("residual"))) if agreed else (effect,)
+
+
+def _illegal_order(effect):
+    """Sends all parties an order that they refuse, before the honest one."""
+    if not (isinstance(effect, Send) and isinstance(effect.message, RoundPlan)):
+        return (effect,)
+    return (Send(effect.to, replace_model(effect.message, last=10**6)), effect)
+
+
 LIES = {
+    "refused orders": _refuses_orders,
+    "early residual": _early_residual,
+    "illegal order": _illegal_order,
     "split orders": _split_orders,
     "false echo": saying("score_share", lambda m: replace_model(m, orders_digest=bytes(32))),
     "false report": saying("round_report", _later_report),

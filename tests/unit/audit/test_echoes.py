@@ -38,7 +38,8 @@ def at_fault(evidence, folder) -> set[str]:
         ("shop", "false echo", (COORDINATOR, "bank")),  # what shop acknowledged
         ("shop", "false report", ALL),
         ("shop", "false report", (COORDINATOR, "shop")),
-        ("shop", "false report", (COORDINATOR, "bank")),
+        ("bank", "early residual", ALL),
+        ("shop", "refused orders", ALL),  # its journal says so, and it acts on them
     ],
 )
 def test_a_lie_about_orders_or_residuals_is_its_tellers_fault(liar, lie, journals, tmp_path):
@@ -52,6 +53,11 @@ def test_a_lie_about_orders_or_residuals_is_its_tellers_fault(liar, lie, journal
         ("shop", "false echo", ("bank",)),
         ("shop", "false echo", ("bank", "telco")),
         ("shop", "false report", (COORDINATOR,)),
+        ("shop", "false report", (COORDINATOR, "bank")),  # it may have refused a residual
+        ("shop", "refused orders", (COORDINATOR, "bank")),
+        ("bank", "early residual", (COORDINATOR, "shop", "telco")),
+        (COORDINATOR, "illegal order", HONEST),
+        (COORDINATOR, "illegal order", (COORDINATOR, "bank")),
     ],
 )
 def test_nobody_is_blamed_by_journals_that_cannot_show_it(liar, lie, journals, tmp_path):
