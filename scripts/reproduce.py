@@ -39,6 +39,7 @@ def resumed(tasks: Sequence[Task], folder: Path, jobs: int) -> Rows:
     if jobs == 1:
         for number in left:
             tables.write(files[number], tasks[number]())
+            print(f"  task {number} of {len(tasks)}", flush=True)
         return [row for file in files for row in tables.read(file)]
     began = time.monotonic()
     with ProcessPoolExecutor(jobs) as pool:
@@ -73,7 +74,7 @@ def part_tasks(part: str, grid: Grid, out: Path) -> list[Task]:
     if part == "attacks":
         runs = [partial(attacks.transcripts, grid, d, 0) for d in grid.attack_datasets[::-1]]
         return [*runs, *(partial(attacks.game, grid, e) for e in grid.attack_epsilons)]
-    return [partial(timing.encrypted, grid) if part == "he" else partial(timing.q3, grid, out)]
+    return [partial(timing.encrypted, grid)] if part == "he" else timing.q3(grid, out)
 
 
 PARTS = ("recovery", "q1", "attacks", "q2", "q2steps", "steps", "tuned", "variants", "he", "q3")

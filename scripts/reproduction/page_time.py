@@ -57,11 +57,19 @@ def _ratios(q3: Sequence[Row]) -> str:
     return f"""Broker, active and passive party are processes that talk over encrypted sockets on this machine;
 {timing.COLUMNS[0]} + {timing.COLUMNS[1]} columns of made-up rows, b = {timing.BATCH_ROWS}. Training phase only. Methods follow each other within
 a repetition ({len(values(q3, "repetition"))} of them); cells are ratios of computing time of both parties, then of the clock: median (smallest-largest).
-The machine was shared while this ran (see the load above): the clock mostly shows its other users, and computing time
-still varies by tens of per cent, so differences of that size mean nothing. Epochs come from the clock of one long run.
+{_shared(q3)} Epochs come from the clock of one long run.
 Epsilon is {timing.EPSILON:g}; others were not timed. The recommended method has one round whatever the epochs.
 
 {markdown(header, lines)}"""
+
+
+def _shared(q3: Sequence[Row]) -> str:
+    """What else the machine did; three busy processes of a timed run make a load of up to three."""
+    load = max(row["load"] for row in q3)
+    if load <= 4.0:
+        return f"Nothing else ran on the machine (its load was at most {load:.1f}, which these processes make)."
+    return f"""The machine was shared while this ran (its load was up to {load:.0f}): the clock mostly shows its other users, and computing time
+still varies by tens of per cent, so differences of that size mean nothing."""
 
 
 def _ratio_cell(q3: Sequence[Row], method: str, where: dict[str, Any]) -> str:

@@ -11,8 +11,11 @@ rows.
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import tempfile
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -95,32 +98,51 @@ def ends(stamps: list[list[Any]]) -> list[tuple[float, float]]:
     return over
 
 
-def q3(grid: Grid, out: Path) -> list[dict[str, Any]]:
-    """Seconds by epochs (from one long run) and by rows; each repetition runs every method once."""
+def by_epochs(grid: Grid, out: Path, repetition: int) -> list[dict[str, Any]]:
+    """Seconds by epochs, from one long run of every method."""
+    data, rows = training_rows(grid.timed_rows[0]), []
+    for method, plan in plans(grid.timed_epochs).items():
+        over = run_once(data, plan, _scratch(out))
+        batches = len(over) // grid.timed_epochs
+        for epoch in range(1, grid.timed_epochs + 1):
+            place = {"part": "epochs", "method": method, "repetition": repetition}
+            size = {"rows": grid.timed_rows[0], "epochs": epoch}
+            seconds, computing = over[epoch * batches - 1]
+            found = {"seconds": seconds, "computing": computing, "load": _load()}
+            rows.append({**place, **size, **found})
+    return rows
+
+
+def by_rows(grid: Grid, out: Path, count: int, repetition: int) -> list[dict[str, Any]]:
+    """Seconds of one epoch of this many rows, by every method once."""
+    data, rows = training_rows(count), []
+    for method, plan in plans(1).items():
+        seconds, computing = run_once(data, plan, _scratch(out))[-1]
+        place = {"part": "rows", "method": method, "repetition": repetition}
+        found = {"seconds": seconds, "computing": computing, "load": _load()}
+        rows.append({**place, "rows": count, "epochs": 1, **found})
+    return rows
+
+
+def q3(grid: Grid, out: Path) -> list[Callable[[], list[dict[str, Any]]]]:
+    """Tasks of half a minute each; a repetition runs every method once."""
     if not grid.timed_rows:
         return []
-    rows: list[dict[str, Any]] = []
+    repetitions = range(grid.repetitions)
+    epochs = [partial(by_epochs, grid, out, repetition) for repetition in repetitions]
+    places = ((count, repetition) for count in grid.timed_rows for repetition in repetitions)
+    return [*epochs, *(partial(by_rows, grid, out, *place) for place in places)]
+
+
+def _scratch(out: Path) -> Path:
     scratch = out / "scratch"
     scratch.mkdir(parents=True, exist_ok=True)
-    data = training_rows(grid.timed_rows[0])
-    for repetition in range(grid.repetitions):
-        for method, plan in plans(grid.timed_epochs).items():
-            over = run_once(data, plan, scratch)
-            batches = len(over) // grid.timed_epochs
-            for epoch in range(1, grid.timed_epochs + 1):
-                place = {"part": "epochs", "method": method, "repetition": repetition}
-                size = {"rows": grid.timed_rows[0], "epochs": epoch}
-                seconds, computing = over[epoch * batches - 1]
-                rows.append({**place, **size, "seconds": seconds, "computing": computing})
-    for count in grid.timed_rows:
-        data = training_rows(count)
-        for repetition in range(grid.repetitions):
-            for method, plan in plans(1).items():
-                seconds, computing = run_once(data, plan, scratch)[-1]
-                place = {"part": "rows", "method": method, "repetition": repetition}
-                found = {"seconds": seconds, "computing": computing}
-                rows.append({**place, "rows": count, "epochs": 1, **found})
-    return rows
+    return scratch
+
+
+def _load() -> float:
+    """Processes that ran or waited for a core during the last minute, these ones included."""
+    return os.getloadavg()[0]
 
 
 def encrypted(grid: Grid) -> list[dict[str, Any]]:
