@@ -26,6 +26,7 @@ FORMATS = {
 }
 PACKED = {".gz": "gzip", ".zst": "zstd"}
 MAX_FILES = 100_000
+_RETRY_S = 30
 _NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
 _ADDRESS = re.compile(r"[a-z][a-z0-9+.-]*://")
 _SECRET = re.compile(r"://[^/?]*@|[?&](secret_key|access_key|session_token)=", re.IGNORECASE)
@@ -107,7 +108,7 @@ def _filesystem(place: str) -> tuple[Any, str]:
     from pyarrow import fs  # noqa: PLC0415 - large, and only addresses need it
 
     try:
-        filesystem, path = fs.FileSystem.from_uri(place)
+        filesystem, path = fs.FileSystem.from_uri(_with_limit(place))
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
         raise SettingsError(
             f"data.file: {place.split('://', maxsplit=1)[0]}:// is not known; use s3://, hdfs:// or gs://"
@@ -115,6 +116,13 @@ def _filesystem(place: str) -> tuple[Any, str]:
     except OSError as error:
         raise unreachable(place, error) from None
     return filesystem, path
+
+
+def _with_limit(place: str) -> str:
+    """The address with a limit on how long an unreachable store is tried; Google's is 15 min."""
+    if not place.startswith(("gs://", "gcs://")) or "retry_limit_seconds=" in place:
+        return place
+    return f"{place}{'&' if '?' in place else '?'}retry_limit_seconds={_RETRY_S}"
 
 
 def _data_file(filesystem: Any, path: str, place: str, folder: str | None = None) -> DataFile:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -13,6 +14,7 @@ import pyarrow as pa
 import pytest
 from pyarrow import feather, ipc, parquet
 
+from hdpvfl_mq.data import places
 from hdpvfl_mq.data.columns import numbers
 from hdpvfl_mq.data.preprocess import prepare
 from hdpvfl_mq.data.readers import TableFile, load_table
@@ -239,6 +241,15 @@ def test_hdfs_says_what_it_needs(monkeypatch) -> None:
     if isinstance(caught.value, NetworkError):
         pytest.skip("Hadoop is installed here, and no name node answers")
     assert "needs Java and Hadoop's libhdfs; set JAVA_HOME" in str(caught.value)
+
+
+def test_a_store_that_does_not_answer_is_told_soon(monkeypatch) -> None:
+    """Google's client tries for 15 minutes unless it is told a limit."""
+    monkeypatch.setattr(places, "_RETRY_S", 1)
+    began = time.monotonic()
+    with pytest.raises(NetworkError, match="cannot be reached"):
+        load_table("gs://bucket/x.parquet?scheme=http&endpoint_override=127.0.0.1:1")
+    assert time.monotonic() - began < 120  # much less than 900, on any machine
 
 
 def test_a_table_cannot_be_changed() -> None:

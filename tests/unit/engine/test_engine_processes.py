@@ -17,7 +17,8 @@ import pytest
 from hdpvfl_mq.engine.port import Job, LocalEngine
 from hdpvfl_mq.engine.processes import ProcessEngine
 from hdpvfl_mq.engine.shared_rows import SharedFile
-from hdpvfl_mq.engine.worker import Failure
+from hdpvfl_mq.engine.worker import Call, Failure
+from hdpvfl_mq.engine.worker_process import WorkerProcess
 from hdpvfl_mq.errors import OperatorError
 from hdpvfl_mq.glm import block
 from hdpvfl_mq.glm.block import ColumnBlock
@@ -59,6 +60,26 @@ def test_a_worker_killed_between_jobs_is_replaced(engine: ProcessEngine) -> None
         os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
     assert [part.tolist() for part in rows.each(np.sum, PARTS)] == expected
     assert not set(killed) & set(engine.pids)
+
+
+def test_rows_are_dropped_although_the_workers_that_held_them_died(engine: ProcessEngine) -> None:
+    rows = filled(engine)
+    list(rows.each(np.sum, PARTS))
+    for pid in engine.pids:
+        os.kill(pid, signal.SIGKILL)
+        os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
+    del rows
+    gc.collect()
+    assert len(list(filled(engine).each(np.sum, PARTS))) == len(PARTS)
+
+
+def test_a_worker_ends_with_its_connection() -> None:
+    worker = WorkerProcess()
+    assert worker.ask(0, Call(np.size, (0,)))
+    assert worker.connection.recv() == [1]
+    worker.end()
+    assert worker.process.returncode == 0
+    assert not worker.ask(1, Call(np.size, (0,)))
 
 
 def test_blocks_that_always_kill_their_worker_stop_the_party(engine: ProcessEngine) -> None:

@@ -64,6 +64,15 @@ def test_sums_do_not_depend_on_the_order_of_rows():
     assert np.array_equal(a, statistics.gram(moved, 700, exponent=-50).expose())
 
 
+def test_the_sum_of_squares_of_many_rows_is_wider_than_64_bits() -> None:
+    """2^23 rows of one add up to 2^63 units of 2^-40: as int64 the sum would be negative."""
+    rows = 2**23 + 8
+    ones = ColumnBlock(np.ones((rows, 1), dtype=np.float32))
+    assert statistics.gram(ones, rows, exponent=-30).expose().tolist() == [1.0]
+    z = np.full(rows, 0.5)
+    assert statistics.moments(ones, z, clip=1.0, exponent=-30).expose().tolist() == [0.5]
+
+
 def test_sums_do_not_depend_on_how_many_rows_fit_a_cache(monkeypatch):
     X, z = block(), statistics.clipped(np.random.default_rng(2).normal(size=700), 2.0)
     w = statistics.weight_grid(np.random.default_rng(3).normal(size=X.columns))
