@@ -215,11 +215,12 @@ def _all_tried(
     gc.freeze()  # no child searches the libraries for garbage, or copies their memory for that
     results: list[tuple[Mutant, Verdict, float]] = []
     with tempfile.TemporaryDirectory(prefix="mutants-") as folder:
-        tree = Path(folder) / "clean"
-        copied(tree)
-        if is_checked and not clean(tree, chosen):
-            print("the tests fail without any fault: fix that first")
-            return results
+        if is_checked:
+            tree = Path(folder) / "clean"
+            copied(tree)
+            if not clean(tree, chosen):
+                print("the tests fail without any fault: fix that first")
+                return results
         # Forked, so that libraries are loaded once; each worker plants its faults in its own tree.
         context = multiprocessing.get_context("fork")
         with ProcessPoolExecutor(jobs, context, _own_tree, (Path(folder),)) as pool:

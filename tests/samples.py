@@ -26,9 +26,18 @@ _PLAIN: dict[type, tuple[Any, ...]] = {
     bool: (True,),
     type(None): (None,),
 }
-KINDS: dict[str, type[BaseModel]] = {
+_CLASSES: dict[str, type[BaseModel]] = {
     kind.model_fields["kind"].default: kind for kind in get_args(m.Message)
 }
+# Seeds draw from these in this order, and some seeds are kept. New kinds come last.
+_ORDER = """
+    ack part_request part hello welcome run_offer run_accept run_refuse align_start align_block
+    aligned agreement agreed round_plan score_share residual score_query score_reply
+    round_report ending ended pause waiting resume withdraw run_closed ledger_head
+    ledger_witness member_hello run_proposal run_answer run_stop run_news roster signed_roster
+    pair key_changed
+"""
+KINDS = {kind: _CLASSES[kind] for kind in (*_ORDER.split(), *_CLASSES)}
 
 
 def release(values=None, *, kind: str = "share", party: str = "shop", round_: int = 0) -> Release:

@@ -1,12 +1,14 @@
 """How every command is parsed: its help with examples and exit codes, and the option --json.
 
-It owns the form of help; the modules of commands/ own the options.
+It owns the form of help; the modules of commands/ own the options. What a command does is imported
+when it is called, because `hdpvfl --help` should not load numpy.
 """
 
 from __future__ import annotations
 
 import argparse
 from collections.abc import Callable
+from importlib import import_module
 from typing import Any
 
 EXIT_CODES = (
@@ -31,6 +33,16 @@ def add_command(
     parser.add_argument("--json", action="store_true", help="print JSON for machines")
     parser.set_defaults(command=command)
     return parser
+
+
+def later(module: str, name: str) -> Command:
+    """A command whose module is imported when it is called."""
+
+    def call(options: argparse.Namespace) -> int:
+        found = getattr(import_module(f"hdpvfl_mq.app.commands.{module}"), name)
+        return int(found(options))
+
+    return call
 
 
 class Help(argparse.HelpFormatter):

@@ -16,7 +16,7 @@ from parties.process.commands import Commands
 from parties.process.models import model_of
 from schemas import config, envelope, privacy, records
 from schemas.methods import PrivateModel
-from tests.contracts.test_messages import models_in
+from tests.contracts.test_schemas import models_in
 from tests.federation import Federation, manifest, tables
 from tests.samples import KINDS
 

@@ -73,6 +73,7 @@ class Served(Started):
         # A daemon ends with the test process, whatever a failed test leaves behind.
         self._process = _SERVER.Process(target=_run, args=given, daemon=True)
         _start(self._process)
+        assert self._process.pid is not None
         return self._process.pid
 
     def poll(self) -> int | None:

@@ -23,7 +23,7 @@ from schemas.envelope import Header
 from schemas.ids import COORDINATOR
 from schemas.messages import ROUTES
 from tests.federation import Federation, manifest
-from tests.samples import sample
+from tests.samples import KINDS, sample
 
 DEADLINE_S = 60.0
 PATIENCE_S = 45.0  # a party ends the run itself half a minute after its deadline
@@ -159,9 +159,7 @@ class Liar(Node):
         """A message of any kind this role may send, at any time, with the next number."""
         me, others = self.identity, [p for p in self.mailbox._outbox if p != self.identity.party]
         kinds = [
-            kind
-            for kind, (may_send, _) in ROUTES.items()
-            if me.role in may_send and kind not in ("ack", "hello")
+            kind for kind in KINDS if me.role in ROUTES[kind][0] and kind not in ("ack", "hello")
         ]
         kind = self.dice.choice(_COORDINATOR_KINDS if me.role == "coordinator" else kinds)
         may_receive = ROUTES[kind][1]

@@ -5,16 +5,17 @@ It owns what the command prints and its exit code; the checks are in hdpvfl_mq/a
 
 from __future__ import annotations
 
+import argparse
 import json
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from hdpvfl_mq.app.lines import say
 from hdpvfl_mq.audit.audit import NOT_VERIFIABLE, Verdict, audit, exit_code
-from hdpvfl_mq.audit.bundle import MEMBERS, unpacked
+from hdpvfl_mq.audit.bundle import MEMBERS, is_bundle, unpacked
 from hdpvfl_mq.audit.evidence import Evidence
 from hdpvfl_mq.audit.figures import summary_differs
-from hdpvfl_mq.audit.reader import read_evidence, read_keys
+from hdpvfl_mq.audit.reader import read_evidence, read_keys, run_folder
 from hdpvfl_mq.audit.scope import scope
 
 
@@ -27,6 +28,19 @@ class AuditOptions:
     members: Path | None = None
     ledgers: Path | None = None
     as_json: bool = False
+
+
+def command(options: argparse.Namespace) -> int:
+    """`hdpvfl audit` with parsed options."""
+    packed = is_bundle(Path(options.run))
+    chosen = AuditOptions(
+        Path(options.run) if packed else run_folder(options.run, options.runs),
+        tuple(options.party),
+        options.members,
+        options.ledgers,
+        as_json=options.json,
+    )
+    return audit_bundle(chosen) if packed else run_audit(chosen)
 
 
 def run_audit(options: AuditOptions) -> int:

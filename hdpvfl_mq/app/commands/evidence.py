@@ -6,6 +6,7 @@ hdpvfl_mq/audit/bundle.py defines the contents of a bundle.
 
 from __future__ import annotations
 
+import argparse
 import datetime
 import json
 from collections.abc import Iterable
@@ -18,6 +19,7 @@ from hdpvfl_mq import __version__
 from hdpvfl_mq.app.lines import say
 from hdpvfl_mq.app.refold import settings_file
 from hdpvfl_mq.audit.bundle import Stamp, pack
+from hdpvfl_mq.audit.reader import run_folder
 from hdpvfl_mq.errors import SettingsError
 from hdpvfl_mq.runtime.keys import load_keys
 from hdpvfl_mq.runtime.settings import load_settings
@@ -35,6 +37,19 @@ class EvidenceOptions:
     parties: tuple[str, ...] = ()
     ledgers: Path | None = None
     as_json: bool = False
+
+
+def command(options: argparse.Namespace) -> int:
+    """`hdpvfl evidence` with parsed options."""
+    return bundle(
+        EvidenceOptions(
+            run_folder(options.run, options.runs),
+            options.out,
+            tuple(options.party),
+            options.ledgers,
+            as_json=options.json,
+        )
+    )
 
 
 def bundle(options: EvidenceOptions) -> int:

@@ -6,12 +6,11 @@ It owns their options; join.py and services.py implement them and are imported w
 from __future__ import annotations
 
 import argparse
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 from hdpvfl_mq.app import defaults
-from hdpvfl_mq.app.parsing import Command, add_command
+from hdpvfl_mq.app.parsing import add_command, later
 
 
 def add_federation_commands(commands: Any) -> None:
@@ -21,16 +20,6 @@ def add_federation_commands(commands: Any) -> None:
     _add_checks(commands)
     _add_answers(commands)
     _add_train(commands)
-
-
-def later(module: str, name: str) -> Command:
-    """A command whose module is imported when it is called."""
-
-    def call(options: argparse.Namespace) -> int:
-        found = getattr(import_module(f"hdpvfl_mq.app.commands.{module}"), name)
-        return int(found(options))
-
-    return call
 
 
 def with_settings(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:

@@ -5,6 +5,7 @@ It owns what the command prints. The output contains cells of the file, so it st
 
 from __future__ import annotations
 
+import argparse
 import json
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,11 @@ from schemas.base import printable
 from schemas.config import PartySettings
 
 ROWS_SHOWN = 20
+
+
+def command(options: argparse.Namespace) -> int:
+    """`hdpvfl ids` with parsed options."""
+    return check(options.settings, rows=options.rows, as_json=options.json)
 
 
 def check(file: Path, *, rows: int = ROWS_SHOWN, as_json: bool = False) -> int:

@@ -6,6 +6,7 @@ process has the ledger open. The ledger's secret is never shown.
 
 from __future__ import annotations
 
+import argparse
 import json
 import math
 import shutil
@@ -27,6 +28,16 @@ from hdpvfl_mq.privacy.scored_people import ScoredPeople, cost_in
 from hdpvfl_mq.runtime.keys import read_secret
 from parties.process.ledger_file import ACCOUNT, replace_secret, secret_file
 from schemas.privacy import PURE_UNIT_BITS, CapFixed, ReleaseBooked
+
+
+def command(options: argparse.Namespace) -> int:
+    """`hdpvfl ledger` with parsed options."""
+    if options.what == "export":
+        return export(options.file, options.run)
+    if options.what == "new-secret":
+        return new_secret(options.file, as_json=options.json)
+    commands = {"show": show, "verify": verify, "scored": scored}
+    return commands[options.what](options.file, as_json=options.json)
 
 
 @contextmanager

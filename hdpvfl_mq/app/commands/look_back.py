@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from hdpvfl_mq.app import defaults
-from hdpvfl_mq.app.parsing import add_command
+from hdpvfl_mq.app.parsing import add_command, later
 
 
 def add_evidence_commands(commands: Any) -> None:
@@ -28,7 +28,7 @@ def _add_audit(commands: Any) -> None:
             commands,
             "audit",
             "check a run's journals, without data or secrets",
-            _audit,
+            later("audit", "command"),
             examples=(
                 "hdpvfl audit",
                 "hdpvfl audit evidence.zip --members members.toml",
@@ -48,7 +48,7 @@ def _add_replay(commands: Any) -> None:
             commands,
             "replay",
             "recompute a party's journal from its data, on its own machine",
-            _replay,
+            later("replay", "command"),
             examples=(
                 "hdpvfl replay --party shop",
                 "hdpvfl replay spring-20270101-120000 --party shop --diverge",
@@ -68,7 +68,7 @@ def _add_report(commands: Any) -> None:
             commands,
             "report",
             "write a page for people about what left a party",
-            _report,
+            later("report", "command"),
             examples=(
                 "hdpvfl report",
                 "hdpvfl report spring-20270101-120000 --party shop",
@@ -86,7 +86,7 @@ def _add_evidence(commands: Any) -> None:
             commands,
             "evidence",
             "put the evidence of a run into one signed file",
-            _evidence,
+            later("evidence", "command"),
             examples=(
                 "hdpvfl evidence",
                 "hdpvfl evidence spring-20270101-120000 -o for-audit.zip",
@@ -125,77 +125,3 @@ def _with_run(parser: argparse.ArgumentParser, *, other: str = "") -> argparse.A
         "--runs", type=Path, default=Path("runs"), help="folder of runs (default: runs)"
     )
     return parser
-
-
-def _folder(options: argparse.Namespace) -> Path:
-    from hdpvfl_mq.audit.reader import run_folder  # noqa: PLC0415 - start-up
-
-    return run_folder(options.run, options.runs)
-
-
-def _audit(options: argparse.Namespace) -> int:
-    from hdpvfl_mq.app.commands.audit import (  # noqa: PLC0415 - start-up
-        AuditOptions,
-        audit_bundle,
-        run_audit,
-    )
-    from hdpvfl_mq.audit.bundle import is_bundle  # noqa: PLC0415 - start-up
-
-    packed = is_bundle(Path(options.run))
-    chosen = AuditOptions(
-        Path(options.run) if packed else _folder(options),
-        tuple(options.party),
-        options.members,
-        options.ledgers,
-        as_json=options.json,
-    )
-    return audit_bundle(chosen) if packed else run_audit(chosen)
-
-
-def _replay(options: argparse.Namespace) -> int:
-    from hdpvfl_mq.app.commands.replay import ReplayOptions, replay  # noqa: PLC0415 - start-up
-
-    return replay(
-        ReplayOptions(
-            _folder(options),
-            options.party,
-            options.settings,
-            options.until,
-            show=options.show,
-            diverge=options.diverge,
-            as_json=options.json,
-        )
-    )
-
-
-def _report(options: argparse.Namespace) -> int:
-    from hdpvfl_mq.app.commands.audit import AuditOptions  # noqa: PLC0415 - start-up
-    from hdpvfl_mq.app.commands.report import report  # noqa: PLC0415 - start-up
-
-    return report(
-        AuditOptions(
-            _folder(options),
-            (),
-            options.members,
-            options.ledgers,
-            as_json=options.json,
-        ),
-        tuple(options.party),
-    )
-
-
-def _evidence(options: argparse.Namespace) -> int:
-    from hdpvfl_mq.app.commands.evidence import (  # noqa: PLC0415 - start-up
-        EvidenceOptions,
-        bundle,
-    )
-
-    return bundle(
-        EvidenceOptions(
-            _folder(options),
-            options.out,
-            tuple(options.party),
-            options.ledgers,
-            as_json=options.json,
-        )
-    )

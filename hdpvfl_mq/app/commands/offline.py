@@ -5,13 +5,11 @@ It owns their options; plan.py, ledger.py and ids.py implement them and are impo
 
 from __future__ import annotations
 
-import argparse
-import json
 from pathlib import Path
 from typing import Any
 
 from hdpvfl_mq.app import defaults
-from hdpvfl_mq.app.parsing import add_command
+from hdpvfl_mq.app.parsing import add_command, later
 
 
 def add_offline_commands(commands: Any) -> None:
@@ -26,7 +24,7 @@ def _add_plan(commands: Any) -> None:
         commands,
         "plan",
         "show what a budget buys, from public quantities only",
-        _plan,
+        later("plan", "command"),
         examples=("hdpvfl plan --rows 100000 --passives 3 --epsilon 1",),
     )
     plan.add_argument("--rows", type=int, required=True, help="common rows you expect")
@@ -62,7 +60,7 @@ def _add_ledger(commands: Any) -> None:
         commands,
         "ledger",
         "show, verify or export what a party has spent",
-        _ledger,
+        later("ledger", "command"),
         examples=(
             "hdpvfl ledger show state/shop/ledger.db",
             "hdpvfl ledger export state/shop/ledger.db --run spring-20270101-120000",
@@ -83,53 +81,9 @@ def _add_ids(commands: Any) -> None:
         commands,
         "ids",
         "show what the id rules make of this party's ids",
-        _ids,
+        later("ids", "command"),
         examples=("hdpvfl ids check party.toml",),
     )
     ids.add_argument("what", choices=("check",), help="apply the rules to the data file")
     ids.add_argument("settings", type=Path, help="settings file, such as party.toml")
     ids.add_argument("--rows", type=int, default=20, help="rows to show (default: 20)")
-
-
-def _plan(options: argparse.Namespace) -> int:
-    from hdpvfl_mq.app.commands import plan  # noqa: PLC0415 - start-up
-    from hdpvfl_mq.runtime.settings import check_settings  # noqa: PLC0415 - start-up
-    from schemas.model import LossSpec  # noqa: PLC0415 - start-up
-    from schemas.privacy import Budget  # noqa: PLC0415 - start-up
-
-    budget = check_settings(Budget, {"epsilon": options.epsilon, "delta": options.delta}, "options")
-    loss = check_settings(LossSpec, {"name": options.loss}, "options: loss")
-    lifetime = None
-    if options.lifetime is not None:
-        cap = {"epsilon": options.lifetime, "delta": options.delta}
-        lifetime = check_settings(Budget, cap, "options: lifetime")
-    partners = tuple(options.partners.split(",")) if options.partners else ()
-    passives = len(partners) or options.passives
-    found = plan.figures(options.rows, passives, budget, loss, lifetime=lifetime)
-    if options.write is not None:
-        parties = (options.active, partners or tuple(f"passive-{n + 1}" for n in range(passives)))
-        plan.write(options.write, found["manifest"], options.run, parties)
-    if options.json:
-        print(json.dumps(found))
-    else:
-        plan.show(found)
-        if options.write is not None:
-            print(f"written: {options.write}; hdpvfl train --manifest {options.write} proposes it")
-    return 0
-
-
-def _ledger(options: argparse.Namespace) -> int:
-    from hdpvfl_mq.app.commands import ledger  # noqa: PLC0415 - start-up
-
-    if options.what == "export":
-        return ledger.export(options.file, options.run)
-    if options.what == "new-secret":
-        return ledger.new_secret(options.file, as_json=options.json)
-    commands = {"show": ledger.show, "verify": ledger.verify, "scored": ledger.scored}
-    return commands[options.what](options.file, as_json=options.json)
-
-
-def _ids(options: argparse.Namespace) -> int:
-    from hdpvfl_mq.app.commands import ids  # noqa: PLC0415 - start-up
-
-    return ids.check(options.settings, rows=options.rows, as_json=options.json)

@@ -6,6 +6,7 @@ plan a run. It never sees data: its inputs are the number of rows, the parties, 
 
 from __future__ import annotations
 
+import argparse
 import json
 import math
 from pathlib import Path
@@ -34,6 +35,29 @@ CHOICES: dict[str, dict[str, Any]] = {
     "200 disclosed rows": {"disclosed_rows": 200},
 }
 LEARNS, LEARNS_SOME = 0.5, 0.1  # shares of the passive signal that remain after shrinkage
+
+
+def command(options: argparse.Namespace) -> int:
+    """`hdpvfl plan` with parsed options."""
+    budget = check_settings(Budget, {"epsilon": options.epsilon, "delta": options.delta}, "options")
+    loss = check_settings(LossSpec, {"name": options.loss}, "options: loss")
+    lifetime = None
+    if options.lifetime is not None:
+        cap = {"epsilon": options.lifetime, "delta": options.delta}
+        lifetime = check_settings(Budget, cap, "options: lifetime")
+    partners = tuple(options.partners.split(",")) if options.partners else ()
+    passives = len(partners) or options.passives
+    found = figures(options.rows, passives, budget, loss, lifetime=lifetime)
+    if options.write is not None:
+        parties = (options.active, partners or tuple(f"passive-{n + 1}" for n in range(passives)))
+        write(options.write, found["manifest"], options.run, parties)
+    if options.json:
+        print(json.dumps(found))
+    else:
+        show(found)
+        if options.write is not None:
+            print(f"written: {options.write}; hdpvfl train --manifest {options.write} proposes it")
+    return 0
 
 
 def figures(

@@ -5,6 +5,7 @@ It owns what the command prints; the folding is in replaying.py.
 
 from __future__ import annotations
 
+import argparse
 import json
 import time
 from collections import deque
@@ -15,6 +16,7 @@ from typing import Any
 from hdpvfl_mq.app.lines import say
 from hdpvfl_mq.app.refold import Replay, open_replay, profile_note
 from hdpvfl_mq.audit.narrative import differences, line
+from hdpvfl_mq.audit.reader import run_folder
 from hdpvfl_mq.errors import SettingsError
 from hdpvfl_mq.journal.chain import DivergenceError
 from parties.party import Party
@@ -36,6 +38,21 @@ class ReplayOptions:
     show: bool = False
     diverge: bool = False
     as_json: bool = False
+
+
+def command(options: argparse.Namespace) -> int:
+    """`hdpvfl replay` with parsed options."""
+    return replay(
+        ReplayOptions(
+            run_folder(options.run, options.runs),
+            options.party,
+            options.settings,
+            options.until,
+            show=options.show,
+            diverge=options.diverge,
+            as_json=options.json,
+        )
+    )
 
 
 def replay(options: ReplayOptions) -> int:

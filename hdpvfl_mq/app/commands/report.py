@@ -5,6 +5,7 @@ It owns which files are read and written; app/report gathers the facts and rende
 
 from __future__ import annotations
 
+import argparse
 import datetime
 import json
 from pathlib import Path
@@ -16,6 +17,7 @@ from hdpvfl_mq.app.report.facts import Own, gather_facts
 from hdpvfl_mq.app.report.learnt import learnt
 from hdpvfl_mq.app.report.page import render
 from hdpvfl_mq.audit.audit import audit
+from hdpvfl_mq.audit.reader import run_folder
 from hdpvfl_mq.errors import OperatorError, SettingsError
 from hdpvfl_mq.runtime.files import write_private
 from hdpvfl_mq.runtime.settings import load_settings
@@ -23,6 +25,20 @@ from parties.phases import ActiveRounds, training_of
 from schemas.config import PartySettings, RunManifest
 from schemas.ids import COORDINATOR, PartyId
 from schemas.methods import Scoring
+
+
+def command(options: argparse.Namespace) -> int:
+    """`hdpvfl report` with parsed options."""
+    return report(
+        AuditOptions(
+            run_folder(options.run, options.runs),
+            (),
+            options.members,
+            options.ledgers,
+            as_json=options.json,
+        ),
+        tuple(options.party),
+    )
 
 
 def report(options: AuditOptions, parties: tuple[PartyId, ...]) -> int:

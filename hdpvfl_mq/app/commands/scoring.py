@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from hdpvfl_mq.app import defaults
-from hdpvfl_mq.app.commands.federate import later, with_settings
-from hdpvfl_mq.app.parsing import add_command
+from hdpvfl_mq.app.commands.federate import with_settings
+from hdpvfl_mq.app.parsing import add_command, later
 
 
 def add_scoring_commands(commands: Any) -> None:
