@@ -95,7 +95,7 @@ def _many(scope: Scope) -> Iterator[Row]:
         yield from many.many(many.PROCESSES[:1], hosted=False)
         return
     yield from many.many(many.HOSTED, hosted=True)
-    yield from many.many(many.PROCESSES, hosted=False)
+    yield from many.many(many.PROCESSES[1::2], hosted=False)
 
 
 def _training(scope: Scope) -> Iterator[Row]:
