@@ -91,4 +91,4 @@ def grown(rows: Sequence[Row], folder: Path = RESULTS) -> list[str]:
     compared = [row for row in rows if row.cpu_value and before.get(row.key) is not None]
     for row in compared:
         print(f"{row.what}: {row.cpu_value:.2f} times the floor, recorded {before[row.key]:.2f}")
-    return news if compared else ["nothing to compare: the recorded run has none of these rows"]
+    return news if compared else ["nothing to compare: no row is in both runs"]
