@@ -16,7 +16,7 @@ from scripts.benches.rounds import ACTIVE_COLUMNS, PASSIVE_COLUMNS, ROWS, manife
 from scripts.benches.row import Row, times
 
 # passive parties -> rounds of one measurement, repetitions in a recorded and in a quick run
-SIZES = {1: (300, 5, 2), 8: (100, 3, 1), 64: (30, 3, 1)}
+SIZES = {1: (300, 5, 2), 8: (100, 3, 1), 64: (30, 2, 1)}
 DATA_MIB = ROWS * 8 * (ACTIVE_COLUMNS + 1) / 2**20
 
 

@@ -97,7 +97,7 @@ def _many(scope: Scope) -> Iterator[Row]:
         yield from many.many(many.PROCESSES[:1], hosted=False)
         return
     yield from many.many(many.HOSTED, hosted=True)
-    yield from many.many(many.PROCESSES, hosted=False)
+    yield from many.many(many.PROCESSES[1::2], hosted=False)
 
 
 def _training(scope: Scope) -> Iterator[Row]:
@@ -133,8 +133,8 @@ def _rounds(scope: Scope) -> Iterator[Row]:
 
 
 PARTS: dict[str, Part] = {
-    "floor": Part(_floor, 120, 480),
-    "starting": Part(_starting, 60, 120),
+    "floor": Part(_floor, 300, 540),
+    "starting": Part(_starting, 120, 240),
     "release": Part(_release, 60, 60),
     "exchange": Part(_exchange, 180, 420),
     "resolution": Part(_resolution, 180, 300),

@@ -19,6 +19,7 @@ from scripts.benches.row import Row
 
 RESULTS = Path(__file__).parents[2] / "docs" / "results"
 GROWN = 1.5  # a ratio to the floor that has grown by half is a regression
+BUSY = 6.0  # load at the end of a run on two cores: its own processes alone stay below
 CHECKED = ("round.", "sound.")  # keys whose processor time is a ratio of neighbours
 
 
@@ -59,6 +60,8 @@ def page(found: dict[str, Any]) -> str:
         "[performance.md](../performance.md).",
         "",
     ]
+    if found["load"] > BUSY:
+        lines += ["**The machine was busy** with other work: times and verdicts are too bad.", ""]
     if found["unfinished"]:
         lines += [f"**Not finished**: {', '.join(found['unfinished'])} had not run yet.", ""]
     lines += [*targets.table(values), ""]
@@ -91,4 +94,4 @@ def grown(rows: Sequence[Row], folder: Path = RESULTS) -> list[str]:
     compared = [row for row in rows if row.cpu_value and before.get(row.key) is not None]
     for row in compared:
         print(f"{row.what}: {row.cpu_value:.2f} times the floor, recorded {before[row.key]:.2f}")
-    return news if compared else ["nothing to compare: the recorded run has none of these rows"]
+    return news if compared else ["nothing to compare: no row is in both runs"]

@@ -12,6 +12,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -36,48 +37,51 @@ def run_hdpvfl(folder: Path, *arguments: str) -> tuple[dict[str, Any], float, fl
         cwd=folder,
         capture_output=True,
         text=True,
-        check=True,
+        check=False,
         env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])},
     )
     wall_s = time.perf_counter() - began
+    if done.returncode:
+        said = (done.stderr or done.stdout).strip()[-200:]
+        raise RuntimeError(f"hdpvfl {arguments[0]} ended with {done.returncode}: {said}")
     now = resource.getrusage(resource.RUSAGE_CHILDREN)
     cpu_s = now.ru_utime + now.ru_stime - used.ru_utime - used.ru_stime
     return json.loads(done.stdout.splitlines()[-1]), wall_s, cpu_s
 
 
-def training(dataset: str) -> list[Row]:
+def training(dataset: str) -> Iterator[Row]:
     """The federation without privacy, the default with it, scikit-learn in one process."""
-    rows = []
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        for guarantee in ("none", "sound"):
-            up = ("up", "--dataset", dataset, "--passives", str(PASSIVES), "--guarantee", guarantee)
-            summary, wall_s, cpu_s = run_hdpvfl(folder, *up)
-            run = folder / "runs" / summary["run"]
-            peer_s, peer_auc = _central(run)
-            trained_s = json.loads((run / "active" / "status.json").read_text())["training_s"]
-            rows += [
-                Row(
-                    f"training {dataset}, {guarantee}, {summary['rounds']} rounds",
-                    f"{trained_s:.3f} s, auc {summary['test']['auc']:.3f}",
-                    f"scikit-learn {peer_s:.4f} s, auc {peer_auc:.3f}",
-                    times(trained_s, peer_s),
-                    key=f"training.{dataset}.{guarantee}",
-                    value=trained_s,
-                ),
-                Row(
-                    "  with start, entity resolution and report",
-                    f"{wall_s:.1f} s, {cpu_s:.1f} s CPU",
-                    f"scikit-learn {peer_s:.4f} s",
-                    times(wall_s, peer_s),
-                    times(cpu_s, peer_s),
-                ),
-            ]
-            rows += [
-                _replay(folder, run, trained_s, f"replay.{dataset}.{guarantee}"),
-                _audit(folder, run, wall_s, f"audit.{dataset}.{guarantee}"),
-            ]
-    return rows
+    for guarantee in ("none", "sound"):
+        # A folder for each: the cap of a data set's ledger is that of its first run.
+        with tempfile.TemporaryDirectory() as name:
+            yield from _trained(Path(name), dataset, guarantee)
+
+
+def _trained(folder: Path, dataset: str, guarantee: str) -> list[Row]:
+    up = ("up", "--dataset", dataset, "--passives", str(PASSIVES), "--guarantee", guarantee)
+    summary, wall_s, cpu_s = run_hdpvfl(folder, *up)
+    run = folder / "runs" / summary["run"]
+    peer_s, peer_auc = _central(run)
+    trained_s = json.loads((run / "active" / "status.json").read_text())["training_s"]
+    return [
+        Row(
+            f"training {dataset}, {guarantee}, {summary['rounds']} rounds",
+            f"{trained_s:.3f} s, auc {summary['test']['auc']:.3f}",
+            f"scikit-learn {peer_s:.4f} s, auc {peer_auc:.3f}",
+            times(trained_s, peer_s),
+            key=f"training.{dataset}.{guarantee}",
+            value=trained_s,
+        ),
+        Row(
+            "  with start, entity resolution and report",
+            f"{wall_s:.1f} s, {cpu_s:.1f} s CPU",
+            f"scikit-learn {peer_s:.4f} s",
+            times(wall_s, peer_s),
+            times(cpu_s, peer_s),
+        ),
+        _replay(folder, run, trained_s, f"replay.{dataset}.{guarantee}"),
+        _audit(folder, run, wall_s, f"audit.{dataset}.{guarantee}"),
+    ]
 
 
 def _central(run: Path) -> tuple[float, float]:

@@ -40,6 +40,12 @@ def test_a_record_names_the_parts_that_have_not_run(tmp_path):
     assert "**Not finished**: scores, many" in (tmp_path / "bench.md").read_text()
 
 
+@pytest.mark.parametrize(("load", "is_said"), [(1.0, False), (40.0, True)])
+def test_the_page_says_that_the_machine_was_busy(load, is_said):
+    found = {"date": "", "machine": "", "load": load, "unfinished": [], "rows": []}
+    assert ("The machine was busy" in report.page(found)) is is_said
+
+
 def test_every_target_can_be_missed_and_met():
     for key, target in targets.TARGETS.items():
         assert target.verdict(target.limit) == "met", key
