@@ -85,12 +85,13 @@ def install(names: Sequence[str]) -> None:
             print(f"{name}: ready")
             continue
         pip = [str(folder / "bin" / "python"), "-m", "pip", "install", "--quiet", "-r", str(wanted)]
-        reason = _first_failure(([sys.executable, "-m", "venv", str(folder)], pip))
+        reason = first_failure(([sys.executable, "-m", "venv", str(folder)], pip))
         (folder / ("reason" if reason else "ready")).write_text(reason)
         print(f"{name}: {reason or 'ready'}", flush=True)
 
 
-def _first_failure(commands: Sequence[Sequence[str]]) -> str:
+def first_failure(commands: Sequence[Sequence[str]]) -> str:
+    """What the first command that fails said last; empty if all succeed."""
     for command in commands:
         try:
             done = subprocess.run(

@@ -87,8 +87,14 @@ def test_a_peer_that_is_not_installed_is_a_sentence(programs):
     assert peer.run_peer("elsewhere", "one", limit_s=60) == "not installed"
 
 
-def test_an_environment_that_cannot_be_made_leaves_its_reason(programs, monkeypatch):
-    (programs / "broken.txt").write_text("no-such-package-at-all==0\n")
-    monkeypatch.setenv("PIP_NO_INDEX", "1")
-    peer.install(["broken"])
-    assert "No matching distribution" in str(peer.python_of("broken"))
+def test_an_environment_that_was_not_made_says_why(programs):
+    folder = programs / "environments" / "broken"
+    folder.mkdir()
+    (folder / "reason").write_text("no wheel")
+    assert peer.run_peer("broken", "one", limit_s=60) == "not installed: no wheel"
+
+
+def test_the_reason_is_what_the_first_failing_command_said_last():
+    commands = [[sys.executable, "-c", each] for each in ("", "exit('no wheel')", "exit('late')")]
+    assert peer.first_failure(commands) == "no wheel"
+    assert peer.first_failure(commands[:1]) == ""
