@@ -162,8 +162,8 @@ def ladder(ratio: float) -> Ladder:
             total = _variance(j + 1) if j < coarse else ratio**2
             distance += _ripple(_variance(j), total, _SPACING**j)
         tau_units = int(gmpy2.ceil(distance * gmpy2.exp2(TAU_UNIT_BITS)))
-    rungs = tuple((_SPACING**j, table) for j, table in enumerate(tables))
-    return Ladder(ratio, rungs, tuple(t.times(spacing) for spacing, t in rungs), tau_units)
+    steps = tuple((_SPACING**j, table) for j, table in enumerate(tables))
+    return Ladder(ratio, steps, tuple(t.times(spacing) for spacing, t in steps), tau_units)
 
 
 def _variance(rungs: int) -> float:
