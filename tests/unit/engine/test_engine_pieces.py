@@ -116,6 +116,7 @@ def test_pieces_are_taken_as_they_are_needed(engine: ProcessEngine) -> None:
             yield (number,)
 
     results = engine.each(np.size, pieces())
+    assert isinstance(results, Generator)
     for _ in range(3):
         next(results)
     assert len(taken) < 30
