@@ -20,8 +20,8 @@ from hdpvfl_mq.methods.private_model.joint import Joint, validated
 from hdpvfl_mq.methods.private_model.problem import FREE, Labels, Matrix, Problem
 from hdpvfl_mq.methods.private_model.row_blocks import filled, summed
 
-# Ridge strengths for the active party's columns, in rows. Cross-validation takes a stronger one if
-# it is better by this many standard errors.
+# Ridge strengths for the active party's columns, in rows. Without partners a stronger one must be
+# better by this many standard errors.
 _RIDGES, _BETTER = (0.5, 5.0, 50.0), 1.0
 # The cross-validated gain of all judged rows, in units of log-likelihood, is the logarithm of the
 # odds that the rows give for partners who know something against partners who know nothing. The fit
@@ -65,9 +65,9 @@ def last_fit(
     scale, unscaled = column_scale(A), A
     A = filled(A.shape, lambda rows: unscaled[rows] / scale, allocate)
     some = slice(0, min(len(A), _ROWS_TO_VALIDATE))
-    alone, dispersion, losses = _own_ridge(A, labels, some, engine or LocalEngine(), allocate)
-    w = alone.fit()
-    std = np.sqrt(np.diag(alone.covariance(w, dispersion)))
+    own, best, dispersion = _own_ridges(A, labels, some, engine or LocalEngine(), allocate)
+    w = own.problem.fit()
+    std = np.sqrt(np.diag(own.problem.covariance(w, dispersion)))
     partners = 0 if expected is None else expected.partners
     none = np.zeros(partners)
     kept = LastFit(
@@ -78,12 +78,12 @@ def last_fit(
         is_joint=False,
         gain=0.0,
         gain_std=0.0,
-        loss=float(losses.mean()),
+        loss=float(own.losses.mean()),
     )
     if expected is None or partners == 0:
         return kept
-    joint = Joint.of(alone, expected, dispersion=dispersion, allocate=allocate)
-    fall = losses - validated(joint, alone.of(some), expected.of(some), dispersion)
+    joint = Joint.of(best.problem, expected, dispersion=dispersion, allocate=allocate)
+    fall = best.losses - validated(joint, best.problem.of(some), expected.of(some), dispersion)
     # On rows without received scores both fits see only A.
     gain, gain_std = _mean_and_error(fall[: expected.seen])
     kept = replace(kept, gain=gain, gain_std=gain_std)
@@ -94,15 +94,15 @@ def last_fit(
     covariance = joint.problem.covariance(joint.v, dispersion)
     d = A.shape[1] - 1
     spread = joint.L @ covariance[d:-1, d:-1] @ joint.L.T
-    own = np.append(np.diag(covariance)[:d], covariance[-1, -1])
+    variances = np.append(np.diag(covariance)[:d], covariance[-1, -1])
     return replace(
         kept,
         w=np.append(joint.v[:d], joint.v[-1]) / scale,
-        w_std=np.sqrt(own) / scale,
+        w_std=np.sqrt(variances) / scale,
         coefficients=joint.coefficients,
         coefficient_std=np.sqrt(np.diag(spread)),
         is_joint=True,
-        loss=float((losses - fall).mean()),
+        loss=float((best.losses - fall).mean()),
     )
 
 
@@ -113,13 +113,22 @@ def column_scale(A: Matrix) -> FloatVector:
     return np.where(scale > 0.0, scale, 1.0)
 
 
-def _own_ridge(
-    A: Matrix, labels: Labels, some: slice, engine: Engine, allocate: Allocate
-) -> tuple[Problem, float, FloatVector]:
-    """The fit without partners at its ridge, the dispersion, and cross-validated losses.
+@dataclass(frozen=True)
+class _Own:
+    """A fit without partners at one ridge, with its cross-validated losses."""
 
-    The ridge is the weakest one, unless cross-validation finds a stronger one better by more than
-    a standard error: a difference by chance would cost a party what it has without partners.
+    problem: Problem
+    losses: FloatVector = field(repr=False)
+
+
+def _own_ridges(
+    A: Matrix, labels: Labels, some: slice, engine: Engine, allocate: Allocate
+) -> tuple[_Own, _Own, float]:
+    """The fit to keep without partners, the one to join with partners, and the dispersion.
+
+    Without partners the ridge is the weakest one, unless a stronger one is better by more than a
+    standard error: a difference by chance would cost a party what it has alone. The joint fit takes
+    the ridge with the lowest loss, and is judged against the fit without partners at that ridge.
 
     Losses are negative log-likelihoods up to a factor; the dispersion is that factor, so that
     strengths in rows mean the same for every loss.
@@ -133,15 +142,14 @@ def _own_ridge(
     first = at(_RIDGES[0]).of(some)
     w = first.fit()
     dispersion = first.dispersion(w)
-    problem = at(_RIDGES[0] * dispersion)
-    losses = problem.of(some).validated(w)
-    for ridge in _RIDGES[1:]:
-        stronger = at(ridge * dispersion)
-        found = stronger.of(some).validated(w)
-        gain, gain_std = _mean_and_error(losses - found)
+    problems = [at(ridge * dispersion) for ridge in _RIDGES]
+    tried = [_Own(problem, problem.of(some).validated(w)) for problem in problems]
+    own = tried[0]
+    for stronger in tried[1:]:
+        gain, gain_std = _mean_and_error(own.losses - stronger.losses)
         if gain > _BETTER * gain_std:
-            problem, losses = stronger, found
-    return problem, dispersion, losses
+            own = stronger
+    return own, min(tried, key=lambda each: float(each.losses.mean())), dispersion
 
 
 def _mean_and_error(values: FloatVector) -> tuple[float, float]:
