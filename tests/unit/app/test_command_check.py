@@ -130,7 +130,7 @@ def test_what_cannot_be_read_has_its_own_words(folder, capsys):
     Path("bytes.toml").write_bytes(b"\xff\xfe")
     found = faults(capsys, "broken.toml", "other.toml", "bytes.toml", "none.toml")
     assert "is not TOML" in found["broken.toml", 2]
-    assert "no settings file" in found["other.toml", 1]
+    assert "is not a settings file" in found["other.toml", 1]
     assert "UTF-8" in found["bytes.toml", 1]
     assert "check the path" in found["none.toml", 1]
 
