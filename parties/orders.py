@@ -60,7 +60,7 @@ def first_plan(
 def _late(
     own: Assets, state: Training, given: Received[Any], take: Take
 ) -> Step[Training | Leaving]:
-    """Handle a message that came early; if it is no legal move, record that now."""
+    """Handle a message that came early; if it is not a legal move, record that now."""
     try:
         return take(own, state, given)
     except PeerError as refused:

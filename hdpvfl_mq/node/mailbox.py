@@ -213,7 +213,7 @@ class Mailbox(Streams):
         self._refused_bytes[decode_header(frames).sender] += size
 
     def forgive(self) -> None:
-        """Count refused bytes anew: a limit that outlived restarts would end a stream for ever."""
+        """Count refused bytes from zero: a limit that outlives restarts would end a stream."""
         self._refused_bytes.clear()
 
     def has_arrived(self, is_ready: IsReady) -> bool:

@@ -82,7 +82,7 @@ class Performing(Chained):
             case Finish(outcome=outcome):
                 self.outcome = outcome
             case Refused():
-                pass  # an input that was put aside and is no legal move
+                pass  # an input that was put aside and is not a legal move
         return effect
 
     def _acquaint(self, effect: Meet | Forget | SignWith) -> None:

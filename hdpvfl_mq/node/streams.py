@@ -58,7 +58,7 @@ class Streams:
         self._seen.setdefault(party, NO_PARENT)
 
     def forget(self, party: PartyId, size: int) -> None:
-        """Drop a peer and its streams: whoever has its name next begins with number 1.
+        """Drop a peer and its streams: the next peer of that name starts with number 1.
 
         `size` is that of the journal now.
         """
@@ -119,7 +119,7 @@ class Streams:
     def unacknowledged(self, first: int | None = None) -> tuple[Frames, ...]:
         """Stored envelopes that some peer has not acknowledged, to be sent again unchanged.
 
-        `first` limits them to so many of each peer: it refuses more than EARLY_MAX at once.
+        `first` limits them to this many for each peer: it refuses more than EARLY_MAX at once.
         """
         waiting: dict[int, Frames] = {}
         for party in sorted(self._busy.waiting):
@@ -146,7 +146,7 @@ class Streams:
         return len(self._contacts)
 
     def strangers(self, frames: Frames) -> tuple[PartyId, ...]:
-        """Receivers of a stored envelope who have their names from peers that were forgotten.
+        """Receivers of a stored envelope that now have the name of a forgotten peer.
 
         The number in it is not of their stream, and they would take it for one of theirs.
         """

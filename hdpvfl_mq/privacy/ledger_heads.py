@@ -46,7 +46,7 @@ class LedgerHeads:
         self._write(lambda: self._db.execute("INSERT INTO remembered" + _NEWEST, row))
 
     def forget(self, peer: str) -> None:
-        """Remove a stored head: what it was of starts anew."""
+        """Remove a stored head: its account starts again from zero."""
         self._write(lambda: self._db.execute("DELETE FROM remembered WHERE peer = ?", (peer,)))
 
     def remembered(self) -> dict[str, tuple[LedgerHead, bytes]]:

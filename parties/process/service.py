@@ -241,7 +241,7 @@ class PartyService:
         return self.member.role
 
     def replace_keys(self, folder: str) -> None:
-        """Use the keys of a folder, which replace those of now, from the next turn on."""
+        """From the next turn on, use the keys of a folder instead of the current ones."""
         self.member.take_ring(Path(folder))
         if not self.member.changes():
             raise OperatorError(f"{folder}: these keys do not replace the keys in use")

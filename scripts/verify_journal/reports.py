@@ -70,7 +70,7 @@ def report_bundle(
             known &= len(held) == len(names) + 2 and sorted(shown) == sorted(index["journals"])
             known &= size <= 100 * sum(one.compress_size for one in held) + 2**24
             if not known or not all(re.fullmatch(FILE, name) for name in names):
-                raise ValueError("an index of another format, or files that are no evidence")
+                raise ValueError("an index of another format, or files that are not evidence")
             for file in index["files"]:
                 content = packed.open(file["name"]).read(file["bytes"] + 1)
                 path = run / file["name"]
