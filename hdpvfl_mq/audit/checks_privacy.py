@@ -214,10 +214,10 @@ def release_ids_unique(evidence: Evidence) -> None:
 def caps_kept(evidence: Evidence) -> None:
     """Check 12: each reserve is what the plan costs, was free, and is within the ledger's cap."""
     for party, transcript in evidence.transcripts.items():
-        if evidence.plan is not None:
-            _reserve_fits(
-                transcript, _cost(evidence, party) if party in _paying(evidence) else None
-            )
+        if party not in _paying(evidence):
+            _reserve_fits(transcript, None)
+        elif evidence.has_counted(party):
+            _reserve_fits(transcript, _cost(evidence, party))
     for party, stored in evidence.ledgers.items():
         books = Books()
         for sequence, entry in _entries(stored, party):

@@ -179,6 +179,18 @@ class Evidence:
             return None
         return plan_run(self.manifest, rows)
 
+    def has_counted(self, party: PartyId) -> bool:
+        """Whether a party has itself reported the row count of the plan.
+
+        A peer that reports another count early makes this plan differ from the one for which an
+        honest party has reserved. Nobody releases before that report.
+        """
+        return self.plan is not None and any(
+            isinstance(said.message, Aligned) and said.message.rows == self.plan.rows
+            for said in self.said
+            if said.header.sender == party
+        )
+
     def releases(self) -> Iterator[tuple[Envelope, ScoreShare | Residual]]:
         """Every release that left in a round, with its envelope."""
         for envelope in self.said:
