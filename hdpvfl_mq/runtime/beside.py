@@ -28,9 +28,8 @@ class Beside:
         It waits for both even if one fails. If both fail, the error of `aside` is raised.
         """
         with self._lock:
-            if self._thread is None or not self._thread.is_alive():  # a fork has no thread
-                self._thread = threading.Thread(target=self._serve, name="beside", daemon=True)
-                self._thread.start()
+            if self._thread is None or not self._thread.is_alive():
+                self._begin()
             self._work, self._failed = aside, None
             self._given.release()
             try:
@@ -39,6 +38,15 @@ class Beside:
                 self._done.acquire()
                 if self._failed is not None:
                     raise self._failed
+
+    def _begin(self) -> None:
+        """Start the thread. A fork has none, and its semaphores still count the parent's waiter.
+
+        A release would wake that waiter, which does not exist here, and nobody else.
+        """
+        self._given, self._done = threading.Semaphore(0), threading.Semaphore(0)
+        self._thread = threading.Thread(target=self._serve, name="beside", daemon=True)
+        self._thread.start()
 
     def _serve(self) -> None:
         while True:

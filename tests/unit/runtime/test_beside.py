@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import threading
 
 import pytest
@@ -54,11 +55,16 @@ def test_if_both_fail_one_error_is_raised_and_the_next_pair_runs():
 
 
 def test_a_forked_process_starts_a_thread_of_its_own():
-    beside = Beside()
+    """Bug: the fork's semaphore woke the waiting thread of the parent, and a commit never ended."""
+    beside, pause = Beside(), threading.Event()
     beside(lambda: None, lambda: None)
+    pause.wait(0.05)  # now the thread waits for work
     child = os.fork()
     if child == 0:
+        signal.alarm(10)  # ends a process that hangs
         seen: list[int] = []
-        beside(lambda: seen.append(1), lambda: seen.append(2))
-        os._exit(0 if sorted(seen) == [1, 2] else 1)
+        for _ in range(3):
+            beside(lambda: seen.append(1), lambda: seen.append(2))
+            pause.wait(0.05)
+        os._exit(0 if sorted(seen) == [1, 1, 1, 2, 2, 2] else 1)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
