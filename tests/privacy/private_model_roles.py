@@ -93,7 +93,7 @@ def without_noise(given: Mapping[str, Array]) -> Iterator[dict[str, Array]]:
     seen: dict[str, Array] = {}
     order = ["moments", "gram", "share"]
 
-    def noised(lattice: Array, plan: Any, key: bytes) -> Array:
+    def noised(lattice: Array, plan: Any, key: bytes, engine: object) -> Array:
         kind = order[len(seen)]
         grid = 2.0**plan.exponent
         seen[kind] = lattice * grid

@@ -117,7 +117,7 @@ def _small_blocks(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 def replayed(method: Any, before: Computed) -> None:
     """Fold the journals again with another engine: every record must be the recorded one."""
     again = Computed(method, LocalEngine())
-    again.journals = before.journals
+    again.journals, again.ledgers = before.journals, before.ledgers
     for party in before.parties:
         node = again.node(party)
         node.open()
