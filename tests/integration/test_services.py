@@ -136,7 +136,7 @@ async def test_commands_that_make_no_sense_are_refused_with_the_remedy(tmp_path)
             await services.ask("passive-1", "propose", manifest=services.manifest("one"))
         with pytest.raises(OperatorError, match="see 'hdpvfl runs'"):
             await services.ask("active", "stop", run="one")
-        with pytest.raises(OperatorError, match="no command"):
+        with pytest.raises(OperatorError, match="not a command"):
             await services.ask("active", "sing")
         await services.propose("one")
         await services.phase("one", "over")
@@ -191,6 +191,6 @@ async def test_the_status_names_a_peer_that_serves_no_parts(tmp_path):
         await until(lambda: services.run("active", "one").get("round", 0) > 3, "rounds")
         parts = services.live["active"].hosted["one"].node.parts
         late = _Incoming(99, PartList.of_array(b"array"), {0: None}, unserved=LATE_FROM)
-        parts._incoming["telco"] = late
-        assert "telco" in services.run("active", "one")["waiting_for"]
+        parts._incoming["passive-1"] = late
+        assert "passive-1" in services.run("active", "one")["waiting_for"]
         await services.ask(COORDINATOR, "stop", run="one")
