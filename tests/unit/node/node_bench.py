@@ -122,7 +122,7 @@ class Bench:
     def __init__(self, script=SCRIPT, *, book: bool = True) -> None:
         self.log = Log()
         self.journal = Journal(":memory:", run="test-run", party="shop")
-        self.script, self.both = script, one_by_one
+        self.script, self.both = dict(script), one_by_one
         self.book = Book(self.log) if book else None
         self.coordinator = Puppet("coordinator", KEYS["coordinator"], "shop")
         self.bank = Puppet("bank", KEYS["bank"], "shop")
