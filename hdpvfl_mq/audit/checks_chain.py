@@ -121,7 +121,7 @@ def checkpoints_witnessed(evidence: Evidence) -> None:
     for transcript in evidence.transcripts.values():
         stated = [e for e in evidence.envelopes if e.header.sender == transcript.party]
         _heads_match(transcript, stated)
-        _acknowledged_as_sent(transcript, evidence.envelopes)
+        _acknowledged_as_sent(evidence, transcript)
 
 
 def _heads_match(transcript: Transcript, stated: Sequence[Envelope]) -> None:
@@ -142,28 +142,44 @@ def _heads_match(transcript: Transcript, stated: Sequence[Envelope]) -> None:
             raise CheckFailed(envelope.place, f"was sent as record {header.size}")
 
 
-def _acknowledged_as_sent(transcript: Transcript, envelopes: Sequence[Envelope]) -> None:
+def _acknowledged_as_sent(evidence: Evidence, transcript: Transcript) -> None:
     mine: dict[PartyId, dict[int, bytes]] = {}
     for envelope in transcript.sent():
         for delivery in envelope.header.to:
             if delivery.sequence:
                 mine.setdefault(delivery.party, {})[delivery.sequence] = envelope.digest
-    for envelope in envelopes:
+    for envelope in evidence.envelopes:
         mark = envelope.delivery(transcript.party)
         sender = envelope.header.sender
         if mark is None or sender == transcript.party:
             continue
         known = mine.get(sender, {}).get(mark.ack, None if mark.ack else NO_PARENT)
         if known != mark.seen:
-            # An honest party refuses such an envelope on arrival. So a party that recorded it has
-            # changed its journal since; if it was not recorded, its sender has lied.
-            own = envelope.place.party == transcript.party
-            at_fault = transcript.party if own else sender
             raise CheckFailed(
                 envelope.place,
                 f"{sender} acknowledges another envelope {mark.ack} of {transcript.party} "
-                f"than the one in its journal; at fault: {at_fault}",
+                f"than the one in its journal{_fault(evidence, transcript.party, envelope, known)}",
             )
+
+
+def _fault(evidence: Evidence, party: PartyId, false: Envelope, known: bytes | None) -> str:
+    """Who is at fault for a false `seen`: its sender, or the party whose journal shows `known`.
+
+    An honest party refuses such an envelope on arrival, so one that recorded it has changed its
+    journal since. If the sender shows the envelope that it has seen, the party signed two under one
+    number; if it shows none, it has lied. Without its journal this stays open.
+    """
+    sender, mark = false.header.sender, false.delivery(party)
+    copies = [e for e in evidence.transcripts[party].envelopes if e.digest == false.digest]
+    if any(evidence.is_signed(e) for e in copies):
+        return f"; at fault: {party}"
+    if sender not in evidence.transcripts or mark is None:
+        return ""
+    journal = evidence.transcripts[sender]
+    if seen := [e for e in journal.received() if e.digest == mark.seen]:
+        return evidence.at_fault(party, *seen) if known is not None else ""
+    is_own = any(e.digest == false.digest for e in journal.sent())
+    return evidence.at_fault(sender, false) if is_own else ""
 
 
 def both_ends_agree(evidence: Evidence) -> None:

@@ -11,7 +11,7 @@ import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import reduce
-from itertools import combinations, pairwise
+from itertools import combinations, pairwise, takewhile
 
 from hdpvfl_mq.audit.checks_chain import CheckFailed
 from hdpvfl_mq.audit.evidence import Envelope, Evidence, Transcript
@@ -32,41 +32,46 @@ def echoes_hold(evidence: Evidence) -> None:
     for one, other in combinations(parties, 2):
         for mine, theirs in zip(orders[one], orders[other], strict=False):
             if mine.message != theirs.message:
-                raise CheckFailed(
-                    theirs.place,
-                    f"{COORDINATOR} has told {one} and {other} different orders; at fault: "
-                    f"{COORDINATOR}",
-                )
+                is_whole = all(_is_whole(_stream(evidence, party), party) for party in (one, other))
+                fault = evidence.at_fault(COORDINATOR, mine, theirs) if is_whole else ""
+                text = f"{COORDINATOR} has told {one} and {other} different orders{fault}"
+                raise CheckFailed(theirs.place, text)
     for party in parties:
         _orders_echoed(evidence, party, _taken(evidence, party, orders[party]))
-    _residuals_reported([_reports(evidence, party) for party in parties])
+    _residuals_reported(evidence, [_reports(evidence, party) for party in parties])
+
+
+def _stream(evidence: Evidence, party: PartyId) -> list[Envelope]:
+    """All that the coordinator sent to a party, by its journal or by the coordinator's."""
+    if party in evidence.transcripts:
+        received = evidence.transcripts[party].received()
+        return [e for e in received if e.header.sender == COORDINATOR]
+    if COORDINATOR not in evidence.transcripts:
+        return []
+    return [e for e in evidence.transcripts[COORDINATOR].sent() if e.delivery(party) is not None]
+
+
+def _is_whole(stream: list[Envelope], party: PartyId) -> bool:
+    """Whether a journal leaves out none of these envelopes: places of orders count only then."""
+    numbers = [d.sequence for e in stream if (d := e.delivery(party))]
+    return numbers == list(range(1, len(stream) + 1))
 
 
 def _told(evidence: Evidence, party: PartyId) -> list[Envelope]:
-    """All orders to a party, taken or refused, by its journal or by the coordinator's."""
-    if party in evidence.transcripts:
-        stream = list(evidence.transcripts[party].received())
-    elif COORDINATOR in evidence.transcripts:
-        sent = evidence.transcripts[COORDINATOR].sent()
-        stream = [e for e in sent if e.delivery(party) is not None]
-    else:
-        return []
-    return [e for e in stream if isinstance(e.message, Order)]
+    """All orders to a party, taken or refused."""
+    return [e for e in _stream(evidence, party) if isinstance(e.message, Order)]
 
 
 def _taken(evidence: Evidence, party: PartyId, told: list[Envelope]) -> list[Envelope]:
     """Orders that a party must have taken; nothing if that is not certain.
 
     Its own journal says which it refused. The coordinator's does not: there, all must be legal,
-    follow the party's own word that it is ready, and be acknowledged or answered by it.
+    follow the party's own word that it is ready, and be named by it.
     """
     if party in evidence.transcripts:
         refused = _refused(evidence.transcripts[party])
         return [e for e in told if e.place.index not in refused]
-    ready = [e.place.index for e in _from(evidence, party) if isinstance(e.message, Aligned)]
-    if not told or not ready or min(e.place.index for e in told) < min(ready):
-        return []
-    return _acknowledged(evidence, party, told) if _are_legal(evidence, told) else []
+    return _named(evidence, party) if _are_legal(evidence, told) else []
 
 
 def _are_legal(evidence: Evidence, orders: list[Envelope]) -> bool:
@@ -80,19 +85,29 @@ def _are_legal(evidence: Evidence, orders: list[Envelope]) -> bool:
             if stated != (plan.digest, planned) or not planned < order.last <= plan.rounds:
                 return False
             planned = order.last
-        elif isinstance(order, Resume) and order.absent and manifest.absence == "wait":
-            return False
+        elif isinstance(order, Resume):
+            is_refused = order.absent and manifest.absence == "wait"
+            if is_refused or not planned:  # nobody resumes what no plan has begun
+                return False
     return True
 
 
-def _acknowledged(evidence: Evidence, party: PartyId, sent: list[Envelope]) -> list[Envelope]:
-    """What was sent to a party, up to the last that the party acknowledged or answered."""
-    signed = list(_from(evidence, party))
-    answered = {e.header.parent for e in signed}
-    taken = max((d.ack for e in signed if (d := e.delivery(COORDINATOR))), default=0)
-    numbers = [(e, d.sequence) for e in sent if (d := e.delivery(party))]
-    taken = max(taken, *(n for e, n in numbers if e.digest in answered), 0)
-    return [e for e, number in numbers if number <= taken]
+def _named(evidence: Evidence, party: PartyId) -> list[Envelope]:
+    """Orders after the party was ready, up to the first envelope that it names by no digest.
+
+    A number that it acknowledged is not enough: the coordinator can show another envelope under
+    that number than it sent, or one in the place of an order.
+    """
+    signed = [e for e in _from(evidence, party) if evidence.is_signed(e)]
+    named = {e.header.parent for e in signed}
+    named |= {d.seen for e in signed if (d := e.delivery(COORDINATOR))}
+    words = [e for e in signed if isinstance(e.message, Aligned)]
+    ready = [d.ack for e in words if (d := e.delivery(COORDINATOR))]
+    stream = _stream(evidence, party)
+    if not ready or not _is_whole(stream, party):
+        return []
+    later = takewhile(lambda e: e.digest in named, stream[ready[0] :])
+    return [e for e in later if isinstance(e.message, Order)]
 
 
 def _refused(journal: Transcript) -> set[int]:
@@ -109,10 +124,11 @@ def _from(evidence: Evidence, party: PartyId) -> Iterator[Envelope]:
 
 
 def _orders_echoed(evidence: Evidence, party: PartyId, orders: list[Envelope]) -> None:
-    terms = [e.message for e in _from(evidence, party) if isinstance(e.message, Agreement)]
-    if not terms or not orders:
+    agreed = [(e, e.message) for e in _from(evidence, party) if isinstance(e.message, Agreement)]
+    if not agreed or not orders:
         return
-    links = [orders_start(_terms_digest(terms[0]))]
+    terms, signed = agreed[0]
+    links = [orders_start(_terms_digest(signed))]
     for order in orders:
         assert isinstance(order.message, Order)
         links.append(with_order(links[-1], order.message))
@@ -121,7 +137,8 @@ def _orders_echoed(evidence: Evidence, party: PartyId, orders: list[Envelope]) -
         if not isinstance(echo, ScoreShare) or echo.orders >= len(links):
             continue
         if echo.orders_digest != links[echo.orders]:
-            text = f"{party} echoes other orders than it was told; at fault: {party}"
+            fault = evidence.at_fault(party, terms, envelope)
+            text = f"{party} echoes other orders than it was told{fault}"
             raise CheckFailed(envelope.place, text)
 
 
@@ -163,13 +180,14 @@ def _reports(evidence: Evidence, party: PartyId) -> _Reports:
     return _Reports(party, releases, reports)
 
 
-def _residuals_reported(all_reports: list[_Reports]) -> None:
+def _residuals_reported(evidence: Evidence, all_reports: list[_Reports]) -> None:
     """Each report follows from the one before; only the parties know where the hash starts."""
     for each in all_reports:
-        for (_, before), (envelope, report) in pairwise(each.reports):
+        for (earlier, before), (envelope, report) in pairwise(each.reports):
             counts = before.residuals <= report.residuals
             if not counts or each.after(before, report.residuals) != report.residuals_digest:
-                text = f"{each.party} reports other residuals than it had; at fault: {each.party}"
+                fault = evidence.at_fault(each.party, earlier, envelope)
+                text = f"{each.party} reports other residuals than it had{fault}"
                 raise CheckFailed(envelope.place, text)
     for one, other in combinations([each for each in all_reports if each.reports], 2):
         first, second = one.reports[0], other.reports[0]

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 
 from hdpvfl_mq.audit import checks_scoring
 from hdpvfl_mq.audit.checks_chain import CheckFailed
-from hdpvfl_mq.audit.evidence import Evidence, Place, StoredEntry, Transcript
+from hdpvfl_mq.audit.evidence import Envelope, Evidence, Place, StoredEntry, Transcript
 from hdpvfl_mq.errors import HdpvflError, PeerError
 from hdpvfl_mq.methods.scoring.plan import ScoringPlan
 from hdpvfl_mq.privacy.accountant import Spent, affordable, fold
@@ -198,17 +198,17 @@ def _entries(stored: tuple[StoredEntry, ...], party: PartyId) -> Iterator[tuple[
 
 def release_ids_unique(evidence: Evidence) -> None:
     """Check 11: a release id names its run, party and round, and one payload for ever."""
-    payloads: dict[str, bytes | memoryview] = {}
+    found: dict[str, tuple[Envelope, bytes | memoryview]] = {}
     for envelope, message in evidence.releases():
         release = message.release
         kind = "share" if message.kind == "score_share" else "residual"
         named = release_id(evidence.run, envelope.header.sender, kind, message.round)
         if release.release_id != named:
             raise CheckFailed(envelope.place, f"{release.release_id} is not {named}")
-        if payloads.setdefault(named, release.tensor.data) != release.tensor.data:
-            sender = envelope.header.sender
-            text = f"{named} has left with two payloads; at fault: {sender}"
-            raise CheckFailed(envelope.place, text)
+        first, payload = found.setdefault(named, (envelope, release.tensor.data))
+        if payload != release.tensor.data:
+            fault = evidence.at_fault(envelope.header.sender, first, envelope)
+            raise CheckFailed(envelope.place, f"{named} has left with two payloads{fault}")
 
 
 def caps_kept(evidence: Evidence) -> None:

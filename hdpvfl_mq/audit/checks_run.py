@@ -71,16 +71,17 @@ def schedule_followed(evidence: Evidence) -> None:
 
 def _one_manifest(evidence: Evidence, manifest: RunManifest) -> None:
     digest = model_digest(manifest)
-    for envelope in evidence.said:
-        if not isinstance(envelope.message, RunOffer):
-            continue
+    offers = [e for e in evidence.said if isinstance(e.message, RunOffer)]
+    for envelope in offers:
+        assert isinstance(envelope.message, RunOffer)
         sender, offered = envelope.header.sender, envelope.message.manifest
         if offered.run != evidence.run:
-            text = f"{sender} offers the manifest of run {offered.run}; at fault: {sender}"
+            fault = evidence.at_fault(sender, envelope)
+            text = f"{sender} offers the manifest of run {offered.run}{fault}"
             raise CheckFailed(envelope.place, text)
         if model_digest(offered) != digest:  # 0.0 and -0.0 are equal, and other bytes
-            text = f"{sender} has offered two manifests; at fault: {sender}"
-            raise CheckFailed(envelope.place, text)
+            fault = evidence.at_fault(sender, offers[0], envelope)
+            raise CheckFailed(envelope.place, f"{sender} has offered two manifests{fault}")
     roles: dict[PartyId, str] = dict.fromkeys(manifest.passive_parties, "passive")
     roles |= {manifest.active_party: "active", COORDINATOR: "coordinator"}
     if roles != {party: key.role for party, key in evidence.keys.items()}:
@@ -94,7 +95,7 @@ def _accepted(evidence: Evidence, digest: bytes) -> None:
         if not isinstance(message, RunAccept) or message.manifest_digest == digest:
             continue
         # Only its own journal shows which manifest it was offered.
-        fault = f"; at fault: {sender}" if sender in evidence.transcripts else ""
+        fault = evidence.at_fault(sender, envelope) if sender in evidence.transcripts else ""
         raise CheckFailed(envelope.place, f"{sender} accepts another manifest{fault}")
 
 

@@ -11,13 +11,15 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
+from nacl.signing import VerifyKey
+
 from hdpvfl_mq.errors import IntegrityError, PeerError
 from hdpvfl_mq.journal import chain
 from hdpvfl_mq.methods import plan_run
 from hdpvfl_mq.methods.run_plan import RunPlan
 from hdpvfl_mq.wire.codec import Frames, decode_body, decode_header
 from hdpvfl_mq.wire.parts import PartList, is_in_parts
-from hdpvfl_mq.wire.signing import frames_digest
+from hdpvfl_mq.wire.signing import frames_digest, verify
 from schemas.config import RunManifest
 from schemas.envelope import Delivery, Header
 from schemas.ids import PartyId, RoleName
@@ -190,6 +192,25 @@ class Evidence:
             for said in self.said
             if said.header.sender == party
         )
+
+    def is_signed(self, envelope: Envelope) -> bool:
+        """Whether its sender has signed an envelope; check 3 reports one that is not."""
+        key = self.keys.get(envelope.header.sender)
+        if key is None or envelope.header.run != self.run:
+            return False
+        try:
+            verify(VerifyKey(key.verify_key), envelope.digest, envelope.frames[1])
+        except PeerError:
+            return False
+        return True
+
+    def at_fault(self, party: PartyId, *shown: Envelope) -> str:
+        """The words that name a party, if it has signed everything that shows its fault.
+
+        Anybody can write an envelope of another party into a journal of its own.
+        """
+        signed = all(e.header.sender == party and self.is_signed(e) for e in shown)
+        return f"; at fault: {party}" if signed else ""
 
     def releases(self) -> Iterator[tuple[Envelope, ScoreShare | Residual]]:
         """Every release that left in a round, with its envelope."""

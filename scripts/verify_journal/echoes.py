@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import reduce
-from itertools import combinations, pairwise
+from itertools import combinations, pairwise, takewhile
 
 from .formats import sha
 from .run import Envelope, Run
@@ -12,13 +12,23 @@ ORDERS = ("round_plan", "resume")
 TERMS = ("manifest", "members", "toss", "order", "plan")
 
 
-def told(run: Run, party: str) -> list[Envelope]:
-    """All orders to a party, by its own journal or by the coordinator's."""
+def stream(run: Run, party: str) -> list[Envelope]:
+    """All that the coordinator sent to a party, by its own journal or by the coordinator's."""
     if party in run.journals:
-        stream = [e for e in run.envelopes if e.party == party and not e.sent]
-    else:
-        stream = [e for e in run.envelopes if e.party == "coordinator" and e.sent and party in e.to]
-    return [e for e in stream if e.kind in ORDERS]
+        received = [e for e in run.envelopes if e.party == party and not e.sent]
+        return [e for e in received if e.sender == "coordinator" and e.kind != "ack"]
+    return [e for e in run.envelopes if e.party == "coordinator" and e.sent and party in e.to]
+
+
+def whole(envelopes: list[Envelope], party: str) -> bool:
+    """Whether none of them is left out: places of orders count only then."""
+    numbers = [e.to[party]["sequence"] for e in envelopes if party in e.to]
+    return numbers == list(range(1, len(envelopes) + 1))
+
+
+def told(run: Run, party: str) -> list[Envelope]:
+    """All orders to a party."""
+    return [e for e in stream(run, party) if e.kind in ORDERS]
 
 
 def refused(run: Run, party: str, *, early: bool = False) -> set[int]:
@@ -33,21 +43,23 @@ def taken(run: Run, party: str, orders: list[Envelope]) -> list[Envelope]:
     if party in run.journals:
         without = refused(run, party)
         return [e for e in orders if e.index not in without]
-    ready = [e.index for e in run.of("aligned") if e.sender == party]
-    if not orders or not ready or orders[0].index < min(ready) or not legal(run, orders):
+    # A number that it acknowledged is not enough: another envelope may be shown under it.
+    signed = [e for e in run.said if e.sender == party and run.signed(e)]
+    mine = [e for e in signed if "coordinator" in e.to]
+    named = {e.header["parent"] for e in signed} | {e.to["coordinator"]["seen"] for e in mine}
+    ready = [e.to["coordinator"]["ack"] for e in mine if e.kind == "aligned"]
+    sent = stream(run, party)
+    if not ready or not whole(sent, party) or not legal(run, orders):
         return []
-    signed = [e for e in run.said if e.sender == party]
-    answered = {e.header["parent"] for e in signed}
-    marks = [e.to["coordinator"]["ack"] for e in signed if "coordinator" in e.to]
-    marks += [e.to[party]["sequence"] for e in orders if e.digest in answered]
-    return [e for e in orders if e.to[party]["sequence"] <= max(marks, default=0)]
+    later = takewhile(lambda e: e.digest in named, sent[ready[0] :])
+    return [e for e in later if e.kind in ORDERS]
 
 
 def legal(run: Run, orders: list[Envelope]) -> bool:
     planned, digests = 0, {e.body["plan_digest"] for e in run.of("aligned")}
     for order in orders:
         if order.kind == "resume":
-            if order.body["absent"] and run.manifest["absence"] == "wait":
+            if not planned or (order.body["absent"] and run.manifest["absence"] == "wait"):
                 return False
             continue
         first, last, digest = (order.body[x] for x in ("first", "last", "plan_digest"))
@@ -62,26 +74,30 @@ def echoes_hold(run: Run) -> None:
     orders = {party: told(run, party) for party in parties}
     for one, other in combinations(parties, 2):
         for mine, theirs in zip(orders[one], orders[other], strict=False):
-            text = f"coordinator told {one} and {other} different orders; at fault: coordinator"
-            run.check(7, mine.frames[2] == theirs.frames[2], theirs.where, text)
+            if mine.frames[2] != theirs.frames[2]:
+                certain = all(whole(stream(run, party), party) for party in (one, other))
+                fault = run.fault("coordinator", mine, theirs) if certain else ""
+                text = f"coordinator told {one} and {other} different orders{fault}"
+                run.check(7, False, theirs.where, text)
     for party in parties:
         orders_echoed(run, party, taken(run, party, orders[party]))
     residuals_reported(run, [party for party in parties if party in run.journals])
 
 
 def orders_echoed(run: Run, party: str, orders: list[Envelope]) -> None:
-    terms = [e.body for e in run.of("agreement") if e.sender == party]
+    terms = [e for e in run.of("agreement") if e.sender == party]
     if not terms or not orders:
         return
-    agreed = sha(b"hdpvfl-mq agreement 1\0", *(terms[0][name] for name in TERMS))
+    agreed = sha(b"hdpvfl-mq agreement 1\0", *(terms[0].body[name] for name in TERMS))
     links = [sha(b"hdpvfl-mq orders 1\0", agreed)]
     for order in orders:
         links.append(sha(links[-1], sha(order.frames[2])))
     shares = [e for e in run.of("score_share") if e.sender == party and "orders" in e.body]
     for e in shares:
         echo = (e.body["orders"], e.body["orders_digest"])
-        same = echo[0] >= len(links) or echo[1] == links[echo[0]]
-        run.check(7, same, e.where, f"echoes other orders than it was told; at fault: {party}")
+        if echo[0] < len(links) and echo[1] != links[echo[0]]:
+            fault = run.fault(party, terms[0], e)
+            run.check(7, False, e.where, f"echoes other orders than it was told{fault}")
 
 
 def residuals_reported(run: Run, parties: list[str]) -> None:
@@ -100,8 +116,9 @@ def residuals_reported(run: Run, parties: list[str]) -> None:
         reports[party] = [e for e in stated if e.body["residuals"] <= len(heard)]
         for before, e in pairwise(reports[party]):
             same = after(before, releases[party], e.body["residuals"]) == e.body["residuals_digest"]
-            same &= before.body["residuals"] <= e.body["residuals"]
-            run.check(7, same, e.where, f"reports other residuals than it had; at fault: {party}")
+            if not same or before.body["residuals"] > e.body["residuals"]:
+                fault = run.fault(party, before, e)
+                run.check(7, False, e.where, f"reports other residuals than it had{fault}")
     for one, other in combinations([party for party in parties if reports[party]], 2):
         first, second = reports[one][0], reports[other][0]
         count = max(first.body["residuals"], second.body["residuals"])

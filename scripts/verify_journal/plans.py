@@ -54,10 +54,12 @@ def plan_followed(run: Run) -> None:  # 7
     m, plans, planned = run.manifest, run.of("round_plan"), 0
     if not plans:
         return
-    for e in run.of("run_offer"):
-        bytes_of = e.frames[2].split(b"\xa8manifest", 1)[1]
-        one = sha(bytes_of) == run.manifest_digest and m["run"] == run.name
-        run.check(7, one, e.where, f"offers another manifest; at fault: {e.sender}")
+    offers = run.of("run_offer")
+    for e in offers:
+        same = sha(e.frames[2].split(b"\xa8manifest", 1)[1]) == run.manifest_digest
+        if not same or m["run"] != run.name:
+            shown = (e,) if same else (offers[0], e)
+            run.check(7, False, e.where, f"offers another manifest{run.fault(e.sender, *shown)}")
     names = {m["active_party"]: "active", "coordinator": "coordinator"}
     names |= dict.fromkeys(m["passive_parties"], "passive")
     same = names == {p: role for p, (role, _) in run.keys.items()} and m["run"] == run.name

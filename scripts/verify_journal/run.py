@@ -10,6 +10,8 @@ from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
+from nacl.signing import VerifyKey
+
 from .formats import ZERO, query, sha, unpack
 
 
@@ -85,6 +87,17 @@ class Run:
     def check(self, number: int, holds: Any, where: str, text: str) -> None:
         if not holds:
             self.found.setdefault(number, f"{where}: {text}")
+
+    def signed(self, e: Envelope) -> bool:
+        try:
+            VerifyKey(self.keys[e.sender][1]).verify(e.digest, e.frames[1])
+        except Exception:  # noqa: BLE001 - no key, no signature or another one
+            return False
+        return bool(e.header["run"] == self.name)
+
+    def fault(self, party: str, *shown: Envelope) -> str:  # named by what it signed itself
+        signed = all(e.sender == party and self.signed(e) for e in shown)
+        return f"; at fault: {party}" if signed else ""
 
     def of(self, *kinds: str) -> list[Envelope]:
         return [e for e in self.said if e.kind in kinds and e.body.get("kind") == e.kind]

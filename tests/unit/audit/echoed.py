@@ -9,7 +9,7 @@ from hdpvfl_mq.audit.evidence import Evidence
 from hdpvfl_mq.errors import HdpvflError
 from hdpvfl_mq.machine import Refused, Send
 from schemas.ids import COORDINATOR
-from schemas.messages import RoundPlan
+from schemas.messages import Pause, Resume, RoundPlan
 from tests.evidence import CheatingFederation, evidence_of, replace_model, saying
 from tests.federation import manifest, tables
 from tests.samples import sample
@@ -58,7 +58,33 @@ def _illegal_order(effect):
     return (Send(effect.to, replace_model(effect.message, last=10**6)), effect)
 
 
+def _resumes_early(effect):
+    """Tells all parties to resume before the first plan; they refuse that."""
+    if not (isinstance(effect, Send) and isinstance(effect.message, RoundPlan)):
+        return (effect,)
+    early = Send(effect.to, Resume(round=0, absent=()))
+    return (early, effect) if effect.message.first == 0 else (effect,)
+
+
+def _resumes(others):
+    """Tells one party to resume, the others something else, and then asks all to report."""
+
+    def says(effect):
+        plan = effect.message if isinstance(effect, Send) else None
+        if not isinstance(plan, RoundPlan) or plan.first != 0:
+            return (effect,)
+        told = dict.fromkeys(effect.to, others) | {"shop": Resume(round=4, absent=())}
+        each = (Send((party,), message) for party, message in told.items())
+        return (effect, *each, Send(effect.to, Pause(waiting_for=())))
+
+    return says
+
+
 LIES = {
+    "none": lambda effect: (effect,),
+    "early resume": _resumes_early,
+    "two resumes": _resumes(Resume(round=3, absent=())),
+    "one resume": _resumes(Pause(waiting_for=())),
     "refused orders": _refuses_orders,
     "early residual": _early_residual,
     "illegal order": _illegal_order,
