@@ -14,6 +14,7 @@ from pydantic import Field
 
 from schemas.base import Closed, Count, Digest
 from schemas.ids import MAX_PASSIVES, Epoch, PartyId
+from schemas.privacy import LedgerHead
 from schemas.records import Arm
 from schemas.tensor import Tensor
 
@@ -51,4 +52,5 @@ class NodeSnapshot(Closed):
     greeting: Annotated[int, Field(ge=-1)]  # index of the record with the hello; -1: none
     timers: Annotated[tuple[Arm, ...], Field(max_length=64)]
     is_ledger_due: bool
+    ledger: LedgerHead | None  # the ledger then; an older copy lacks what this run has released
     state: Annotated[bytes, Field(repr=False)]  # the role's state, packed

@@ -152,6 +152,12 @@ class BlindBook:
     def standing(self):
         return replace_model(NO_LEDGER, mu2_units_free=2**60, is_reserved=True)
 
+    def head(self):
+        return NO_LEDGER.head
+
+    def has_head(self, head: Any) -> bool:
+        return True
+
     def reserve(self, reservation: Reserve) -> None: ...
 
     def booking(self, releases: Sequence[Any]):

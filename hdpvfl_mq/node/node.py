@@ -294,8 +294,8 @@ class Node(Exchanging):
 
     def snapshot(self) -> NodeSnapshot | None:
         """A snapshot of what is on disk, or None while the role's state cannot be frozen."""
-        return None if self._uncommitted.records else node_snapshot.take(self)
+        return None if self._uncommitted.records else node_snapshot.take(self, self._ledger)
 
     def resume(self, snapshot: NodeSnapshot) -> bool:
         """Continue from a snapshot, before `open`; False if it is not of this node."""
-        return node_snapshot.resume(self, snapshot)
+        return node_snapshot.resume(self, self._ledger, snapshot)

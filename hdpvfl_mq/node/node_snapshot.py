@@ -15,9 +15,10 @@ from schemas.tensor import Tensor
 
 if TYPE_CHECKING:
     from hdpvfl_mq.node.node import Node
+    from hdpvfl_mq.node.ports import LedgerPort
 
 
-def take(node: Node) -> NodeSnapshot | None:
+def take(node: Node, ledger: LedgerPort | None) -> NodeSnapshot | None:
     """A snapshot of what is on disk, or None while the role's state cannot be frozen."""
     is_between = node.steps > 0 and node.outcome is None
     state = node.role.freeze(node.state) if is_between else None
@@ -39,15 +40,19 @@ def take(node: Node) -> NodeSnapshot | None:
         greeting=-1 if greeting is None else decode_header(greeting).size,
         timers=tuple(node.armed.values()),
         is_ledger_due=node.is_ledger_due,
+        ledger=None if ledger is None else ledger.head(),
         state=state,
     )
 
 
-def resume(node: Node, snapshot: NodeSnapshot) -> bool:
+def resume(node: Node, ledger: LedgerPort | None, snapshot: NodeSnapshot) -> bool:
     """Continue a node from a snapshot; returns False and changes nothing if the snapshot is not
-    of this journal, these rows and this program.
+    of this journal, this ledger, these rows and this program.
     """
     if snapshot.version != __version__ or snapshot.party != node.identity.party:
+        return False
+    # With an older ledger every record is replayed: that books what the ledger lacks.
+    if ledger is not None and (not snapshot.ledger or not ledger.has_head(snapshot.ledger)):
         return False
     last = node.stored_record(snapshot.steps - 1)
     if last is None or last[2] != snapshot.head:

@@ -32,6 +32,10 @@ class LedgerHeads:
         """The head for peers to co-sign."""
         return self._head
 
+    def has_head(self, head: LedgerHead) -> bool:
+        """Whether this was the head once; False in an older copy of the file."""
+        return digest_at(self._db, head.sequence) == head.digest
+
     def record(self, cosignature: Cosignature) -> None:
         """Store a peer's signature of one of this ledger's heads; keeps the newest per peer."""
         head = cosignature.head

@@ -102,6 +102,14 @@ class LedgerBook:
             ),
         )
 
+    def head(self) -> LedgerHead:
+        """The ledger's head."""
+        return self._ledger.head()
+
+    def has_head(self, head: LedgerHead) -> bool:
+        """Whether the ledger has had this head."""
+        return self._ledger.has_head(head)
+
     def _free(self) -> int:
         """How much of the cap on mu^2 is left to this run: for the row of which most is known."""
         held, people = self._held(), self._ledger.known_people()

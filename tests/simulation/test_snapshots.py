@@ -232,6 +232,21 @@ def test_a_snapshot_of_another_journal_or_program_is_passed_over(changes):
     assert node.open() > 0
 
 
+def test_an_older_ledger_gets_every_release_that_a_snapshot_would_pass_over():
+    """Bug: put back during a run, it never counted what was sent between its end and a snapshot."""
+    federation = run.__wrapped__("sound")
+    federation.learn("shop")
+    ledger, whole = federation.ledgers["shop"], federation.spent()["shop"]
+    released = "SELECT max(sequence) FROM entry WHERE release_id IS NOT NULL"
+    (last,) = ledger.execute(released).fetchone()
+    ledger.execute("DELETE FROM cosignature")
+    ledger.execute("DELETE FROM entry WHERE sequence >= ?", (last - 1,))
+    node = federation.fresh("shop")
+    assert not node.resume(federation.taken["shop"][-1])
+    node.open()
+    assert federation.spent()["shop"] == whole
+
+
 def test_a_damaged_record_is_not_sent_again():
     """What a snapshot takes from the journal is held to its digest, as in folding."""
     federation = run("sound")
