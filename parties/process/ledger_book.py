@@ -58,6 +58,11 @@ def _step(plan: ScoringPlan) -> bytes:
     return np.float64(step).tobytes() if step else b""
 
 
+def _is_keyed(release: Release) -> bool:
+    """Whether a payload has no noise, so that only a keyed digest hides it."""
+    return release.event.mechanism in ("exact", "disclosed")
+
+
 @dataclass(frozen=True)
 class _Scored:
     own: Assets
@@ -239,16 +244,22 @@ class LedgerBook:
     def book_again(self, releases: Sequence[Release]) -> None:
         """Book those releases of a journal that the ledger does not have, after a crash.
 
-        A release that it has is not compared: its digest may be keyed with an earlier secret.
+        IntegrityError if it has one with another payload: that was sent, and this journal was put
+        back since. Keyed digests are not compared: an earlier secret may have keyed them.
         """
         dataset = self._policy.dataset
-        lacking = [r for r in releases if not self._ledger.has_booked(dataset, r.release_id)]
-        if lacking:
-            self.book(lacking)
+        self.book(
+            [
+                release
+                for release in releases
+                if not _is_keyed(release)
+                or not self._ledger.has_booked(dataset, release.release_id)
+            ]
+        )
 
     def _booked(self, release: Release) -> ReleaseBooked:
-        """The entry of a release; a payload without noise needs a keyed digest to hide it."""
-        keyed = release.event.mechanism in ("exact", "disclosed")
+        """The entry of a release."""
+        keyed = _is_keyed(release)
         if keyed:
             digest = self._ledger.secret.payload(release.release_id, release.tensor.data)
         else:
