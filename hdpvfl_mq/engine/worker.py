@@ -18,6 +18,7 @@ from typing import Any
 
 from threadpoolctl import threadpool_limits
 
+from hdpvfl_mq.engine.core_dumps import forbid_core_dumps
 from hdpvfl_mq.engine.port import Job, Kernel, Matrix, Piece, name_of
 from hdpvfl_mq.engine.shared_rows import matrix_of
 
@@ -114,8 +115,10 @@ def _read(connection: Connection, asked: Queue[Asked | _Taken | Drop | None]) ->
                 os.close(descriptor)
                 each = _Taken(each.number, X)
             asked.put(each)
-    except (EOFError, OSError):
-        asked.put(None)
+    except (EOFError, OSError, MemoryError):
+        pass  # the party's process is gone, or gets another worker
+    finally:
+        asked.put(None)  # else it would wait for an answer for ever
 
 
 def _answer(asked: Asked, held: dict[int, Matrix]) -> list[Any] | Failure:
@@ -129,5 +132,6 @@ def _answer(asked: Asked, held: dict[int, Matrix]) -> list[Any] | Failure:
 
 def main() -> None:
     """Serve on the descriptor that the command line names."""
+    forbid_core_dumps()  # rows, noise keys and un-noised values are in its memory
     serve(Connection(int(sys.argv[1])))
     os._exit(0)  # nothing to write, nothing to wait for

@@ -7,7 +7,6 @@ system; it knows no role.
 from __future__ import annotations
 
 import asyncio
-import ctypes
 import os
 import resource
 import signal
@@ -19,6 +18,7 @@ from typing import Protocol, TypeVar
 
 from pydantic import BaseModel
 
+from hdpvfl_mq.engine.core_dumps import forbid_core_dumps
 from hdpvfl_mq.errors import EXIT_BY_OUTCOME, HdpvflError, OperatorError, of_the_system
 from hdpvfl_mq.runtime.runner import Stopped
 from hdpvfl_mq.runtime.settings import load_settings
@@ -26,7 +26,6 @@ from schemas.base import printable
 
 EXIT_STOPPED = 130
 DESCRIPTORS = 65_536
-_PR_SET_DUMPABLE = 4
 PARENT_VARIABLE = "HDPVFL_PARENT"  # exit when this parent process dies
 PARENT_POLL_S = 0.5
 OUT_OF_MEMORY = (
@@ -77,9 +76,7 @@ def harden() -> None:
     Raise descriptors to the hard limit: connections of strangers must leave enough for files.
     """
     os.umask(0o077)
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)
+    forbid_core_dumps()
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = DESCRIPTORS if hard == resource.RLIM_INFINITY else min(hard, DESCRIPTORS)
     if soft < wanted:
