@@ -79,9 +79,13 @@ class Lagging:
         return found
 
     def asked(self, party: PartyId, at: Position, now: float) -> dict[PartyId, int]:
-        """Send to a peer again that says what it has: at once, then more and more slowly."""
+        """Send to a peer again that says what it has: at once, then more and more slowly.
+
+        It must first acknowledge all that was sent to it again: by acknowledging one envelope after
+        the other it would get a window of copies for each.
+        """
         lag = self.lags.get(party)
-        if lag is not None and lag.resent and lag.acknowledged == at.acknowledged and now < lag.at:
+        if lag is not None and at.acknowledged < lag.resent and now < lag.at:
             return {}
         return {party: self._again(party, at, now, count=EARLY_MAX)}
 

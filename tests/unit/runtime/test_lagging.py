@@ -107,3 +107,13 @@ def test_a_silent_member_of_a_crowd_is_sent_to_more_and_more_slowly():
     streams.acknowledged = 1  # it answers, and is silent again
     lagging.due(streams, 201.0, pace_s=3.5, longest_s=14.0)
     assert lagging.lags["shop"].wait_s < 6.0
+
+
+def test_acknowledging_one_after_the_other_does_not_get_a_window_of_copies_for_each():
+    """Bug: an acknowledgement and the same again, two small frames, cost 256 envelopes."""
+    lagging, sent, copies = Lagging(), 300, 0
+    for acknowledged in range(sent):
+        at = Position(acknowledged, sent, 100)
+        found = lagging.asked("shop", at, 0.001 * acknowledged)
+        copies += min(found.get("shop", 0), sent - acknowledged)
+    assert copies <= 2 * sent
