@@ -8,8 +8,30 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from queue import SimpleQueue
 
 Work = Callable[[], None]
+
+
+class _Aside:
+    """One call's work for the thread. Its end is its own: no other call's wait can take it."""
+
+    def __init__(self, work: Work) -> None:
+        self._work, self._done = work, threading.Semaphore(0)
+        self._failed: BaseException | None = None
+
+    def run(self) -> None:
+        try:
+            self._work()
+        except BaseException as failed:  # noqa: BLE001 - raised by the caller, in its thread
+            self._failed = failed
+        self._done.release()
+
+    def wait(self) -> None:
+        """Return when the work is done; raises what it raised."""
+        self._done.acquire()
+        if self._failed is not None:
+            raise self._failed
 
 
 class Beside:
@@ -17,10 +39,8 @@ class Beside:
 
     def __init__(self) -> None:
         self._thread: threading.Thread | None = None
-        self._given, self._done = threading.Semaphore(0), threading.Semaphore(0)
+        self._given: SimpleQueue[_Aside] = SimpleQueue()
         self._lock = threading.Lock()  # one pair at a time
-        self._work: Work | None = None
-        self._failed: BaseException | None = None
 
     def __call__(self, aside: Work, here: Work) -> None:
         """Run `aside` in the thread and `here` in the caller's; raises what either raised.
@@ -30,34 +50,28 @@ class Beside:
         with self._lock:
             if self._thread is None or not self._thread.is_alive():
                 self._begin()
-            self._work, self._failed = aside, None
-            self._given.release()
+            given = _Aside(aside)
+            self._given.put(given)
             try:
                 here()
             finally:
-                self._done.acquire()
-                if self._failed is not None:
-                    raise self._failed
+                given.wait()
 
     def _begin(self) -> None:
-        """Start the thread. A fork has none, and its semaphores still count the parent's waiter.
+        """Start the thread. A fork has none, and its queue still counts the parent's waiter.
 
-        A release would wake that waiter, which does not exist here, and nobody else.
+        A work put into it would wake that waiter, which does not exist here, and nobody else.
         """
-        self._given, self._done = threading.Semaphore(0), threading.Semaphore(0)
-        self._thread = threading.Thread(target=self._serve, name="beside", daemon=True)
+        self._given = SimpleQueue()
+        self._thread = threading.Thread(
+            target=_serve, args=(self._given,), name="beside", daemon=True
+        )
         self._thread.start()
 
-    def _serve(self) -> None:
-        while True:
-            self._given.acquire()
-            try:
-                assert self._work is not None
-                self._work()
-            except BaseException as failed:  # noqa: BLE001 - raised by the caller, in its thread
-                self._failed = failed
-            self._work = None
-            self._done.release()
+
+def _serve(given: SimpleQueue[_Aside]) -> None:
+    while True:
+        given.get().run()
 
 
 BESIDE = Beside()  # a process takes one turn at a time

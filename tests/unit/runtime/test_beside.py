@@ -68,3 +68,28 @@ def test_a_forked_process_starts_a_thread_of_its_own():
             pause.wait(0.05)
         os._exit(0 if sorted(seen) == [1, 1, 1, 2, 2, 2] else 1)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
+def test_after_an_interrupted_wait_the_next_pair_waits_for_its_own_work():
+    """Bug: the end of the earlier work counted for the next: frames left before their booking."""
+    beside, slow, done = Beside(), threading.Event(), threading.Event()
+
+    def stop(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGUSR1, stop)
+    interrupt = threading.Timer(0.05, os.kill, (os.getpid(), signal.SIGUSR1))
+    try:
+        interrupt.start()
+        with pytest.raises(KeyboardInterrupt):
+            beside(slow.wait, lambda: None)
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+    slow.set()
+
+    def write() -> None:
+        threading.Event().wait(0.1)
+        done.set()
+
+    beside(write, lambda: None)
+    assert done.is_set()
