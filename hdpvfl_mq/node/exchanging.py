@@ -27,7 +27,7 @@ class Exchanging(Performing):
     ) -> None:
         super().__init__(identity, contacts, journal)
         self.parts = PartExchange(journal)
-        self.refusals = Refusals()
+        self.refusals = Refusals(lambda: self.armed)
 
     def refuse(self, frames: Frames, reason: str, *, by: PartyId | None = None) -> None:
         """Record refused frames with the next commit.

@@ -236,7 +236,7 @@ class Node(Exchanging):
             self.mailbox.recall_ack(noted.frames)
             self._append(noted, ())
         else:
-            self.refusals.noted += 1
+            self.refusals.noted[noted.party] += 1
             self._append(noted, self._answered(noted))
 
     def _commit(self) -> Turn:

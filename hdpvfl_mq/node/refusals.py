@@ -6,44 +6,62 @@ It owns their notes and how many one process writes; it knows no role and no jou
 from __future__ import annotations
 
 import hashlib
+from collections import Counter
+from collections.abc import Callable, Iterable
 
+from hdpvfl_mq.machine import OffenceCause
 from hdpvfl_mq.wire.codec import Frames
 from schemas.base import printable
 from schemas.ids import PartyId
 from schemas.records import TurnedAway, Withheld
 
-NOTED_MAX = 10_000  # records of refused frames that one process writes
+# Records of refused frames that one process writes: of each peer whose fault is proved, and of all
+# others together. Nobody may use up the room in which a peer's fault is recorded, or the role would
+# not learn of it and the run would wait.
+NOTED_MAX = 10_000
+REPEATED_MAX = 100  # of a peer to whose fault the role has reacted already
 _REASON_MAX = 500
 
 
 class Refusals:
     """What one node has refused."""
 
-    def __init__(self) -> None:
+    def __init__(self, armed: Callable[[], Iterable[str]]) -> None:
+        """`armed` gives the timers that are set: one for each fault the role has reacted to."""
         self.waiting: list[TurnedAway | Withheld] = []  # for a commit
-        self.noted = 0  # refused frames recorded so far
+        self.noted: Counter[PartyId | None] = Counter()  # refused frames recorded so far
         self.count = 0  # refused frames and illegal moves
+        self._armed = armed
+        self._named: set[tuple[PartyId, OffenceCause]] = set()  # in `waiting`
 
     def turned_away(self, frames: Frames, reason: str, by: PartyId | None) -> None:
         """Note refused frames; `by` is a peer that signed something false."""
-        if self._has_room():
+        if self._has_room(by, "offence"):
             digest = hashlib.sha256(b"".join(frames[:4])).digest()
             reason = printable(reason[:_REASON_MAX])
             self.waiting.append(TurnedAway(reason=reason, digest=digest, party=by))
 
     def withheld(self, party: PartyId, reason: str) -> None:
         """Note that a peer keeps something back."""
-        if self._has_room():
+        if self._has_room(party, "missing"):
             self.waiting.append(Withheld(party=party, reason=printable(reason[:_REASON_MAX])))
 
     def take(self) -> list[TurnedAway | Withheld]:
         """Take the notes that no commit has recorded."""
         taken, self.waiting = self.waiting, []
+        self._named.clear()
         return taken
 
-    def _has_room(self) -> bool:
+    def _has_room(self, party: PartyId | None, cause: OffenceCause) -> bool:
         self.count += 1
-        if self.noted >= NOTED_MAX:
+        is_known = party is not None and self._is_known(party, cause)
+        if self.noted[party] >= (REPEATED_MAX if is_known else NOTED_MAX):
             return False
-        self.noted += 1
+        self.noted[party] += 1
         return True
+
+    def _is_known(self, party: PartyId, cause: OffenceCause) -> bool:
+        if (party, cause) in self._named:
+            return True
+        self._named.add((party, cause))
+        return any(timer.startswith(f"{cause}:{party}:") for timer in self._armed())

@@ -1,0 +1,50 @@
+"""Refused frames are recorded up to a limit, which nobody can use up for another."""
+
+from __future__ import annotations
+
+import pytest
+
+from hdpvfl_mq.node import refusals
+from hdpvfl_mq.node.refusals import Refusals
+from tests.unit.node.node_bench import PAUSE, new_bench
+
+GARBAGE = (b"no", b"header", b"at all")
+
+
+@pytest.fixture
+def bench(monkeypatch):
+    monkeypatch.setattr(refusals, "NOTED_MAX", 5)
+    return new_bench()
+
+
+def test_garbage_does_not_keep_a_proved_fault_out_of_the_journal(bench):
+    """Bug: after it the role did not learn of a peer's fault, and the run waited without a word."""
+    bench.node.role.script["offence"] = ()
+    bench.node.turn([GARBAGE] * 20)
+    assert len(bench.refused()) == 5
+    header, _, *rest = bench.bank.say(PAUSE)
+    bench.node.refuse((header, b"", *rest), "acknowledges another envelope", by="bank")
+    bench.node.turn([])
+    assert bench.node.state[-1] == "offence"
+    assert len(bench.refused()) == 6
+
+
+def test_faults_repeated_while_the_role_reacts_leave_room_for_later_ones(monkeypatch):
+    monkeypatch.setattr(refusals, "REPEATED_MAX", 3)
+    armed = {"missing:bank:1": None}
+    noted = Refusals(lambda: armed)
+    for _ in range(50):
+        noted.withheld("bank", "envelope 7 is missing")
+        noted.take()
+    assert noted.noted["bank"] == 3
+    armed.clear()
+    noted.withheld("bank", "envelope 9 is missing")
+    assert len(noted.take()) == 1
+
+
+def test_of_many_faults_in_one_turn_a_few_are_noted(monkeypatch):
+    monkeypatch.setattr(refusals, "REPEATED_MAX", 3)
+    noted = Refusals(dict)
+    for _ in range(50):
+        noted.turned_away(GARBAGE, "a false envelope", "bank")
+    assert len(noted.take()) == 3
