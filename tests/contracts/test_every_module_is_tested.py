@@ -57,6 +57,7 @@ COVERED_THROUGH = {
     "hdpvfl_mq/data/places.py": "unit/data/test_data_readers.py",
     "hdpvfl_mq/data/without_pandas.py": "unit/data/test_without_pandas.py",
     "hdpvfl_mq/endings.py": "simulation/test_refused_offers.py",
+    "hdpvfl_mq/engine/core_dumps.py": "unit/engine/test_worker.py",
     "hdpvfl_mq/glm/families": "contracts/test_families.py",
     "hdpvfl_mq/methods/private_model/worth.py": "simulation/test_private_model.py",
     "hdpvfl_mq/methods/run_plan.py": "contracts/test_federation_arithmetic.py",
