@@ -83,18 +83,7 @@ class PartyService:
     async def run(self) -> str:
         """Run until stopped; an error that no run can survive ends it."""
         settings = self.settings
-        self.broker = BrokerLink(settings, self.member, self.log)
-        self.link = self.broker.link
-        self.hub = Hub(self.link)
-        self.hub_link = self.hub.open(settings.federation)
-        self.runner = Runner(
-            self.node,
-            self.hub_link,
-            patience_s=math.inf,
-            observe=self._reconcile,
-            farewell_s=math.inf,
-            tally=self.tally,
-        )
+        self._connect()
         for member in self.member.new_members():
             self.give(member)
         self._give_new_keys()
@@ -129,6 +118,21 @@ class PartyService:
             raise self._tasks.failure
         self.log.say("service_stopped", party=settings.party)
         raise Stopped
+
+    def _connect(self) -> None:
+        """Open the link to the broker and the membership's place on it."""
+        self.broker = BrokerLink(self.settings, self.member, self.log)
+        self.link = self.broker.link
+        self.hub = Hub(self.link)
+        self.hub_link = self.hub.open(self.settings.federation)
+        self.runner = Runner(
+            self.node,
+            self.hub_link,
+            patience_s=math.inf,
+            observe=self._reconcile,
+            farewell_s=math.inf,
+            tally=self.tally,
+        )
 
     @property
     def page(self) -> PageFiles:
