@@ -1,7 +1,7 @@
 """The tables of a ledger file in all its formats, and the translation of SQLite errors.
 
 It owns the file's schema and the migration of older files; it knows no rule of the ledger. Entries
-of format 1 have no opening, also after migration.
+of format 1 have no opening, even after migration.
 """
 
 from __future__ import annotations

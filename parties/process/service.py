@@ -169,7 +169,7 @@ class PartyService:
         for party, former in self.belonging.former.items():
             if (told := f"{party} {len(former)}") not in self._told:
                 self._told.add(told)
-                self.log.say("keys_changed", peer=party, reason="signed by the key before")
+                self.log.say("keys_changed", peer=party, reason="signed by the previous key")
         for name, run in self.belonging.runs.items():
             if run.phase == "asked" and name not in self._judged:
                 self._judged.add(name)

@@ -56,7 +56,7 @@ class PrivateActive(ActiveRounds):
 
     @property
     def coefficients(self) -> dict[PartyId, float]:
-        """What each partner's scores are multiplied by; 0 for all if the fit does without them."""
+        """What each partner's scores are multiplied by; all 0 if the fit does not use partners."""
         if self.fit is None:
             return {}
         return dict(zip(self.partners, self.fit.coefficients.tolist(), strict=True))

@@ -14,7 +14,7 @@ from hdpvfl_mq.app import defaults
 from hdpvfl_mq.app.parsing import add_budget, add_command
 from hdpvfl_mq.errors import SettingsError
 
-WIDE = 100  # columns of a terminal that has room for where a data set comes from
+WIDE = 100  # a terminal this wide also shows where a data set comes from
 
 
 def add_demo_commands(commands: Any) -> None:
@@ -141,7 +141,7 @@ def _add_run(up: argparse.ArgumentParser) -> None:
 def _up(options: argparse.Namespace) -> int:
     from hdpvfl_mq.app.demo.nursery import Nursery  # noqa: PLC0415 - start-up
 
-    with Nursery() as nursery:  # first, so that its processes import beside this one
+    with Nursery() as nursery:  # first, so that its processes import while this one does
         from rich.console import Console  # noqa: PLC0415 - start-up
 
         from hdpvfl_mq.app.commands import up  # noqa: PLC0415 - start-up
