@@ -16,7 +16,7 @@ from hdpvfl_mq.errors import IntegrityError, OperatorError, RefusedError
 from hdpvfl_mq.node.node import Node
 from hdpvfl_mq.privacy.accountant import Spent, epsilon_shown
 from hdpvfl_mq.privacy.ledger import Books
-from hdpvfl_mq.runtime.in_short import ENDED
+from hdpvfl_mq.runtime.in_short import ENDED, KEYS_KNOWN
 from hdpvfl_mq.runtime.settings import check_settings
 from parties.belonging import describe
 from parties.pairing import Pairing
@@ -75,7 +75,7 @@ class Commands:
             "broker": settings.broker,
             "connected": service.link.is_connected,
             "trouble": service.broker.trouble or service.link.trouble,
-            "keys": "known to the others"
+            "keys": KEYS_KNOWN
             if service.broker.has_told_keys
             else "new; the broker has not answered yet",
             "version": __version__,

@@ -46,14 +46,18 @@ def command(options: argparse.Namespace) -> int:
 @contextmanager
 def opened_copy(path: Path) -> Iterator[Ledger]:
     """A ledger opened from a copy of its file and log; the original is untouched."""
-    if not path.is_file():
-        raise SettingsError(f"there is no ledger at {path}; give the path of a ledger.db file")
+    _check_exists(path)
     with _copied(path) as copy:
         ledger = Ledger.open(copy, owner_of(copy))
         try:
             yield ledger
         finally:
             ledger.close_file()
+
+
+def _check_exists(path: Path) -> None:
+    if not path.is_file():
+        raise SettingsError(f"there is no ledger at {path}; give the path of a ledger.db file")
 
 
 def standings(ledger: Ledger, *, mu2_units_scored: int = 0) -> list[dict[str, Any]]:
@@ -277,8 +281,7 @@ def opened_lines(ledger: Ledger, run: str | None) -> Iterator[dict[str, Any]]:
 
 def new_secret(path: Path, *, as_json: bool) -> int:
     """Make a new secret for a ledger whose secret is lost."""
-    if not path.is_file():
-        raise SettingsError(f"there is no ledger at {path}; give the path of a ledger.db file")
+    _check_exists(path)
     replace_secret(path, owner_of(path))
     if as_json:
         print(json.dumps({"secret": str(secret_file(path))}))
