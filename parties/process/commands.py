@@ -16,6 +16,7 @@ from hdpvfl_mq.errors import IntegrityError, OperatorError, RefusedError
 from hdpvfl_mq.node.node import Node
 from hdpvfl_mq.privacy.accountant import Spent, epsilon_shown
 from hdpvfl_mq.privacy.ledger import Books
+from hdpvfl_mq.runtime.control import Answer
 from hdpvfl_mq.runtime.in_short import ENDED, KEYS_KNOWN
 from hdpvfl_mq.runtime.settings import check_settings
 from parties.belonging import describe
@@ -27,10 +28,9 @@ from schemas.config import RunManifest
 from schemas.ids import OLDEST_VERSION, RunId
 
 if TYPE_CHECKING:
-    from parties.process.hosted import HostedRun
+    from parties.process.hosted import PartyRun
     from parties.process.service import PartyService
 
-Answer = dict[str, Any]
 _shown = lru_cache(maxsize=4096)(epsilon_shown)  # a page asks for all runs again and again
 _LIVE = ("round", "rounds", "rows_common", "epsilon_spent", "waiting_for", "align", "loss")
 
@@ -182,7 +182,7 @@ class Commands:
         self._service.give(AnswerRun(run=name, accepted=accepted, reason=reason))
         return {"run": name, "accepted": accepted}
 
-    def _session(self, asked: dict[str, Any]) -> HostedRun:
+    def _session(self, asked: dict[str, Any]) -> PartyRun:
         hosted = self._service.hosted.get(str(asked.get("run")))
         if hosted is None or hosted.session is None:
             raise OperatorError(
