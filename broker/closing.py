@@ -60,7 +60,7 @@ class Closing(NoReleases):
         return self.close(state, outcome, said_by(given.sender, given.message))
 
     def wronged(self, state: P, given: Offence) -> Step[P]:
-        """A party's message was refused or is missing: see in a while if the run still advances."""
+        """A party's message was refused or is missing: check later whether the run advances."""
         return state, (self._probation(state, given.cause, given.sender),)
 
     def stuck(self, state: P, given: TimerFired) -> Step[P] | Step[Closed]:

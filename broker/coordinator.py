@@ -15,7 +15,7 @@ from pydantic import ValidationError
 
 from broker.closing import common
 from broker.phases import PHASES, Aligning, Closed, Gathering, Offered, Phase, Training
-from broker.training import Rounds
+from broker.training import CoordinatorRounds
 from hdpvfl_mq.errors import PeerError
 from hdpvfl_mq.machine import (
     Input,
@@ -49,7 +49,7 @@ _MAX_BYTES = 2**26
 ANSWER_S = 5.0  # how long parties may take to say for whom they wait
 
 
-class Coordinator(Rounds):
+class Coordinator(CoordinatorRounds):
     """The coordinator's role; everything it needs is in `manifest`."""
 
     def initial(self) -> Phase:

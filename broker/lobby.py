@@ -27,11 +27,11 @@ from hdpvfl_mq.wire.invitation import (
     KNOCK_MAX_BYTES,
     Invitation,
     Knock,
+    KnockAnswer,
     fingerprint_of,
     line_of,
     read_knock,
 )
-from hdpvfl_mq.wire.invitation import Answer as JoinAnswer
 from schemas.base import in_words
 from schemas.commands import Admit, Command, Invite, OperatorCommand
 from schemas.config import BrokerServiceSettings
@@ -114,7 +114,7 @@ class Lobby(Switchboard):
             return
         if knock is not None:
             reason = await self._knock(knock, key)
-        answer = JoinAnswer(
+        answer = KnockAnswer(
             accepted=not reason,
             reason=in_words(reason),
             verify_key=bytes(self.keys.signing.verify_key),

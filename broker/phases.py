@@ -71,9 +71,9 @@ class Aligning(Phase):
 
     @property
     def keeping(self) -> frozenset[PartyId]:
-        """Parties that keep the others waiting and say of nobody that they wait for it.
+        """Parties that others wait for and that wait for nobody themselves.
 
-        All of those waited for, if each of them waits for another.
+        If each of them waits for another, all of them.
         """
         named = frozenset(p for said in self.waits.values() for p in said.waiting_for)
         idle = frozenset(p for p in named if p not in self.waits or not self.waits[p].waiting_for)

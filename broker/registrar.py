@@ -98,7 +98,7 @@ class Registrar(AgreedRuns, NoSnapshot):
         state = state.with_invitation(guest.party, None)
         forgotten: tuple[Effect, ...] = ()
         if state.past.get(guest.party, guest.verify_key) != guest.verify_key:
-            state, forgotten = state.begun_anew(guest.party), (Forget(party=guest.party),)
+            state, forgotten = state.with_name_reused(guest.party), (Forget(party=guest.party),)
         seat = Seat(opened.role, guest.verify_key, guest.curve_key)
         state = state.with_member(guest.party, seat)
         roster = _roster(state, tuple(sorted(state.members)))

@@ -53,7 +53,7 @@ class AgreedRun:
 
     @property
     def is_busy(self) -> bool:
-        """Whether it is proposed or open; a party that acknowledges no end keeps no run open."""
+        """Whether it is proposed or open; a run that is closed but not acknowledged is neither."""
         return self.phase == "proposed" or (self.phase == "open" and not self.outcome)
 
     @property
@@ -114,10 +114,10 @@ class Standing:
             ),
         )
 
-    def begun_anew(self, party: PartyId) -> Standing:
-        """The same federation, which has heard nothing from the newcomer of this name.
+    def with_name_reused(self, party: PartyId) -> Standing:
+        """The same federation, which has heard nothing yet from a newcomer with a used name.
 
-        The key of the member before counts as replaced, so that settings do not bring it back.
+        The previous member's key counts as replaced, so that settings do not bring it back.
         """
         epochs = {name: epoch for name, epoch in self.epochs.items() if name != party}
         past = {name: key for name, key in self.past.items() if name != party}

@@ -15,7 +15,7 @@ from schemas.ids import PartyId
 from schemas.messages import Pause, Resume, RoundPlan, RoundReport
 
 
-class Rounds(Closing):
+class CoordinatorRounds(Closing):
     """The part of the coordinator's role that runs the rounds."""
 
     def report(

@@ -21,7 +21,7 @@ from hdpvfl_mq.runtime.settings import fields_of, names
 from hdpvfl_mq.runtime.status import Status
 from hdpvfl_mq.runtime.transport import DealerLink
 from parties.process.build import PartyFiles, load_assets, retire_secret
-from parties.process.hosted import HostedRun
+from parties.process.hosted import PartyRun
 from parties.process.service import PartyService
 from parties.process.unable import refuse_again, tell
 from schemas.config import PartyServiceSettings, PartySettings
@@ -53,7 +53,7 @@ async def _run(settings: PartySettings) -> str:
     await refuse_again(settings, keys)
     retire_secret(settings)
     try:
-        hosted = HostedRun(settings, load_assets(settings, keys), keys)
+        hosted = PartyRun(settings, load_assets(settings, keys), keys)
     except (DataError, SettingsError, RefusedError):  # a full disk or a lock can be waited out
         await tell(settings, keys)
         raise

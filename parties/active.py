@@ -1,4 +1,4 @@
-"""The active party: it has the label, gets every passive party's share, and sends all one residual.
+"""The active party: it has the label, gets every passive party's share and sends all one residual.
 
 It owns how the active party reads a share; what a round computes is in parties/rounds.
 """

@@ -134,7 +134,8 @@ def agreed(own: Assets, state: Agreeing, given: Received[Agreed]) -> Step[Aligne
     keys = {**own.verify_keys, own.party: own.signing_key.verify_key}
     for party, signature in zip(parties, message.signatures, strict=True):
         if not is_signed(keys[party], state.terms.digest, signature):
-            # An honest active party has verified it, and under other terms its own does not verify.
+            # An honest active party has verified every signature under its own terms. If those
+            # were not this party's terms, its own signature would not verify here either.
             return leave(own, state, "signature", about=given.sender)
     if rolled_back(state.standing, given.sender, message.ledger):
         return leave(own, state, "ledger", about=given.sender)

@@ -45,7 +45,7 @@ class TrainedModel:
     dataset: str  # the data set's name in the ledger
     weights: FloatVector = field(repr=False)
     weights_private: bool = False  # w~: post-processing of booked releases, so its use is free
-    score_size: float = 1.0  # deviation of the scores of private weights; as private as they are
+    score_size: float = 1.0  # deviation of the scores of private weights; as private as the weights
     # What each partner's scores are multiplied by; after descent the factor is 1.
     coefficients: Mapping[PartyId, float] = field(default_factory=lambda: MappingProxyType({}))
     # For each passive party that took part; empty after descent.
@@ -79,7 +79,7 @@ class Assets:
     # Allocates every array with an entry per row, in memory or mapped from disk.
     allocate: Allocate = field(default=np.empty, repr=False)
     engine: Engine = field(default_factory=LocalEngine, repr=False)  # computes products of rows
-    wire: int = OLDEST_VERSION  # the version of the protocol in which this run is held
+    wire: int = OLDEST_VERSION  # the version of the protocol that this run uses
     speaks: int = OLDEST_VERSION  # the newest that this party speaks
 
     def kept_for(self, manifest: RunManifest) -> KeptAlignment | None:

@@ -72,7 +72,7 @@ def ended(own: Assets, state: Training, given: Received[Ended]) -> Step[Training
         raise PeerError("an end of the run before the end, or one that is not complete")
     signed = dict(zip(message.parties, message.signatures, strict=True))
     if not all(_is_mine(own, state, *each) for each in signed.items()):
-        # An honest active party forwards only what it has verified, and sends all the same.
+        # An honest active party verifies signatures first, and sends everybody the same ones.
         return leave(own, state, "signature", about=given.sender)
     return _with_endings(own, state, signed)
 

@@ -93,7 +93,7 @@ def asked_to(own: Assets, state: Running, given: OperatorRequest) -> Step[Leavin
 
 
 def wronged(own: Assets, state: R, given: Offence) -> Step[R]:
-    """A peer's message was refused or is missing: see in a while whether the run still advances."""
+    """A peer's message was refused or is missing: check later whether the run advances."""
     return state, (_probation(state, given.cause, given.sender),)
 
 

@@ -1,4 +1,4 @@
-"""Whether a run is held in an older version of the protocol than it need be.
+"""Whether a run uses an older version of the protocol than necessary.
 
 It owns that check. The registrar opens a run in the newest version that all its parties speak. It
 knows their versions by then, because each has said hello and answered the proposal; but it may lie,
@@ -20,5 +20,5 @@ from schemas.ids import PartyId
 
 
 def is_needlessly_low(own: Assets, shares: Mapping[PartyId, bytes]) -> bool:
-    """Whether every party speaks a newer version than the run is held in."""
+    """Whether every party speaks a newer version than the run uses."""
     return own.is_lowered and all(map(is_marked, shares.values()))

@@ -119,7 +119,7 @@ class Membership(Proposals, NoSnapshot):
     def _begin(
         self, state: Belonging, party: PartyId, role: PartyRole, *, is_asked: bool = False
     ) -> Step[Belonging]:
-        """Begin an attempt with other words; the registrar can cause only some.
+        """Begin another attempt, with other words; the registrar can cause only so many.
 
         Each attempt is one more chance that both sides happen to show the same words to a
         registrar in between. Above the limit an operator must ask for the next one.

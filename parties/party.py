@@ -74,7 +74,7 @@ class Party:
         return others or list(awaited(self.own, state)) or told
 
     def release_bytes_max(self, state: Phase) -> int | None:
-        """A word for each common row, and the tag of a sealed release; None before the plan."""
+        """Eight bytes for each common row and the tag of a sealed release; None before the plan."""
         setup = setup_of(state)
         if setup is None:
             return 0 if isinstance(state, Over) else None

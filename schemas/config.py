@@ -110,7 +110,7 @@ class RunManifest(Extended):
     deadline_s: Seconds = 86400.0
     scale_rows: bool = True  # only guarantee none may turn it off
     rounds_ahead: Annotated[int, Field(ge=1, le=100_000)] = 256
-    # The version of the protocol in which the run is held; services agree on it when a run opens.
+    # The version of the protocol that the run uses; services agree on it when a run opens.
     wire: Version = OLDEST_VERSION
 
     @model_validator(mode="after")
@@ -169,14 +169,14 @@ class PartySettings(Closed):
     runs: Path = "runs"
     state: Path = "state"
     patience_s: Seconds = 600.0  # stop when nothing was received for this long
-    memory_max_gib: Positive | None = None  # of the process; None: the memory of the machine
+    memory_max_gib: Positive | None = None  # limit of the process; None: that of the machine
     ids: IdRules = IdRules()
     data: DataSettings
     engine: EngineSettings = EngineSettings()
     model: Path | None = None  # model of an earlier run, if this run predicts with it
     scores_out: Path | None = None  # where an active party's scores go; None: predictions.csv
     session: bool = False  # a scoring session that stays open for 'hdpvfl score'
-    wire: Version = OLDEST_VERSION  # the manifest's; a run is held in one version of the protocol
+    wire: Version = OLDEST_VERSION  # the manifest's; a run uses one version of the protocol
     wire_max: Version = OLDEST_VERSION  # the newest version that this party speaks
     peers: Annotated[tuple[Peer, ...], Field(min_length=2, max_length=MAX_PASSIVES + 1)]
 
@@ -214,7 +214,7 @@ class PartyServiceSettings(Closed):
     score_file: Path | None = None  # rows to score in a prediction; None: data.file
     log: LogFormat = "text"
     log_level: LogLevel = "info"
-    memory_max_gib: Positive | None = None  # of the process; None: the memory of the machine
+    memory_max_gib: Positive | None = None  # limit of the process; None: that of the machine
     watch: Loopback | None = None  # for instance 127.0.0.1:7780; needs the extra `page`
     # The newest version of the protocol to speak; lower it for a broker that is upgraded later.
     speaks: Annotated[Version, Field(le=PROTOCOL_VERSION)] = PROTOCOL_VERSION

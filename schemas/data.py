@@ -100,7 +100,7 @@ class DataSettings(Closed):
     @model_validator(mode="after")
     def _consistent(self) -> Self:
         if (self.query is None) != (self.source is None):
-            raise ValueError("query and source go together: a question, and the database it is for")
+            raise ValueError("query and source go together: a query, and the database it is for")
         if self.query is not None and self.file is not None:
             raise ValueError("file: rows come from a file or from a query, not from both")
         special = (self.label_column, self.weight_column, self.offset_column)

@@ -17,7 +17,7 @@ ReleaseId = Annotated[
 ]
 Round = Annotated[int, Field(ge=0, le=10_000_000)]
 Epoch = Annotated[int, Field(ge=1, le=2**31)]
-# A version of the protocol. The one before the newest is spoken too; schemas/envelope.py.
+# A version of the protocol. A program also speaks the one before its newest (envelope.py).
 OLDEST_VERSION = 1
 Version = Annotated[int, Field(ge=OLDEST_VERSION, le=2**16)]
 

@@ -4,7 +4,7 @@ It owns the shapes and the integer units of the accounts; it knows no sensitivit
 
 Rules for evolving these models:
 - A stored event means the same for ever. Fields are added with a default that is the old meaning,
-  never renamed, re-united or removed.
+  never renamed, given another unit or removed.
 - Units never change. A finer account is a new field next to the old one.
 - A new mechanism is a new literal; a reader that does not know it must refuse, never skip.
 - Amounts are integers rounded up when they are made, so that no later sum can round down.
@@ -91,7 +91,7 @@ class LedgerHead(Closed):
 class SecretFixed(Closed):
     """From this entry on, entries are commitments under the secret that matches `check`.
 
-    `mu2_units_scored` is the most that noised scores cost one person under the secret before.
+    `mu2_units_scored` is the most that noised scores cost one person under the previous secret.
     """
 
     kind: Literal["secret"] = "secret"

@@ -58,14 +58,14 @@ class Started(Extended):
 
 
 class LedgerRead(Closed):
-    """The ledger's standing, which the step before asked for."""
+    """The ledger's standing, which the previous step asked for."""
 
     kind: Literal["ledger"] = "ledger"
     standing: LedgerStanding
 
 
 class Charged(Closed):
-    """What the account of scored people grants of one query, which the step before asked for."""
+    """What the account of scored people grants of a query, as the previous step asked."""
 
     kind: Literal["charged"] = "charged"
     query: Count

@@ -26,6 +26,10 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 settings.register_profile("busy", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("busy")
 
+from tests.memo import remember  # noqa: E402 - the sources are importable from here on
+
+remember()
+
 HEADER = (
     f"{'loss':<16}{'penalty':<13}{'data':<10}{'reference':<28}"
     f"{'weights':<10}{'predictions':<13}objective"

@@ -18,7 +18,7 @@ def say(text: str = "") -> None:
 
 
 def terminal_columns() -> int | None:
-    """The width of the terminal, or None if the output is none."""
+    """The width of the terminal, or None if the output goes elsewhere."""
     try:
         return max(os.get_terminal_size(sys.stdout.fileno()).columns, WIDTH_MIN)
     except (OSError, ValueError, AttributeError):

@@ -11,6 +11,8 @@ from collections.abc import Callable
 from importlib import import_module
 from typing import Any
 
+from hdpvfl_mq.app import defaults
+
 EXIT_CODES = (
     "exit codes: 0 done, 1 a check failed, 2 wrong use or settings, 3 refused by policy or budget, "
     "4 a peer or the network, 5 integrity of stored evidence, 130 stopped by Ctrl-C"
@@ -33,6 +35,12 @@ def add_command(
     parser.add_argument("--json", action="store_true", help="print JSON for machines")
     parser.set_defaults(command=command)
     return parser
+
+
+def add_budget(parser: argparse.ArgumentParser, *, epsilon: str, delta: str) -> None:
+    """Add --epsilon and --delta with their common defaults; each text is the option's help."""
+    parser.add_argument("--epsilon", type=float, default=defaults.EPSILON, help=epsilon)
+    parser.add_argument("--delta", type=float, default=defaults.DELTA, help=delta)
 
 
 def later(module: str, name: str) -> Command:

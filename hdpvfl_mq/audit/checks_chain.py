@@ -59,7 +59,7 @@ def records_in_order(evidence: Evidence) -> None:
 
 
 def chain_holds(evidence: Evidence) -> None:
-    """Check 2: each digest covers the stored bytes, and each record names the digest before it."""
+    """Check 2: each digest covers the stored bytes, and each record names the previous digest."""
     for transcript in evidence.transcripts.values():
         for index, stored, digest in transcript.rows:
             if chain.link(stored) != digest:

@@ -66,7 +66,7 @@ def _taken(evidence: Evidence, party: PartyId, told: list[Envelope]) -> list[Env
     """Orders that a party must have taken; nothing if that is not certain.
 
     Its own journal says which it refused. The coordinator's does not: there, all must be legal,
-    follow the party's own word that it is ready, and be named by it.
+    follow the party's own message that it is ready, and be named by it.
     """
     if party in evidence.transcripts:
         refused = _refused(evidence.transcripts[party])
@@ -181,7 +181,7 @@ def _reports(evidence: Evidence, party: PartyId) -> _Reports:
 
 
 def _residuals_reported(evidence: Evidence, all_reports: list[_Reports]) -> None:
-    """Each report follows from the one before; only the parties know where the hash starts."""
+    """Each report follows from the previous one; only parties know where the hash starts."""
     for each in all_reports:
         for (earlier, before), (envelope, report) in pairwise(each.reports):
             counts = before.residuals <= report.residuals

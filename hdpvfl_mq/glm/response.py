@@ -74,7 +74,7 @@ class Response:
         return Unreleased(found)
 
     def residual(self, rows: slice, own: Unreleased, received: FloatVector | float) -> Unreleased:
-        """h of the batch; theta is the sum of own scores, received scores and the offset."""
+        """h of the batch; theta adds up this party's scores, the received scores and the offset."""
         return self._each(self.family.residual, rows, own, received)
 
     def curvature(self, rows: slice, own: Unreleased, received: FloatVector | float) -> Unreleased:

@@ -2,8 +2,7 @@
 
 It owns the order of a turn: verify, put in order, step, book, commit, and only then hand out what
 is to be sent. It knows no socket and no clock. Recovery and replay are the same code: `open` feeds
-the journal's inputs through the role again and demands the same bytes; a snapshot only lets it
-start after the first record.
+the recorded inputs to the role again and demands the same bytes, from a snapshot if there is one.
 """
 
 from __future__ import annotations

@@ -192,7 +192,7 @@ class Books:
 def apply(books: Books, entry: Entry) -> None:
     """Fold one entry into the books, or raise and leave them as they were."""
     if isinstance(entry, SecretFixed):
-        # People were hashed under the secret before: their account starts again from zero.
+        # People were hashed under the previous secret: their account starts again from zero.
         books.secret_check, books.people = entry.check, EMPTY_LEDGER
         books.mu2_units_scored += entry.mu2_units_scored
     elif isinstance(entry, BudgetsApart):

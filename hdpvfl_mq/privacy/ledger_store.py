@@ -24,6 +24,7 @@ from hdpvfl_mq.privacy.ledger_rows import folded, release_id_of
 from hdpvfl_mq.privacy.ledger_secret import LedgerSecret
 from hdpvfl_mq.privacy.ledger_sketch import ASKED_FROM, IdSketch, shared
 from hdpvfl_mq.privacy.ledger_tables import (
+    begin_exclusive,
     claim,
     connected,
     make_tables,
@@ -62,10 +63,7 @@ class Ledger(LedgerHeads):
         self.people_file: Path | None = None
         try:
             # Lock before the first read, so that a second process that opens it fails at once.
-            connection.execute("PRAGMA locking_mode = EXCLUSIVE")
-            connection.execute("PRAGMA journal_mode = WAL")
-            connection.execute("PRAGMA synchronous = FULL")
-            connection.execute("BEGIN EXCLUSIVE")
+            begin_exclusive(connection)
             make_tables(connection)
             claim(connection, party)
             connection.execute("COMMIT")

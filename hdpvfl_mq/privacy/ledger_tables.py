@@ -1,7 +1,7 @@
 """The tables of a ledger file in all its formats, and the translation of SQLite errors.
 
 It owns the file's schema and the migration of older files; it knows no rule of the ledger. Entries
-of format 1 have no opening, also after migration.
+of format 1 have no opening, even after migration.
 """
 
 from __future__ import annotations
@@ -41,6 +41,14 @@ def connected(path: str | Path) -> sqlite3.Connection:
         return sqlite3.connect(path, timeout=0.0, isolation_level=None, check_same_thread=False)
     except (OSError, sqlite3.Error) as error:
         raise OperatorError(f"the ledger {path} cannot be opened: {error}") from error
+
+
+def begin_exclusive(connection: sqlite3.Connection) -> None:
+    """Begin a transaction on a durable file that no other process can open from now on."""
+    connection.execute("PRAGMA locking_mode = EXCLUSIVE")
+    connection.execute("PRAGMA journal_mode = WAL")
+    connection.execute("PRAGMA synchronous = FULL")
+    connection.execute("BEGIN EXCLUSIVE")
 
 
 def make_tables(connection: sqlite3.Connection) -> None:

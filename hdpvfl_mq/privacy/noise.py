@@ -91,7 +91,7 @@ class Ladder:
     ) -> Iterator[tuple[NDArray[np.uint64], NDArray[np.uint64]]]:
         """High and low words of one chunk, rung by rung; a single chunk is read in one pass.
 
-        The words of a rung take the place of those before, which stay in the processor's cache.
+        The words of a rung overwrite the last ones, whose memory is still in the processor's cache.
         """
         size = part.stop - part.start
         if size == count:

@@ -1,4 +1,4 @@
-"""The limits of a policy on scoring one person, and who of a query is beyond them.
+"""The limits of a policy on scoring one person, and which people of a query are beyond them.
 
 It owns the rules and their reasons; it is pure and knows no file and no id. The counts come from
 the account of scored people (scored_people.py).

@@ -24,7 +24,7 @@ from hdpvfl_mq.arrays.chunked import chunks
 from hdpvfl_mq.errors import IntegrityError, OperatorError
 from hdpvfl_mq.privacy.ledger import EMPTY_LEDGER, extend
 from hdpvfl_mq.privacy.ledger_secret import LedgerSecret
-from hdpvfl_mq.privacy.ledger_tables import connected, translated
+from hdpvfl_mq.privacy.ledger_tables import begin_exclusive, connected, translated
 from hdpvfl_mq.privacy.score_limits import Asked, Counts, Hashes, Limits, judged
 from schemas.privacy import LedgerHead, PeopleScored
 
@@ -55,10 +55,7 @@ class ScoredPeople:
         """Take over a connection with `isolation_level=None` and check its chain."""
         self._db, self._secret, self._broken = connection, secret, False
         try:
-            connection.execute("PRAGMA locking_mode = EXCLUSIVE")
-            connection.execute("PRAGMA journal_mode = WAL")
-            connection.execute("PRAGMA synchronous = FULL")
-            connection.execute("BEGIN EXCLUSIVE")
+            begin_exclusive(connection)
             for statement in _TABLES:
                 connection.execute(statement)
             _claim(connection, party, secret.check())

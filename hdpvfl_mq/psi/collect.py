@@ -57,7 +57,7 @@ class NormalisedIds:
         return len(self.ids) if self.keys is None else len(np.unique(self.rows))
 
     def of_people(self, positions: NDArray[np.integer[Any]], allocate: Allocate) -> PackedIds:
-        """For each of these ids the first id of its row: one name for a person, whatever key."""
+        """The first id of the row of each of these ids: one name for a person, whatever the key."""
         if self.keys is None:
             return self.ids.chosen(positions, allocate)
         first = allocate((int(self.rows.max()) + 1,), np.int64)

@@ -19,7 +19,7 @@ from hdpvfl_mq.errors import HdpvflError, NetworkError, error_of
 
 NAME = "control.sock"
 LINE_MAX = 2**20
-ANSWER_MAX = 64 * 2**20  # a status names every run of a federation that stands for years
+ANSWER_MAX = 64 * 2**20  # a status names every run of a federation that runs for years
 PATH_MAX = 100  # characters in the path of a Unix socket; the system allows a few more
 PATIENCE_S = 30.0
 Answer = dict[str, Any]

@@ -22,7 +22,7 @@ class Copies:
         self._sent |= {id(each): (now, each) for each in frames}
 
     def due(self, frames: Iterable[Frames], now: float, *, wait_s: float) -> tuple[Frames, ...]:
-        """Those of these envelopes that nobody caused to be sent again within `wait_s`."""
+        """Those of these envelopes that were not sent again within the last `wait_s`."""
         self._sent = {name: at for name, at in self._sent.items() if at[0] > now - wait_s}
         found = tuple(each for each in frames if id(each) not in self._sent)
         self.note(found, now)

@@ -58,7 +58,7 @@ def trouble_of(status: dict[str, Any]) -> str:
     """Why a service is not ready; empty if it is ready."""
     if status["service"] == "broker" or status["connected"]:
         return ""
-    return str(status["trouble"]) or "the connection to the broker does not stand yet"
+    return str(status["trouble"]) or "not connected to the broker yet"
 
 
 async def serve(address: str, look: Look, place: PageFiles) -> None:

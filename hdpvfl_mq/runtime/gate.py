@@ -84,6 +84,11 @@ class Gate:
             overran=lambda since_s: loop.call_soon_threadsafe(self._punish, since_s),
         )
         self.tasks = (asyncio.create_task(self._admit()),)
+        self._bind(endpoint, keys)
+
+    def _bind(self, endpoint: str, keys: Keys) -> None:
+        """Listen with CURVE; OperatorError if the endpoint is not free."""
+        socket = self._socket.plain
         socket.setsockopt(zmq.ROUTER_MANDATORY, 1)
         socket.setsockopt(zmq.ROUTER_HANDOVER, 0)
         socket.zap_domain = b"hdpvfl"

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 ENDED = ("over", "refused")
+KEYS_KNOWN = "known to the others"  # the value of `keys` once the broker has the newest keys
 LINE_MAX = 400
 
 

@@ -11,12 +11,12 @@ from pydantic import ValidationError
 
 from hdpvfl_mq.errors import IntegrityError, NetworkError, RefusedError
 from hdpvfl_mq.runtime.keys import Keys
-from hdpvfl_mq.runtime.transport import DealerLink
+from hdpvfl_mq.runtime.transport import FINAL_TROUBLE, DealerLink
 from hdpvfl_mq.wire.canonical import unpack
 from hdpvfl_mq.wire.invitation import (
     KNOCK_MAX_BYTES,
-    Answer,
     Invitation,
+    KnockAnswer,
     fingerprint_of,
     knock_of,
 )
@@ -51,16 +51,16 @@ async def knock(invitation: Invitation, keys: Keys, *, proxy: str | None = None)
     return answer.verify_key
 
 
-async def _answer(link: DealerLink, address: str) -> Answer:
+async def _answer(link: DealerLink, address: str) -> KnockAnswer:
     loop = asyncio.get_running_loop()
     until_s = loop.time() + PATIENCE_S
     while loop.time() < until_s:
         for frames in link.take():
             try:
-                return Answer.model_validate(unpack(frames[0], max_bytes=KNOCK_MAX_BYTES))
+                return KnockAnswer.model_validate(unpack(frames[0], max_bytes=KNOCK_MAX_BYTES))
             except ValidationError:
                 raise IntegrityError("the broker's answer breaks its schema") from None
-        if link.trouble in ("own key refused", "no common protocol"):
+        if link.trouble in FINAL_TROUBLE:
             break
         await asyncio.sleep(0.05)
     raise NetworkError(explain_trouble(link.trouble, address))

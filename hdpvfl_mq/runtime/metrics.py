@@ -16,7 +16,7 @@ from hdpvfl_mq.runtime.in_short import ENDED
 # name -> (type, labels, help text)
 METRICS: dict[str, tuple[str, tuple[str, ...], str]] = {
     "info": ("gauge", ("service", "version"), "Always 1."),
-    "connected": ("gauge", (), "1 while the connection to the broker stands."),
+    "connected": ("gauge", (), "1 while connected to the broker."),
     "members": ("gauge", ("federation",), "Members of a federation."),
     "members_connected": ("gauge", ("federation",), "Members whose service is connected."),
     "sent_bytes_total": ("counter", (), "Bytes sent by this process."),
@@ -26,7 +26,7 @@ METRICS: dict[str, tuple[str, tuple[str, ...], str]] = {
     "queue_messages": ("gauge", ("stream",), "Messages that have arrived and wait for a turn."),
     "unacknowledged": ("gauge", ("stream",), "Envelopes some peer has not recorded yet."),
     "runs": ("gauge", ("phase",), "Runs this service knows, by phase."),
-    "run_round": ("gauge", ("run",), "Round that an open run has come to."),
+    "run_round": ("gauge", ("run",), "Round that an open run has reached."),
     "run_rounds": ("gauge", ("run",), "Rounds an open run has planned."),
     "run_waiting_for": ("gauge", ("run", "party"), "1 for a party that an open run waits for."),
     "epsilon_spent": ("gauge", ("dataset",), "Epsilon of what has left, at the cap's delta."),

@@ -69,6 +69,12 @@ def is_loopback(request: Request) -> bool:
     return re.sub(r":[0-9]{1,5}$", "", host) in _HOSTS
 
 
+def _may_read(request: Request, token: str) -> bool:
+    """Whether a request has the token and names this machine."""
+    given = request.query_params.get("token", "")
+    return is_loopback(request) and hmac.compare_digest(given.encode(), token.encode())
+
+
 def address_of(watch: str, place: PageFiles) -> str:
     """The address of the page, with its token, for a browser."""
     return f"http://{watch}/?token={place.token()}"
@@ -86,9 +92,7 @@ def routes(look: Look, place: PageFiles) -> list[Route]:
     token = place.token()
 
     def refused(request: Request) -> Response | None:
-        """Refuse a request without the token, or with a host name other than loopback."""
-        given = request.query_params.get("token", "")
-        if is_loopback(request) and hmac.compare_digest(given.encode(), token.encode()):
+        if _may_read(request, token):
             return None
         return PlainTextResponse(_REFUSED, status_code=403, headers=_HEADERS)
 
@@ -112,11 +116,7 @@ def routes(look: Look, place: PageFiles) -> list[Route]:
             return PlainTextResponse(text, status_code=404, headers=_HEADERS)
         return HTMLResponse(path.read_text(), headers=_policy("'none'"))
 
-    return [
-        Route("/", page),
-        Route("/events", events),
-        Route("/report/{run}", report),
-    ]
+    return [Route("/", page), Route("/events", events), Route("/report/{run}", report)]
 
 
 def _policy(scripts: str) -> dict[str, str]:

@@ -53,6 +53,7 @@ _TROUBLE: dict[int, str] = {
     zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL: "no common protocol",
     zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL: "handshake failed",
 }
+FINAL_TROUBLE = ("own key refused", "no common protocol")  # waiting does not end it
 AFTER_REFUSAL_S = 1.0
 
 

@@ -52,7 +52,7 @@ class Knock(Closed):
     signature: Signature
 
 
-class Answer(Closed):
+class KnockAnswer(Closed):
     """The broker's reply to the guest."""
 
     accepted: bool

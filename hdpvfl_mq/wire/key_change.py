@@ -36,7 +36,7 @@ def key_change(party: PartyId, former: SigningKey, new: SigningKey, curve_key: b
 def all_keys(changes: KeyChanges) -> tuple[VerifyKey, ...]:
     """Every signing key this party ever had, oldest first; raises PeerError.
 
-    1. each change names this party; 2. each continues from the key before it; 3. no key is used
+    1. each change names this party; 2. each continues from the previous key; 3. no key is used
     again; 4. both keys have signed.
     """
     keys = [changes.changes[0].former_key]

@@ -1,8 +1,8 @@
 """Versions of the protocol: which are spoken here, and what a broker answers to any other.
 
 It owns the window of versions, the sentences and the notice; it knows no socket. A program speaks
-its newest version and the one before. The notice keeps its form in every version, so a program that
-is too old or too new for its broker can read it.
+its newest version and the previous one. The notice keeps its form in every version, so a program
+that is too old or too new for its broker can read it.
 """
 
 from __future__ import annotations

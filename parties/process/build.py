@@ -216,7 +216,7 @@ def contacts(settings: PartySettings) -> dict[str, Contact]:
 
 
 def identity_of(settings: PartySettings, keys: Keys) -> Identity:
-    """Who this party is in one run, which is held in one version of the protocol."""
+    """This party's identity in one run, with the version of the protocol that the run uses."""
     versions = settings.wire, settings.wire
     return Identity(settings.party, settings.role, settings.run, keys.signing, versions=versions)
 

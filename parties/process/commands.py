@@ -16,7 +16,8 @@ from hdpvfl_mq.errors import IntegrityError, OperatorError, RefusedError
 from hdpvfl_mq.node.node import Node
 from hdpvfl_mq.privacy.accountant import Spent, epsilon_shown
 from hdpvfl_mq.privacy.ledger import Books
-from hdpvfl_mq.runtime.in_short import ENDED
+from hdpvfl_mq.runtime.control import Answer
+from hdpvfl_mq.runtime.in_short import ENDED, KEYS_KNOWN
 from hdpvfl_mq.runtime.settings import check_settings
 from parties.belonging import describe
 from parties.pairing import Pairing
@@ -27,10 +28,9 @@ from schemas.config import RunManifest
 from schemas.ids import OLDEST_VERSION, RunId
 
 if TYPE_CHECKING:
-    from parties.process.hosted import HostedRun
+    from parties.process.hosted import PartyRun
     from parties.process.service import PartyService
 
-Answer = dict[str, Any]
 _shown = lru_cache(maxsize=4096)(epsilon_shown)  # a page asks for all runs again and again
 _LIVE = ("round", "rounds", "rows_common", "epsilon_spent", "waiting_for", "align", "loss")
 
@@ -75,7 +75,7 @@ class Commands:
             "broker": settings.broker,
             "connected": service.link.is_connected,
             "trouble": service.broker.trouble or service.link.trouble,
-            "keys": "known to the others"
+            "keys": KEYS_KNOWN
             if service.broker.has_told_keys
             else "new; the broker has not answered yet",
             "version": __version__,
@@ -182,7 +182,7 @@ class Commands:
         self._service.give(AnswerRun(run=name, accepted=accepted, reason=reason))
         return {"run": name, "accepted": accepted}
 
-    def _session(self, asked: dict[str, Any]) -> HostedRun:
+    def _session(self, asked: dict[str, Any]) -> PartyRun:
         hosted = self._service.hosted.get(str(asked.get("run")))
         if hosted is None or hosted.session is None:
             raise OperatorError(

@@ -32,7 +32,7 @@ from schemas.config import PartySettings
 from schemas.ids import PartyRole
 
 
-class HostedRun:
+class PartyRun:
     """A party's part in one run."""
 
     def __init__(

@@ -91,7 +91,7 @@ class LedgerBook:
     def standing(self) -> LedgerStanding:
         """The ledger's head, and how much this run may still spend under the lifetime cap.
 
-        Peers co-sign this head, so a run's covers the account of scored people as it is now.
+        Peers co-sign this head, so in a run it covers the account of scored people as it is now.
         """
         if self._scored_by is not None:
             self._ledger.count_people()
@@ -116,7 +116,7 @@ class LedgerBook:
         return self._ledger.has_head(head)
 
     def _free(self) -> int:
-        """How much of the cap on mu^2 is left to this run: for the row of which most is known."""
+        """How much of the cap on mu^2 is left to this run, for the row that has paid the most."""
         held, people = self._held(), self._ledger.known_people()
         mine = self._mine()
         if mine is not None:
@@ -148,7 +148,7 @@ class LedgerBook:
     def reserve(self, reservation: Reserve) -> None:
         """Reserve what the run may cost; repeating a reservation changes nothing.
 
-        The ledger knows what trainings cost a row; noised scores of it are on top.
+        The ledger counts what trainings cost a row; the cost of its noised scores is added here.
         """
         if self._mine() is None and reservation.mu2_units > self._free():
             raise RefusedError(f"the lifetime of {self._policy.dataset} leaves less than this run")
@@ -221,7 +221,7 @@ class LedgerBook:
         """What the account grants of this run's last query."""
         people = self._ledger.scored_people()
         entry = people.last(self._run)
-        assert entry is not None  # it was charged in the step before
+        assert entry is not None  # the previous step charged it
         return Charged(
             query=entry.query, refused=entry.refused, reason=entry.reason, head=people.head
         )

@@ -117,7 +117,7 @@ class MemberNode:
 
     @property
     def former(self) -> Keys | None:
-        """The keys before the current ones; None if these are the first."""
+        """The keys that the current ones replaced; None if these are the first."""
         place = self._ring.index(self.keys)
         return self._ring[place - 1] if place else None
 

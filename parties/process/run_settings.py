@@ -68,7 +68,7 @@ def _made(
         )
     if manifest.wire > service.speaks:
         raise RefusedError(
-            f"the run is held in version {manifest.wire} of the protocol, and this party speaks "
+            f"the run uses version {manifest.wire} of the protocol, and this party speaks "
             f"{service.speaks}: raise 'speaks' in party.toml"
         )
     is_active = manifest.active_party == service.party

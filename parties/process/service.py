@@ -32,7 +32,7 @@ from parties.membership import Membership
 from parties.process.broker_link import BrokerLink
 from parties.process.build import load_assets, retire_secret
 from parties.process.commands import Commands
-from parties.process.hosted import HostedRun
+from parties.process.hosted import PartyRun
 from parties.process.judge import Judge, name_taken, newest_policy
 from parties.process.ledger_file import open_ledger
 from parties.process.member_node import MemberNode
@@ -63,7 +63,7 @@ class PartyService:
         self.tally = Tally()
         policy = newest_policy(settings)  # report a mistake in the policy before anything is opened
         self.ledger = open_ledger(self.state / "ledger.db", settings.party)
-        self.hosted: dict[RunId, HostedRun] = {}
+        self.hosted: dict[RunId, PartyRun] = {}
         self._serving: set[RunId] = set()
         self._judged: set[RunId] = set()
         self._withdrawn: set[RunId] = set()
@@ -83,18 +83,7 @@ class PartyService:
     async def run(self) -> str:
         """Run until stopped; an error that no run can survive ends it."""
         settings = self.settings
-        self.broker = BrokerLink(settings, self.member, self.log)
-        self.link = self.broker.link
-        self.hub = Hub(self.link)
-        self.hub_link = self.hub.open(settings.federation)
-        self.runner = Runner(
-            self.node,
-            self.hub_link,
-            patience_s=math.inf,
-            observe=self._reconcile,
-            farewell_s=math.inf,
-            tally=self.tally,
-        )
+        self._connect()
         for member in self.member.new_members():
             self.give(member)
         self._give_new_keys()
@@ -129,6 +118,21 @@ class PartyService:
             raise self._tasks.failure
         self.log.say("service_stopped", party=settings.party)
         raise Stopped
+
+    def _connect(self) -> None:
+        """Open the link to the broker and the membership's place on it."""
+        self.broker = BrokerLink(self.settings, self.member, self.log)
+        self.link = self.broker.link
+        self.hub = Hub(self.link)
+        self.hub_link = self.hub.open(self.settings.federation)
+        self.runner = Runner(
+            self.node,
+            self.hub_link,
+            patience_s=math.inf,
+            observe=self._reconcile,
+            farewell_s=math.inf,
+            tally=self.tally,
+        )
 
     @property
     def page(self) -> PageFiles:
@@ -165,7 +169,7 @@ class PartyService:
         for party, former in self.belonging.former.items():
             if (told := f"{party} {len(former)}") not in self._told:
                 self._told.add(told)
-                self.log.say("keys_changed", peer=party, reason="signed by the key before")
+                self.log.say("keys_changed", peer=party, reason="signed by the previous key")
         for name, run in self.belonging.runs.items():
             if run.phase == "asked" and name not in self._judged:
                 self._judged.add(name)
@@ -206,7 +210,7 @@ class PartyService:
         if (hosted := self.hosted.get(name)) is not None and hosted.node.outcome is None:
             self.withdraw(name)
 
-    async def _build(self, name: RunId, run: KnownRun) -> HostedRun:
+    async def _build(self, name: RunId, run: KnownRun) -> PartyRun:
         if (taken := name_taken(self.settings, name)) is not None:
             raise RefusedError(taken)
         settings = settings_of_run(self.settings, run, self.belonging.fellows)
@@ -214,7 +218,7 @@ class PartyService:
         keys = load_keys(Path(settings.keys))  # those the run began with
         own = await asyncio.to_thread(load_assets, settings, keys)
         own = replace(own, approved=model_digest(run.manifest))
-        return HostedRun(settings, own, keys, self.ledger)
+        return PartyRun(settings, own, keys, self.ledger)
 
     def _fail(self, name: RunId, stop: HdpvflError) -> None:
         """This party cannot take part after all: tell the others, and only its operator why."""

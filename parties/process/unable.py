@@ -7,6 +7,7 @@ the others would wait for this party until the deadline.
 from __future__ import annotations
 
 import asyncio
+import sys
 from contextlib import suppress
 
 from hdpvfl_mq.errors import HdpvflError, OperatorError
@@ -16,7 +17,7 @@ from hdpvfl_mq.node.node import Node
 from hdpvfl_mq.runtime.hub import Hub
 from hdpvfl_mq.runtime.keys import Keys
 from hdpvfl_mq.runtime.runner import Runner
-from hdpvfl_mq.runtime.transport import DealerLink
+from hdpvfl_mq.runtime.transport import FINAL_TROUBLE, DealerLink
 from hdpvfl_mq.wire.codec import decode_header
 from parties.process.build import PartyFiles, contacts, identity_of
 from parties.unable import Unable
@@ -24,7 +25,8 @@ from schemas.config import PartySettings
 from schemas.ids import COORDINATOR
 from schemas.records import EnvelopeSent
 
-CONNECT_S = 2.0  # how long to wait for a broker
+CONNECT_S = 8.0  # how long to wait for a broker that does not run yet
+SILENT_S = 1.0  # of that, how long without a word to the operator
 TELL_S = 10.0
 
 
@@ -40,12 +42,12 @@ async def refuse_again(settings: PartySettings, keys: Keys) -> None:
 
 
 async def tell(settings: PartySettings, keys: Keys) -> None:
-    """Tell the others; do nothing if this party has joined before or there is no broker."""
+    """Tell the others; do nothing if this party has joined before or no broker comes up."""
     if PartyFiles(settings).journal.exists() and not _has_left(settings):
         return
     link = DealerLink(settings.broker, keys, bytes.fromhex(settings.broker_curve_key))
     try:
-        if await _stands(link):
+        if await _stands(link, settings):
             with suppress(HdpvflError, OSError):
                 await asyncio.wait_for(_tell(settings, keys, link), TELL_S)
     except TimeoutError:
@@ -73,12 +75,22 @@ async def _tell(settings: PartySettings, keys: Keys, link: DealerLink) -> None:
         node.close()
 
 
-async def _stands(link: DealerLink) -> bool:
-    """Whether the broker answers."""
-    end = asyncio.get_running_loop().time() + CONNECT_S
-    while not link.is_connected and not link.trouble:
-        if asyncio.get_running_loop().time() > end:
+async def _stands(link: DealerLink, settings: PartySettings) -> bool:
+    """Whether the broker answers; it may start later than this party."""
+    clock = asyncio.get_running_loop().time
+    began, is_said = clock(), False
+    while not link.is_connected and link.trouble not in FINAL_TROUBLE:
+        if clock() - began > CONNECT_S:
             return False
+        if not is_said and clock() - began > SILENT_S:
+            print(
+                f"{settings.party} cannot take part in run {settings.run}; it waits up to "
+                f"{CONNECT_S:.0f} s for the broker at {settings.broker} to tell the others; "
+                "the reason follows",
+                file=sys.stderr,
+                flush=True,
+            )
+            is_said = True
         await asyncio.sleep(0.02)
     return link.is_connected
 

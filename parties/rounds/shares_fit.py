@@ -56,7 +56,7 @@ class PrivateActive(ActiveRounds):
 
     @property
     def coefficients(self) -> dict[PartyId, float]:
-        """What each partner's scores are multiplied by; 0 for all if the fit does without them."""
+        """What each partner's scores are multiplied by; all 0 if the fit does not use partners."""
         if self.fit is None:
             return {}
         return dict(zip(self.partners, self.fit.coefficients.tolist(), strict=True))
@@ -80,18 +80,12 @@ def fitted_or_told(own: Assets, state: Training, came: Came) -> PrivateActive:
 def _fitted(own: Assets, state: Training, came: Came) -> PrivateActive:
     plan = cast(PrivateModelPlan, state.setup.plan)
     block, labels = block_of(own, state.setup), _labels(own, state.setup)
-    learnt, sizes = plan.learnt_rows, np.array([release.scale for release, _ in came.values()])
+    learnt = plan.learnt_rows
     A = filled((block.rows, block.columns), block.dense, own.allocate)
     column = column_scale(A[learnt])
-    shape = (plan.share_count(0), len(came))
-    expected, received = None, np.zeros((0, len(came)))
+    received, expected = _received(own, plan, came), None
     if came:
-
-        def stacked(rows: slice) -> np.ndarray:
-            parts = [values[rows] * release.scale for release, values in came.values()]
-            return np.column_stack(parts)
-
-        received = filled(shape, stacked, own.allocate)
+        sizes = np.array([release.scale for release, _ in came.values()])
         shares = Shares(
             values=received[: plan.scored_rows[0].stop][: learnt.stop],
             noise_std=plan.passive_noise.noise_std * sizes,
@@ -121,6 +115,18 @@ def _fitted(own: Assets, state: Training, came: Came) -> PrivateActive:
         held_out=MappingProxyType(held),
         worth=MappingProxyType(dict(zip(came, worth(expected, A[learnt], fit), strict=True))),
     )
+
+
+def _received(own: Assets, plan: PrivateModelPlan, came: Came) -> np.ndarray:
+    """The received scores times their scales, with one column for each partner."""
+    if not came:
+        return np.zeros((0, 0))
+
+    def stacked(rows: slice) -> np.ndarray:
+        parts = [values[rows] * release.scale for release, values in came.values()]
+        return np.column_stack(parts)
+
+    return filled((plan.share_count(0), len(came)), stacked, own.allocate)
 
 
 def _regressions(

@@ -1,7 +1,7 @@
-"""Attacks on services that stand: by members, by the registrar, by who was a member before.
+"""Attacks on running services: by members, by the registrar, by a former member.
 
 It owns these attacks; lies are in the lies_of modules. The defence holds if every honest service
-still stands, nothing happened that its operator did not allow, and a run of the federation still
+still runs, nothing happened that its operator did not allow, and a run of the federation still
 completes.
 """
 
@@ -79,7 +79,7 @@ def overstated_versions(folder: Path) -> Row:
         trained = on.trains("overstated")
         alive = on.is_alive(COORDINATOR)
         on.stop(COORDINATOR)
-        on.start(COORDINATOR)  # what stopped it came again after its restart
+        on.start(COORDINATOR)  # a message that stopped it would arrive again after its restart
         on.until(lambda: len(_federation(on)["connected"]) == 2, "the parties again")
         held = alive and on.trains("later") and on.is_alive(COORDINATOR)
     what = f"the run opened in the broker's own version and {'completed' if trained else 'ended'}"

@@ -1,4 +1,4 @@
-"""A federation of services that stand, as real processes, to attack.
+"""A federation of running services, as real processes, to attack.
 
 It owns the processes, the operators' commands and the journals of members; it knows no attack.
 """
@@ -71,7 +71,7 @@ class Standing:
         return self.folder / f"{name}.log"
 
     def is_alive(self, name: str) -> bool:
-        """Whether a service stands."""
+        """Whether a service runs."""
         return self.children[name].poll() is None
 
     def ask(self, name: str, command: str, **fields: Any) -> dict[str, Any]:
@@ -137,7 +137,7 @@ class Standing:
 
 @contextmanager
 def standing(folder: Path, **options: Any) -> Iterator[Standing]:
-    """A federation on disk; services that still stand at the end are ended."""
+    """A federation on disk; services that still run at the end are stopped."""
     chosen: dict[str, Any] = {**QUICK_DATA, "passives": 1, **options}
     demo = prepare_demo(UpOptions(out=folder, run="first", **chosen))
     write_demo(demo, state=folder / "state", port=free_port())

@@ -1,4 +1,4 @@
-"""What a liar says: any bytes, signed with its real key, beside what its honest role sends.
+"""What a liar says: any bytes, signed with its real key, besides what its honest role sends.
 
 It owns signing and sending; the lies are in the lies_ modules.
 """

@@ -39,14 +39,8 @@ Ask = Callable[..., dict[str, Any]]
 
 def scores() -> list[Row]:
     """Milliseconds per single score, and scores per second in batches."""
-    ids = trained_ids(PEOPLE)
+    ids, manifest = trained_ids(PEOPLE), _manifest()
     dataset = made_up(ids, ids, COLUMNS)
-    budget = Budget(epsilon=1.0, delta=1e-5)
-    base = recommend(
-        "bench", ("active", ("passive-1",)), "sound", budget, LossSpec(name="logistic")
-    )
-    alignment = AlignmentSpec(ids=IdRules(kind="integer"), rows_min=50)
-    manifest = RunManifest(**{**dict(base), "alignment": alignment})
     with tempfile.TemporaryDirectory() as folder:
         demo = Demo(Path(folder) / "runs" / "bench", manifest, dataset, 0)
         write_demo(demo, state=Path(folder) / "state", port=free_port())
@@ -78,6 +72,14 @@ def scores() -> list[Row]:
             value=many / BATCH,
         ),
     ]
+
+
+def _manifest() -> RunManifest:
+    budget = Budget(epsilon=1.0, delta=1e-5)
+    parties = ("active", ("passive-1",))
+    base = recommend("bench", parties, "sound", budget, LossSpec(name="logistic"))
+    alignment = AlignmentSpec(ids=IdRules(kind="integer"), rows_min=50)
+    return RunManifest(**{**dict(base), "alignment": alignment})
 
 
 def _allow(path: Path) -> None:

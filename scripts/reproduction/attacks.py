@@ -191,16 +191,12 @@ def game(grid: Grid, epsilon: float) -> list[dict[str, Any]]:
     best = int(np.argmax([np.linalg.norm(d) for d in differences]))
     flipped, direction = candidates[best][0], differences[best]
     mu = side_mu(base.plan, "active")
-    guesses = {
-        truth: np.array(
-            [
-                released(methods.fit(world, plan, noise_seed=1000 + 2 * n + truth), ACTIVE)[:, 0]
-                @ direction
-                for n in range(grid.game_runs)
-            ]
-        )
-        for truth, world in ((0, data), (1, flipped))
-    }
+
+    def guesses(world: Split, truth: int) -> Vector:
+        seeds = (1000 + 2 * n + truth for n in range(grid.game_runs))
+        runs = (methods.fit(world, plan, noise_seed=seed) for seed in seeds)
+        return np.array([released(run, ACTIVE)[:, 0] @ direction for run in runs])
+
     truth = np.repeat([False, True], grid.game_runs)
     exact = float(np.linalg.norm(direction)) / base.plan.active_noise.noise_std
     return [
@@ -210,7 +206,7 @@ def game(grid: Grid, epsilon: float) -> list[dict[str, Any]]:
             "method": methods.SOUND,
             "epsilon": epsilon,
             "attack": "one label",
-            **success(np.concatenate([guesses[0], guesses[1]]), truth),
+            **success(np.concatenate([guesses(data, 0), guesses(flipped, 1)]), truth),
             "auc_bound": bounds(mu)["auc_bound"],
             "mu": mu,
             "mu_reached": exact,

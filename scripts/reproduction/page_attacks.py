@@ -13,40 +13,22 @@ from scripts.reproduction import questions
 from scripts.reproduction.page_quality import pair
 from scripts.reproduction.tables import Row, chosen, markdown, values
 
+_HEADER = (
+    "attack",
+    "data",
+    "run",
+    "epsilon",
+    "mu",
+    "AUC before",
+    "AUC reached",
+    "AUC at most",
+    "true positives at 1 % false: reached / at most",
+)
+
 
 def attacked(rows: Sequence[Row], drawn: Sequence[str]) -> str:
     if not rows:
         return ""
-    lines = []
-    for row in rows:
-        reached = f"{row['auc']:.3f} ± {row['auc_error']:.3f}"
-        before = f"{row['auc_before']:.3f}" if row.get("auc_before") not in ("", None) else "0.500"
-        tpr, bound = row.get("tpr"), row.get("tpr_bound")
-        few = f"{tpr:.3f} / {bound:.3f}" if bound not in ("", None) else ""
-        lines.append(
-            (
-                row["attack"] + (f" ({row['target']})" if row.get("target") else ""),
-                row["dataset"],
-                row["method"],
-                f"{row['epsilon']:g}" if row["epsilon"] != "" else "",
-                f"{row['mu']:.3g}" if not math.isinf(row["mu"]) else "infinite",
-                before,
-                reached,
-                f"{row['auc_bound']:.3f}",
-                few,
-            )
-        )
-    header = (
-        "attack",
-        "data",
-        "run",
-        "epsilon",
-        "mu",
-        "AUC before",
-        "AUC reached",
-        "AUC at most",
-        "true positives at 1 % false: reached / at most",
-    )
     games = [r for r in rows if r["attack"] == "one label"]
     played = "; ".join(
         f"epsilon = {r['epsilon']:g}: mu {r['mu_reached']:.3f} of {r['mu']:.3f}" for r in games
@@ -64,11 +46,27 @@ party that may send anything, and this attacker only listens; that it gains noth
 
 ![](attacks.png)
 
-{markdown(header, lines)}
+{markdown(_HEADER, [_line(row) for row in rows])}
 
 How much of the promised mu the game reaches (largest of twenty rows): {played}. It stays below because
 the bound allows for the worst row and data, not these. The audit of the privacy layer (`scripts/audit_privacy.py`) attacks
 constructed worst cases and thirteen planted bugs."""
+
+
+def _line(row: Row) -> tuple[str, ...]:
+    before = f"{row['auc_before']:.3f}" if row.get("auc_before") not in ("", None) else "0.500"
+    tpr, bound = row.get("tpr"), row.get("tpr_bound")
+    return (
+        row["attack"] + (f" ({row['target']})" if row.get("target") else ""),
+        row["dataset"],
+        row["method"],
+        f"{row['epsilon']:g}" if row["epsilon"] != "" else "",
+        f"{row['mu']:.3g}" if not math.isinf(row["mu"]) else "infinite",
+        before,
+        f"{row['auc']:.3f} ± {row['auc_error']:.3f}",
+        f"{row['auc_bound']:.3f}",
+        f"{tpr:.3f} / {bound:.3f}" if bound not in ("", None) else "",
+    )
 
 
 def _excess(rows: Sequence[Row]) -> float:

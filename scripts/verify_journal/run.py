@@ -41,19 +41,8 @@ class Run:
         self.paths: dict[str, Path] = {}
         self.arrays: dict[bytes, bytes] = {}  # digest of a list of parts: sha256 of the array
         self.found: dict[int, str] = {}
-        for file in [members] if members else sorted((folder / "settings").glob("*.toml")):
-            table = tomllib.loads(file.read_text())
-            for m in [*table.get("members", []), *table.get("peers", [])]:
-                self.keys[m["party"]] = (m["role"], bytes.fromhex(m["verify_key"]))
-        for path in sorted(folder.glob("*/journal.db")):
-            party, ledger = path.parent.name, (ledgers or folder) / path.parent.name / "ledger.db"
-            self.journals[party] = query(path, "SELECT idx, record, digest FROM records ORDER BY 1")
-            self.meta[party] = dict(query(path, "SELECT key, value FROM meta"))
-            if ledger.exists():
-                self.ledgers[party] = query(ledger, "SELECT * FROM entry")
-            for index, stored, _ in self.journals[party]:
-                self.parse(party, index, stored)
-            self.paths[party] = path
+        self.read_keys([members] if members else sorted((folder / "settings").glob("*.toml")))
+        self.read_journals(folder, ledgers or folder)
         own_last = sorted(self.envelopes, key=lambda e: e.sent)
         self.said = list({e.digest: e for e in own_last}.values())
         offers = self.of("run_offer")
@@ -73,6 +62,23 @@ class Run:
         self.releases = self.of("score_share", "residual")
         self.sound = self.manifest.get("guarantee") == "sound"
         self.scores = self.method.get("kind") == "scoring"
+
+    def read_keys(self, files: list[Path]) -> None:
+        for file in files:
+            table = tomllib.loads(file.read_text())
+            for m in [*table.get("members", []), *table.get("peers", [])]:
+                self.keys[m["party"]] = (m["role"], bytes.fromhex(m["verify_key"]))
+
+    def read_journals(self, folder: Path, ledgers: Path) -> None:
+        for path in sorted(folder.glob("*/journal.db")):
+            party, ledger = path.parent.name, ledgers / path.parent.name / "ledger.db"
+            self.journals[party] = query(path, "SELECT idx, record, digest FROM records ORDER BY 1")
+            self.meta[party] = dict(query(path, "SELECT key, value FROM meta"))
+            if ledger.exists():
+                self.ledgers[party] = query(ledger, "SELECT * FROM entry")
+            for index, stored, _ in self.journals[party]:
+                self.parse(party, index, stored)
+            self.paths[party] = path
 
     def parse(self, party: str, index: int, stored: bytes) -> None:
         try:

@@ -10,7 +10,7 @@ from pydantic import BaseModel
 
 from hdpvfl_mq.runtime import logs
 from hdpvfl_mq.runtime.metrics import METRICS
-from hdpvfl_mq.wire.invitation import Answer, Knock
+from hdpvfl_mq.wire.invitation import Knock, KnockAnswer
 from parties.process.build import PartyFiles
 from parties.process.commands import Commands
 from parties.process.models import model_of
@@ -54,7 +54,7 @@ def required() -> set[str]:
         found |= fields_of(model, kind)
         shapes |= models_in(model) - {model}
     shapes |= models_in(envelope.Header) | models_in(records.StepRecord) | ENTRIES
-    shapes |= {Knock, Answer}  # of strangers; they belong to no run
+    shapes |= {Knock, KnockAnswer}  # of strangers; they belong to no run
     for shape in shapes - (manifest - {privacy.Budget}):
         found |= fields_of(shape, shape.__name__)
     return found | {"Header.kind"}

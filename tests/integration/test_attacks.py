@@ -41,7 +41,6 @@ def test_a_liar_ends_the_run_for_all_and_is_named(tmp_path, monkeypatch, liar, l
 @pytest.mark.parametrize(
     "attack",
     [
-        federations.removed_member,
         federations.unapproved_run,
         tampered.tampered_files,
         *(  # forms of these are in test_hostile_members.py, in one process
@@ -50,6 +49,7 @@ def test_a_liar_ends_the_run_for_all_and_is_named(tmp_path, monkeypatch, liar, l
                 federations.overstated_versions,
                 federations.equal_names,
                 federations.poisoned_query,
+                federations.removed_member,
             )
         ),
     ],

@@ -28,6 +28,12 @@ SECRETS = ("s3cret", "87654.321", "424242", "inf", "nan")
 Rows = list[list[str]]
 
 
+@pytest.fixture(autouse=True)
+def _no_broker_comes(monkeypatch):
+    """A party waits for a broker to tell the others that it cannot take part."""
+    monkeypatch.setattr("parties.process.unable.CONNECT_S", 0.0)
+
+
 def cell(row: int, column: str, value: str) -> Callable[[Rows], None]:
     """Put a value into a row, counted from 1, the header apart."""
 

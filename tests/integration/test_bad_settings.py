@@ -24,6 +24,12 @@ def demo(tmp_path):
 
 
 @pytest.fixture(autouse=True)
+def _no_broker_comes(monkeypatch):
+    """A party waits for a broker to tell the others that it cannot take part."""
+    monkeypatch.setattr("parties.process.unable.CONNECT_S", 0.0)
+
+
+@pytest.fixture(autouse=True)
 def no_connection(monkeypatch):
     """Whoever opens a connection in this file has gone too far."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hdpvfl_mq.audit.audit import audit, exit_code
 from hdpvfl_mq.audit.reader import read_evidence
 from schemas.ids import COORDINATOR
-from tests.integration.processes import WAIT_S, processes
+from tests.integration.processes import WAIT_S, processes, wait_for
 
 
 def test_unreadable_data_end_the_run_for_everybody_with_the_reason_and_who(tmp_path):
@@ -27,3 +27,16 @@ def test_unreadable_data_end_the_run_for_everybody_with_the_reason_and_who(tmp_p
         assert "give the run another name" in started.said("passive-2")
         run = started.folder / "runs" / "test-run"
         assert exit_code(audit(read_evidence(run))) == 0
+
+
+def test_a_broker_that_starts_later_hears_of_it_too(tmp_path):
+    """Bug: a party gave up at the first refused connection, and the others waited for a day."""
+    with processes(tmp_path, dataset="breast", passives=2) as started:
+        rows = started.demo.rows("passive-2", "train")
+        rows.write_text(rows.read_text().replace("\n", "\nnot a number", 1))
+        started.start("passive-2")
+        wait_for(started.log("passive-2").exists, "its log")
+        wait_for(lambda: "waits up to" in started.said("passive-2"), "a word", 30.0)
+        started.start(*(name for name in started.names if name != "passive-2"))
+        codes = {name: child.wait(WAIT_S) for name, child in started.children.items()}
+        assert codes == {COORDINATOR: 3, "active": 3, "passive-1": 3, "passive-2": 2}

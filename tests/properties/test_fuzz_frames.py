@@ -10,11 +10,12 @@ import pytest
 from tests.properties.fuzz_frames import throw
 
 BLOCKS = 16
+SIGNED = 4  # blocks with Ed25519; the others have keyed hashes, as nine of ten in make fuzz
 
 
 @pytest.mark.parametrize("seed", range(BLOCKS))
 def test_200_000_signed_frames_break_no_node(seed):
-    counted = throw(200_000 // BLOCKS, seed)
+    counted = throw(200_000 // BLOCKS, seed, hashes=seed >= SIGNED)
     assert counted["thrown"] == 200_000 // BLOCKS
     assert counted["taken"] > counted["thrown"] // 4  # most reach the roles, not only the door
 

@@ -142,8 +142,15 @@ def nobody_killed() -> MortalFederation:
     return federation
 
 
-@pytest.mark.parametrize("is_after", [False, True])
-@pytest.mark.parametrize("party", ["bank", "shop"])
+@pytest.mark.parametrize(
+    ("party", "is_after"),
+    [
+        ("bank", True),
+        ("shop", False),
+        pytest.param("bank", False, marks=pytest.mark.slow),
+        pytest.param("shop", True, marks=pytest.mark.slow),
+    ],
+)
 def test_killed_whenever_a_part_is_stored(party, is_after):
     expected, whole = in_one_frame(), nobody_killed()
     stages = whole.plan.calls[party]

@@ -83,11 +83,16 @@ def key_lines(members: Path, *, named: bool) -> list[str]:
 
 def gather(options: AuditOptions) -> Evidence:
     """Read the evidence; look for ledgers next to the runs folder unless they are named."""
-    beside = options.folder.parent.parent / "state"
-    ledgers = options.ledgers or (beside if beside.is_dir() else None)
+    ledgers = options.ledgers or ledgers_beside(options.folder)
     return read_evidence(
         options.folder, members=options.members, ledgers=ledgers, only=options.parties
     )
+
+
+def ledgers_beside(folder: Path) -> Path | None:
+    """The state folder next to the folder that holds a run's, if there is one."""
+    state = folder.parent.parent / "state"
+    return state if state.is_dir() else None
 
 
 def as_plain(evidence: Evidence, verdicts: tuple[Verdict, ...]) -> dict[str, object]:

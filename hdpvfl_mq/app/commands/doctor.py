@@ -71,7 +71,7 @@ def _version(settings: PartyServiceSettings) -> str:
 
 
 def _clock(settings: PartyServiceSettings) -> str:
-    """Only invitations have an end; a clock that is behind its own files is wrong all the same."""
+    """Only invitations expire, but a clock that is behind the files it dated is wrong anyway."""
     state = Path(settings.state) / settings.party
     newest = max((path.stat().st_mtime for path in state.glob("*")), default=0.0)
     behind_s = newest - time.time()

@@ -16,6 +16,7 @@ from pathlib import Path
 from nacl.signing import SigningKey
 
 from hdpvfl_mq import __version__
+from hdpvfl_mq.app.commands.audit import ledgers_beside
 from hdpvfl_mq.app.lines import say
 from hdpvfl_mq.app.refold import settings_file
 from hdpvfl_mq.audit.bundle import Stamp, pack
@@ -62,14 +63,13 @@ def bundle(options: EvidenceOptions) -> int:
     out = options.out or Path(f"{options.folder.name}-evidence.zip")
     if not out.parent.is_dir():
         raise SettingsError(f"-o {out}: there is no folder {out.parent}; make it first")
-    beside = options.folder.parent.parent / "state"
     keys = signing_keys(options.folder, journals)
     stamp = Stamp(f"{datetime.datetime.now(datetime.UTC):%Y-%m-%dT%H:%M:%SZ}", __version__, keys)
     index = pack(
         out,
         options.folder,
         journals=journals,
-        ledgers=options.ledgers or (beside if beside.is_dir() else None),
+        ledgers=options.ledgers or ledgers_beside(options.folder),
         stamp=stamp,
     )
     _tell(options, out, index, tuple(keys))

@@ -10,12 +10,16 @@ from pathlib import Path
 from typing import Any
 
 from hdpvfl_mq.app import defaults
-from hdpvfl_mq.app.parsing import add_command, later
+from hdpvfl_mq.app.parsing import add_budget, add_command, later
 
 
 def add_federation_commands(commands: Any) -> None:
     """Add these commands to the parser."""
-    _add_joining(commands)
+    _add_init(commands)
+    _add_invite(commands)
+    _add_join(commands)
+    _add_confirm(commands)
+    _add_remove(commands)
     _add_questions(commands)
     _add_checks(commands)
     _add_answers(commands)
@@ -30,7 +34,7 @@ def with_settings(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
     return parser
 
 
-def _add_joining(commands: Any) -> None:
+def _add_init(commands: Any) -> None:
     init = add_command(
         commands,
         "init",
@@ -47,6 +51,9 @@ def _add_joining(commands: Any) -> None:
     init.add_argument(
         "--address", help="HOST:PORT where members reach the broker (default: that of --bind)"
     )
+
+
+def _add_invite(commands: Any) -> None:
     invite = with_settings(
         add_command(
             commands,
@@ -70,6 +77,9 @@ def _add_joining(commands: Any) -> None:
         help="hours the line stays valid (default: %(default)g)",
     )
     invite.add_argument("--federation", help="which federation, if the broker hosts several")
+
+
+def _add_join(commands: Any) -> None:
     join = add_command(
         commands,
         "join",
@@ -77,31 +87,31 @@ def _add_joining(commands: Any) -> None:
         later("join", "join"),
         examples=("hdpvfl join LINE --data customers.parquet --id customer_id --label default",),
     )
-    join.add_argument("line", help="the line that 'hdpvfl invite' printed")
-    join.add_argument("--data", type=Path, required=True, help="this party's file of rows")
-    join.add_argument("--id", required=True, help="the id column of that file")
-    join.add_argument("--label", help="the label column; the active party only")
-    join.add_argument("--separator", default=",", help="separator of cells in CSV (default: ,)")
-    join.add_argument(
-        "--decimal", default=".", choices=(".", ","), help="the decimal sign in CSV (default: .)"
-    )
-    join.add_argument("--encoding", default="utf-8", help="encoding of CSV (default: utf-8)")
-    join.add_argument("--proxy", help="HOST:PORT of a SOCKS5 proxy that leads to the broker")
-    join.add_argument(
-        "--dataset", help="name of this data set in the ledger (default: the party's name)"
-    )
-    join.add_argument(
+    add = join.add_argument
+    add("line", help="the line that 'hdpvfl invite' printed")
+    add("--data", type=Path, required=True, help="this party's file of rows")
+    add("--id", required=True, help="the id column of that file")
+    add("--label", help="the label column; the active party only")
+    add("--separator", default=",", help="separator of cells in CSV (default: ,)")
+    add("--decimal", default=".", choices=(".", ","), help="the decimal sign in CSV (default: .)")
+    add("--encoding", default="utf-8", help="encoding of CSV (default: utf-8)")
+    add("--proxy", help="HOST:PORT of a SOCKS5 proxy that leads to the broker")
+    add("--dataset", help="name of this data set in the ledger (default: the party's name)")
+    add(
         "--lifetime-epsilon",
         type=float,
         default=defaults.LIFETIME_EPSILON,
         help="cap on epsilon over all runs, for ever (default: %(default)g)",
     )
-    join.add_argument(
+    add(
         "--lifetime-delta",
         type=float,
         default=defaults.DELTA,
         help="delta of that cap (default: %(default)s)",
     )
+
+
+def _add_confirm(commands: Any) -> None:
     confirm = with_settings(
         add_command(
             commands,
@@ -115,6 +125,9 @@ def _add_joining(commands: Any) -> None:
     confirm.add_argument(
         "words", nargs=3, help="three words, as the other member's operator reads them out"
     )
+
+
+def _add_remove(commands: Any) -> None:
     remove = with_settings(
         add_command(
             commands,
@@ -198,17 +211,10 @@ def _add_train(commands: Any) -> None:
     )
     option = train.add_argument
     option("--with", dest="partners", help="passive members, separated by commas (default: all)")
-    option(
-        "--epsilon",
-        type=float,
-        default=defaults.EPSILON,
-        help="privacy budget of every party (default: %(default)g)",
-    )
-    option(
-        "--delta",
-        type=float,
-        default=defaults.DELTA,
-        help="delta of that budget (default: %(default)s)",
+    add_budget(
+        train,
+        epsilon="privacy budget of every party (default: %(default)g)",
+        delta="delta of that budget (default: %(default)s)",
     )
     option("--loss", default=defaults.LOSS, help="loss function (default: %(default)s)")
     option(

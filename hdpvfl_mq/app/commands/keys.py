@@ -17,7 +17,6 @@ from hdpvfl_mq.app.parsing import add_command
 from hdpvfl_mq.errors import IntegrityError, NetworkError, OperatorError, PeerError
 
 ROTATED_S, POLL_S = 20.0, 0.2
-KNOWN = "known to the others"
 
 
 def add_key_commands(commands: Any) -> None:
@@ -76,6 +75,7 @@ def rotate(options: argparse.Namespace) -> int:
     """Make new keys, write them into party.toml and let the service tell the others."""
     from hdpvfl_mq.app.commands.services import ask, show  # noqa: PLC0415 - start-up
     from hdpvfl_mq.runtime.files import write_private  # noqa: PLC0415 - start-up
+    from hdpvfl_mq.runtime.in_short import KEYS_KNOWN  # noqa: PLC0415 - start-up
     from hdpvfl_mq.runtime.keys import replace_keys  # noqa: PLC0415 - start-up
     from hdpvfl_mq.runtime.settings import load_settings  # noqa: PLC0415 - start-up
     from schemas.config import PartyServiceSettings  # noqa: PLC0415 - start-up
@@ -103,7 +103,7 @@ def rotate(options: argparse.Namespace) -> int:
         said = f"new keys in {new}; they take effect when the service starts: hdpvfl party"
         return show(options, {**answer, "known": False}, lambda: print(said))
     until = time.monotonic() + ROTATED_S
-    while not (known := ask(options, "status")["keys"] == KNOWN) and time.monotonic() < until:
+    while not (known := ask(options, "status")["keys"] == KEYS_KNOWN) and time.monotonic() < until:
         time.sleep(POLL_S)
     said = f"new keys in {new}; the broker " + (
         "has them and tells the others" if known else "does not answer yet: see 'hdpvfl status'"

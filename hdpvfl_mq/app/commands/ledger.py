@@ -15,7 +15,7 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from hdpvfl_mq.app.lines import say
 from hdpvfl_mq.errors import SettingsError
@@ -28,6 +28,9 @@ from hdpvfl_mq.privacy.scored_people import ScoredPeople, cost_in
 from hdpvfl_mq.runtime.keys import read_secret
 from parties.process.ledger_file import ACCOUNT, replace_secret, secret_file
 from schemas.privacy import PURE_UNIT_BITS, CapFixed, ReleaseBooked
+
+if TYPE_CHECKING:
+    from rich.table import Table
 
 
 def command(options: argparse.Namespace) -> int:
@@ -43,14 +46,18 @@ def command(options: argparse.Namespace) -> int:
 @contextmanager
 def opened_copy(path: Path) -> Iterator[Ledger]:
     """A ledger opened from a copy of its file and log; the original is untouched."""
-    if not path.is_file():
-        raise SettingsError(f"there is no ledger at {path}; give the path of a ledger.db file")
+    _check_exists(path)
     with _copied(path) as copy:
         ledger = Ledger.open(copy, owner_of(copy))
         try:
             yield ledger
         finally:
             ledger.close_file()
+
+
+def _check_exists(path: Path) -> None:
+    if not path.is_file():
+        raise SettingsError(f"there is no ledger at {path}; give the path of a ledger.db file")
 
 
 def standings(ledger: Ledger, *, mu2_units_scored: int = 0) -> list[dict[str, Any]]:
@@ -123,7 +130,6 @@ def show(path: Path, *, as_json: bool) -> int:
         print(json.dumps(rows))
         return 0
     from rich.console import Console  # noqa: PLC0415 - start-up
-    from rich.table import Table  # noqa: PLC0415 - start-up
 
     console = Console()
     is_scored = mu2_units_scored or scored_before
@@ -141,23 +147,29 @@ def show(path: Path, *, as_json: bool) -> int:
                 f"pure slots within that cap, spent or reserved: {', '.join(slots)}; what is left "
                 "of one never becomes Gaussian budget"
             )
-        table = Table(box=None, pad_edge=False, header_style="bold")
-        table.add_column("run", overflow="fold")
-        for title in ("epsilon", "pure", "exact", "disclosed"):
-            table.add_column(title, justify="right")
-        table.add_column("state")
-        for run in row["runs"]:
-            state = "closed" if run["closed"] else "open"
-            exact = (str(run["exact_disclosures"]), str(run["disclosed_rows"]))
-            pure = " + ".join(f"{epsilon:.4g}" for epsilon in run["pure_epsilons"]) or "0"
-            table.add_row(run["run"], _text(run["epsilon_spent"]), pure, *exact, state)
-        console.print(table)
+        console.print(_runs_table(row["runs"]))
     say(
         "pure: part of epsilon in pure slots; exact: releases without noise, epsilon infinite; "
         "disclosed: rows whose exact scores left by agreement. Epsilons of runs do not add up; the "
         "squares of mu do, and pure epsilons within a slot"
     )
     return 0
+
+
+def _runs_table(runs: list[dict[str, Any]]) -> Table:
+    from rich.table import Table  # noqa: PLC0415 - start-up
+
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    table.add_column("run", overflow="fold")
+    for title in ("epsilon", "pure", "exact", "disclosed"):
+        table.add_column(title, justify="right")
+    table.add_column("state")
+    for run in runs:
+        state = "closed" if run["closed"] else "open"
+        exact = (str(run["exact_disclosures"]), str(run["disclosed_rows"]))
+        pure = " + ".join(f"{epsilon:.4g}" for epsilon in run["pure_epsilons"]) or "0"
+        table.add_row(run["run"], _text(run["epsilon_spent"]), pure, *exact, state)
+    return table
 
 
 def _scored(path: Path) -> int:
@@ -269,8 +281,7 @@ def opened_lines(ledger: Ledger, run: str | None) -> Iterator[dict[str, Any]]:
 
 def new_secret(path: Path, *, as_json: bool) -> int:
     """Make a new secret for a ledger whose secret is lost."""
-    if not path.is_file():
-        raise SettingsError(f"there is no ledger at {path}; give the path of a ledger.db file")
+    _check_exists(path)
     replace_secret(path, owner_of(path))
     if as_json:
         print(json.dumps({"secret": str(secret_file(path))}))

@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from hdpvfl_mq.app import defaults
-from hdpvfl_mq.app.parsing import add_command
+from hdpvfl_mq.app.parsing import add_budget, add_command
 from hdpvfl_mq.errors import SettingsError
 
-WIDE = 100  # columns of a terminal that has room for where a data set comes from
+WIDE = 100  # a terminal this wide also shows where a data set comes from
 
 
 def add_demo_commands(commands: Any) -> None:
@@ -41,8 +41,17 @@ def _add_up(commands: Any) -> None:
             "hdpvfl up --resume",
         ),
     )
+    up.add_argument(
+        "--dataset", default=defaults.DATASET, help="see 'hdpvfl datasets' (default: %(default)s)"
+    )
+    _add_own_data(up)
+    _add_privacy(up)
+    _add_training(up)
+    _add_run(up)
+
+
+def _add_own_data(up: argparse.ArgumentParser) -> None:
     add = up.add_argument
-    add("--dataset", default=defaults.DATASET, help="see 'hdpvfl datasets' (default: %(default)s)")
     add("--active", type=Path, metavar="FILE", help="own data: the file with the label")
     add(
         "--passive",
@@ -63,37 +72,34 @@ def _add_up(commands: Any) -> None:
         "--decimal", default=".", choices=(".", ","), help="own data: the decimal sign (default: .)"
     )
     add("--encoding", default="utf-8", help="own data: encoding of CSV files (default: utf-8)")
-    add(
+
+
+def _add_privacy(up: argparse.ArgumentParser) -> None:
+    up.add_argument(
         "--passives",
         type=int,
         default=defaults.PASSIVES,
         help="number of passive parties (default: %(default)s)",
     )
-    add(
-        "--epsilon",
-        type=float,
-        default=defaults.EPSILON,
-        help="privacy budget of every party (default: %(default)g)",
+    add_budget(
+        up,
+        epsilon="privacy budget of every party (default: %(default)g)",
+        delta="delta of that budget (default: %(default)s; the paper uses 0.01)",
     )
-    add(
-        "--delta",
-        type=float,
-        default=defaults.DELTA,
-        help="delta of that budget (default: %(default)s; the paper uses 0.01)",
-    )
-    add(
+    up.add_argument(
         "--guarantee",
         default=defaults.GUARANTEE,
         help="sound: proved; paper: as published, not proved; none: no privacy (default: "
         "%(default)s)",
     )
+
+
+def _add_training(up: argparse.ArgumentParser) -> None:
+    add = up.add_argument
     add("--epochs", type=int, help="passes over the rows; trains by descent")
     add("--batch", type=int, help="rows in a batch; trains by descent")
     add("--loss", help="loss function (default: the data set's own)")
-    add(
-        "--penalty",
-        help="none, l2, l1 or elastic_net; trains by descent",
-    )
+    add("--penalty", help="none, l2, l1 or elastic_net; trains by descent")
     add(
         "--noise",
         choices=("gaussian", "bounded"),
@@ -111,6 +117,10 @@ def _add_up(commands: Any) -> None:
         default=defaults.SEED,
         help="public seed of the split and the row order (default: %(default)s)",
     )
+
+
+def _add_run(up: argparse.ArgumentParser) -> None:
+    add = up.add_argument
     add("--out", type=Path, default=Path(), help="folder for runs/ and state/ (default: here)")
     add("--port", type=int, help="the broker's port (default: a free one)")
     add("--run", help="name of the run (default: data set and time)")
@@ -131,7 +141,7 @@ def _add_up(commands: Any) -> None:
 def _up(options: argparse.Namespace) -> int:
     from hdpvfl_mq.app.demo.nursery import Nursery  # noqa: PLC0415 - start-up
 
-    with Nursery() as nursery:  # first, so that its processes import beside this one
+    with Nursery() as nursery:  # first, so that its processes import while this one does
         from rich.console import Console  # noqa: PLC0415 - start-up
 
         from hdpvfl_mq.app.commands import up  # noqa: PLC0415 - start-up

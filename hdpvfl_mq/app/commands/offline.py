@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from hdpvfl_mq.app import defaults
-from hdpvfl_mq.app.parsing import add_command, later
+from hdpvfl_mq.app.parsing import add_budget, add_command, later
 
 
 def add_offline_commands(commands: Any) -> None:
@@ -31,17 +31,10 @@ def _add_plan(commands: Any) -> None:
     plan.add_argument(
         "--passives", type=int, default=1, help="number of passive parties (default: 1)"
     )
-    plan.add_argument(
-        "--epsilon",
-        type=float,
-        default=defaults.EPSILON,
-        help="budget of one run (default: %(default)g)",
-    )
-    plan.add_argument(
-        "--delta",
-        type=float,
-        default=defaults.DELTA,
-        help="delta of that budget, at most 1 / rows (default: %(default)s)",
+    add_budget(
+        plan,
+        epsilon="budget of one run (default: %(default)g)",
+        delta="delta of that budget, at most 1 / rows (default: %(default)s)",
     )
     plan.add_argument("--loss", default=defaults.LOSS, help="loss function (default: %(default)s)")
     plan.add_argument("--write", type=Path, metavar="FILE", help="write the manifest of such a run")

@@ -10,7 +10,7 @@ import argparse
 import json
 import math
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from hdpvfl_mq.app.commands.plan_noises import noise_choices, show_choices
 from hdpvfl_mq.errors import HdpvflError
@@ -28,6 +28,9 @@ from schemas.methods import PrivateModel
 from schemas.model import LossSpec
 from schemas.policy import PartyPolicy
 from schemas.privacy import Budget
+
+if TYPE_CHECKING:
+    from rich.table import Table
 
 CHOICES: dict[str, dict[str, Any]] = {
     "gaussian": {},
@@ -195,9 +198,8 @@ def _number(value: float) -> float | str:
 
 
 def show(found: dict[str, Any]) -> None:
-    """Print the comparison as a table."""
+    """Print the comparison, the choices of noise and the verdict."""
     from rich.console import Console  # noqa: PLC0415 - start-up
-    from rich.table import Table  # noqa: PLC0415 - start-up
 
     console = Console()
     console.print(
@@ -205,26 +207,7 @@ def show(found: dict[str, Any]) -> None:
         f"{found['epsilon']:g} at delta {found['delta']:g} (mu = {found['mu']:.4f})",
         highlight=False,
     )
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for title in ("", "rounds", "side", "noise", "exact", "sensitivity", "epsilon", "signal"):
-        table.add_column(title)
-    for name, way in found["ways"].items():
-        if "refused" in way:
-            table.add_row(name, way["refused"])
-            continue
-        for side in ("active", "passive"):
-            part = way[side]
-            table.add_row(
-                name if side == "active" else "",
-                str(way["rounds"]) if side == "active" else "",
-                side,
-                _text(part["noise_std"]),
-                _text(part.get("noise_std_analytic", "same")),
-                _text(part["sensitivity"]),
-                _text(part["epsilon_true"]),
-                f"{part['signal_to_noise_per_epoch']:.3g}",
-            )
-    console.print(table)
+    console.print(_comparison(found["ways"]))
     console.print(
         "noise: what is added (published: by the classical formula); exact: what the published "
         "sensitivity needs by the exact formula; epsilon: what the run truly means; signal: the "
@@ -245,6 +228,32 @@ def show(found: dict[str, Any]) -> None:
     console.print(f"verdict: {found['verdict']['text']}{share}", highlight=False)
     if found["warning"]:
         console.print(f"warning: {found['warning']}", highlight=False)
+
+
+def _comparison(ways: dict[str, Any]) -> Table:
+    """The recommended run, descent and the published noise, with one line for each side."""
+    from rich.table import Table  # noqa: PLC0415 - start-up
+
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for title in ("", "rounds", "side", "noise", "exact", "sensitivity", "epsilon", "signal"):
+        table.add_column(title)
+    for name, way in ways.items():
+        if "refused" in way:
+            table.add_row(name, way["refused"])
+            continue
+        for side in ("active", "passive"):
+            part = way[side]
+            table.add_row(
+                name if side == "active" else "",
+                str(way["rounds"]) if side == "active" else "",
+                side,
+                _text(part["noise_std"]),
+                _text(part.get("noise_std_analytic", "same")),
+                _text(part["sensitivity"]),
+                _text(part["epsilon_true"]),
+                f"{part['signal_to_noise_per_epoch']:.3g}",
+            )
+    return table
 
 
 def _settings_text(way: dict[str, Any]) -> str:

@@ -1,6 +1,6 @@
 """`hdpvfl replay`: fold a party's journal through its own role and require identical bytes.
 
-It owns what the command prints; the folding is in replaying.py.
+It owns what the command prints; the folding is in refold.py.
 """
 
 from __future__ import annotations

@@ -28,7 +28,7 @@ def predict(options: argparse.Namespace) -> int:
     """Score with this party's service, or on this machine with a run of 'hdpvfl up'."""
     if options.settings is not None or Path("party.toml").exists():
         return _predict_standing(options)
-    with Nursery() as nursery:  # first, so that its processes import beside this one
+    with Nursery() as nursery:  # first, so that its processes import while this one does
         from hdpvfl_mq.app.commands import predict as local  # noqa: PLC0415 - start-up
 
         fields = local.PredictOptions.__dataclass_fields__

@@ -5,16 +5,22 @@ It owns their options; scores.py implements them and is imported when called.
 
 from __future__ import annotations
 
+import argparse
 from pathlib import Path
 from typing import Any
 
 from hdpvfl_mq.app import defaults
 from hdpvfl_mq.app.commands.federate import with_settings
-from hdpvfl_mq.app.parsing import add_command, later
+from hdpvfl_mq.app.parsing import add_budget, add_command, later
 
 
 def add_scoring_commands(commands: Any) -> None:
     """Add these commands to the parser."""
+    _add_predict(commands)
+    _add_score(commands)
+
+
+def _add_predict(commands: Any) -> None:
     predict = add_command(
         commands,
         "predict",
@@ -27,25 +33,22 @@ def add_scoring_commands(commands: Any) -> None:
             "hdpvfl predict spring-1 --rows new.parquet -o scores.parquet",
         ),
     )
-    option = predict.add_argument
-    option(
+    predict.add_argument(
         "run",
         nargs="?",
         default=defaults.RUN,
         help="the run that trained the model (default: %(default)s)",
     )
-    option(
-        "--epsilon",
-        type=float,
-        default=defaults.EPSILON,
-        help="price of one noised score (default: %(default)g)",
+    add_budget(
+        predict,
+        epsilon="price of one noised score (default: %(default)g)",
+        delta="delta of that price (default: %(default)s)",
     )
-    option(
-        "--delta",
-        type=float,
-        default=defaults.DELTA,
-        help="delta of that price (default: %(default)s)",
-    )
+    _add_prediction_options(predict)
+
+
+def _add_prediction_options(predict: argparse.ArgumentParser) -> None:
+    option = predict.add_argument
     option("--noised", action="store_true", help="add noise to the scores")
     option(
         "--exact",
@@ -79,6 +82,9 @@ def add_scoring_commands(commands: Any) -> None:
         help="with a service: fewest common people to score (default: 2)",
     )
     option("--out", type=Path, default=Path(), help="folder with runs/ and state/ (default: here)")
+
+
+def _add_score(commands: Any) -> None:
     score = with_settings(
         add_command(
             commands,

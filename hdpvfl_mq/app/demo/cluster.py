@@ -92,7 +92,7 @@ class Cluster:
         return tuple(child.pid for child in self._children.values())
 
     def _await_members(self) -> None:
-        """Wait until all parties are connected: who misses the proposal gets it half a second on.
+        """Wait until all parties are connected: a late one gets the proposal half a second later.
 
         A party that does not come is reported by the run itself.
         """

@@ -27,7 +27,7 @@ Matrix = NDArray[np.float64]
 
 
 def score(models: Mapping[str, dict[str, Any]], features: Mapping[str, Matrix]) -> NDArray[Any]:
-    """theta of the joint model: the sum the active party makes of each block times its weights."""
+    """Theta of the joint model: each block times its weights, as the active party adds them up."""
     theta = np.zeros(len(next(iter(features.values()))))
     coefficients = {
         party: gamma

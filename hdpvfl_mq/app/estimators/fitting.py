@@ -57,7 +57,7 @@ class Spend:
     lifetime_epsilon: float
     delta: float
     noise_std: float
-    disclosed_rows: int  # agreed rows whose scores left without noise; epsilon excepts them
+    disclosed_rows: int  # agreed rows whose scores left without noise; epsilon does not cover them
 
 
 def composed(spends: Sequence[Spend]) -> dict[str, float]:

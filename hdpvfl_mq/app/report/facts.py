@@ -127,12 +127,10 @@ def gather_facts(
     delta = budget.delta if budget else lifetimes[0].cap.delta if lifetimes else 0.01
     sent = list(evidence.transcripts[party].sent())
     events = _charged(evidence.transcripts[party])
-    running, points = Spent(), []
-    for event in events:
-        running = running.plus(event)
-        points.append((event.round + 1, running))
-    mu = math.inf if running.exact else math.sqrt(running.mu2_units * 2.0**-MU2_UNIT_BITS)
-    epsilon = epsilon_shown(running, delta)
+    points = _running_totals(events)
+    spent = points[-1][1] if points else Spent()
+    mu = math.inf if spent.exact else math.sqrt(spent.mu2_units * 2.0**-MU2_UNIT_BITS)
+    epsilon = epsilon_shown(spent, delta)
     return Facts(
         run=evidence.run,
         party=party,
@@ -140,14 +138,14 @@ def gather_facts(
         manifest=manifest,
         rows=plan.rows if plan else 0,
         outflows=outflows(sent, is_sealed=plan is not None and plan.is_sealed),
-        spent=running,
+        spent=spent,
         mu=mu,
         epsilon=epsilon,
         delta=delta,
         cap=budget.epsilon if budget else None,
         lifetimes=lifetimes,
         curve=_curve(points, delta),
-        meaning=meaning(mu, epsilon, releases=len(events), pure=running.pure),
+        meaning=meaning(mu, epsilon, releases=len(events), pure=spent.pure),
         losses=losses,
         verdicts=verdicts,
         own=own,
@@ -166,6 +164,15 @@ def _charged(transcript: Transcript) -> list[SpendEvent]:
         if (release := training_release(envelope)) is not None:
             found.setdefault(release.release_id, release.event)
     return sorted(found.values(), key=lambda event: event.round)
+
+
+def _running_totals(events: list[SpendEvent]) -> list[tuple[int, Spent]]:
+    """After each event: the number of rounds done, and all that is spent so far."""
+    spent, points = Spent(), []
+    for event in events:
+        spent = spent.plus(event)
+        points.append((event.round + 1, spent))
+    return points
 
 
 def _origin(evidence: Evidence, party: PartyId, made_at: str) -> Origin:

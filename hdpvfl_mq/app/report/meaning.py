@@ -60,7 +60,7 @@ def detection_with_pure(mu: float, pure: PureUnits, false_alarms: float) -> floa
 
 
 def excess_with_pure(mu: float, pure: PureUnits, epsilon: float) -> float:
-    """The probability that the privacy loss exceeds epsilon, also if an attacker steers releases.
+    """The probability that the privacy loss exceeds epsilon, even if an attacker steers releases.
 
     *Bound.* delta(e) is at least (1 - exp(e - epsilon)) times that probability, for every
     e < epsilon.

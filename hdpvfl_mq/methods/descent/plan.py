@@ -178,6 +178,22 @@ def _paper(
     manifest: RunManifest, method: Descent, schedule: Schedule, loss: Family, budget: Budget
 ) -> tuple[NoisePlan, NoisePlan]:
     """The noise as published; the ledger books its real cost under sound bounds."""
+    active = _paper_active(manifest, method, schedule, loss, budget)
+    public = _public(method, schedule, "passive")
+    radius = method.passive.weight_norm
+    passive = plan_paper(
+        paper_passive_bounds(radius),
+        public,
+        budget,
+        value_bound=radius,
+        published=published_passive(public, radius=radius, residual_bound=loss.residual_bound),
+    )
+    return _bookable(active), _bookable(passive)
+
+
+def _paper_active(
+    manifest: RunManifest, method: Descent, schedule: Schedule, loss: Family, budget: Budget
+) -> NoisePlan:
     side = method.active
     beta_y, label_bound = loss.published_terms()
     public = _public(method, schedule, "active")
@@ -185,7 +201,7 @@ def _paper(
         rho = _rho(manifest, public.eta, loss.smoothness, free=manifest.intercept)
     except RefusedError:
         rho = None
-    active = plan_paper(
+    return plan_paper(
         paper_active_bounds(
             rho,
             smoothness=loss.smoothness,
@@ -206,16 +222,6 @@ def _paper(
             label_bound=label_bound,
         ),
     )
-    public = _public(method, schedule, "passive")
-    radius = method.passive.weight_norm
-    passive = plan_paper(
-        paper_passive_bounds(radius),
-        public,
-        budget,
-        value_bound=radius,
-        published=published_passive(public, radius=radius, residual_bound=loss.residual_bound),
-    )
-    return _bookable(active), _bookable(passive)
 
 
 def _bookable(plan: NoisePlan) -> NoisePlan:

@@ -55,7 +55,7 @@ def plan_prediction(manifest: RunManifest, method: Prediction, rows: int) -> Pre
 
 
 def prediction_again(manifest: RunManifest, method: Prediction) -> Prediction:
-    """A prediction learns nothing, so the weights are those of the run before it."""
+    """A prediction learns nothing, so the weights are those of the run that trained them."""
     return method
 
 

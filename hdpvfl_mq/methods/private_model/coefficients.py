@@ -28,8 +28,9 @@ _FIT_COMMON_STD, _FIT_OWN_STD = 0.3, 0.15
 # With fewer rows, coefficients stay at the prior mean.
 _ROWS_TO_LEARN = 2000
 _FIXED_STD = 1e-3
-# How well a score's variance forecasts its covariance with the label beyond the own columns, as a
-# share of it: well, unless noise explains this share of a score's variance by that many columns.
+# Error of a score's variance as a forecast of its covariance with the label beyond the active
+# party's columns, as a share of the variance. It doubles where these columns explain, by chance
+# alone, a share _CHANCE of a score's variance.
 _CALIBRATION_STD, _CHANCE = 0.3, 0.2
 _RIDGE = 0.02  # for the error of regressions on the active party's columns
 _RANGE = (0.0, 1.5)
@@ -91,7 +92,7 @@ def _normal_equations(
     prior_error = (_CALIBRATION_STD * (1.0 + (chance / _CHANCE) ** 2) * variance) ** 2
     error = 1.0 / (1.0 / found_error + 1.0 / prior_error)
     with_label = error * (found / found_error + variance / prior_error)
-    # What the own columns say of the label, and of it through the scores.
+    # The active party's columns explain part of the label, and through the scores part of these.
     own = A.T @ direction / len(A) / slope
     G = A.T @ A / len(A) + _RIDGE * np.eye(A.shape[1])
     error = error + received / seen * float(own @ np.linalg.solve(G, own))

@@ -66,20 +66,8 @@ def last_fit(
     A = filled(A.shape, lambda rows: unscaled[rows] / scale, allocate)
     some = slice(0, min(len(A), _ROWS_TO_VALIDATE))
     own, best, dispersion = _own_ridges(A, labels, some, engine or LocalEngine(), allocate)
-    w = own.problem.fit()
-    std = np.sqrt(np.diag(own.problem.covariance(w, dispersion)))
     partners = 0 if expected is None else expected.partners
-    none = np.zeros(partners)
-    kept = LastFit(
-        w=w / scale,
-        w_std=std / scale,
-        coefficients=none,
-        coefficient_std=none,
-        is_joint=False,
-        gain=0.0,
-        gain_std=0.0,
-        loss=float(own.losses.mean()),
-    )
+    kept = _without_partners(own, dispersion, scale, partners)
     if expected is None or partners == 0:
         return kept
     joint = Joint.of(best.problem, expected, dispersion=dispersion, allocate=allocate)
@@ -91,19 +79,8 @@ def last_fit(
     odds += _PRIOR_ODDS if forecast >= _FORECAST else _DROWNED_ODDS
     if not odds >= 0.0:
         return kept
-    covariance = joint.problem.covariance(joint.v, dispersion)
-    d = A.shape[1] - 1
-    spread = joint.L @ covariance[d:-1, d:-1] @ joint.L.T
-    variances = np.append(np.diag(covariance)[:d], covariance[-1, -1])
-    return replace(
-        kept,
-        w=np.append(joint.v[:d], joint.v[-1]) / scale,
-        w_std=np.sqrt(variances) / scale,
-        coefficients=joint.coefficients,
-        coefficient_std=np.sqrt(np.diag(spread)),
-        is_joint=True,
-        loss=float((best.losses - fall).mean()),
-    )
+    kept = replace(kept, loss=float((best.losses - fall).mean()))
+    return _with_partners(kept, joint, dispersion, scale)
 
 
 def column_scale(A: Matrix) -> FloatVector:
@@ -119,6 +96,39 @@ class _Own:
 
     problem: Problem
     losses: FloatVector = field(repr=False)
+
+
+def _without_partners(own: _Own, dispersion: float, scale: FloatVector, partners: int) -> LastFit:
+    """The model of the active party's columns alone, with a coefficient of 0 for each partner."""
+    w = own.problem.fit()
+    std = np.sqrt(np.diag(own.problem.covariance(w, dispersion)))
+    none = np.zeros(partners)
+    return LastFit(
+        w=w / scale,
+        w_std=std / scale,
+        coefficients=none,
+        coefficient_std=none,
+        is_joint=False,
+        gain=0.0,
+        gain_std=0.0,
+        loss=float(own.losses.mean()),
+    )
+
+
+def _with_partners(judged: LastFit, joint: Joint, dispersion: float, scale: FloatVector) -> LastFit:
+    """The weights and coefficients of the joint fit, with the gain and loss already judged."""
+    covariance = joint.problem.covariance(joint.v, dispersion)
+    d = len(scale) - 1
+    spread = joint.L @ covariance[d:-1, d:-1] @ joint.L.T
+    variances = np.append(np.diag(covariance)[:d], covariance[-1, -1])
+    return replace(
+        judged,
+        w=np.append(joint.v[:d], joint.v[-1]) / scale,
+        w_std=np.sqrt(variances) / scale,
+        coefficients=joint.coefficients,
+        coefficient_std=np.sqrt(np.diag(spread)),
+        is_joint=True,
+    )
 
 
 def _own_ridges(

@@ -180,29 +180,11 @@ def _passive(
     method: PrivateModel, rows: int, clip: float, budget: Budget
 ) -> tuple[dict[str, NoisePlan], NoisePlan]:
     """Plans of statistics and scores within one budget; disclosed scores use none of it."""
-    learnt, columns = rows - method.held_out_rows, method.columns_max
+    learnt = rows - method.held_out_rows
     is_disclosed, is_bounded = method.disclosed_rows > 0, method.noise == "bounded"
     scores = 0.0 if is_disclosed or is_bounded else 1.0 - method.moments_share - method.gram_share
     split = method.moments_share + method.gram_share + scores
-    u_square, u_exponent = on_grid(moments_move(learnt, clip), math.sqrt(columns))
-    g_square, g_exponent = on_grid(gram_move(learnt), float(columns))
-    parts = {
-        "moments": Part(
-            square=u_square,
-            values=columns,
-            exponent=u_exponent,
-            value_bound=clip,
-            share=method.moments_share / split,
-        ),
-        "gram": Part(
-            square=g_square,
-            values=columns * (columns + 1) // 2,
-            exponent=g_exponent,
-            value_bound=1.0,
-            share=method.gram_share / split,
-            symmetric=True,
-        ),
-    }
+    parts = _statistics(method, learnt, clip, split)
     if is_disclosed:
         first = min(method.disclosed_rows, learnt)
         return fit_together(parts, budget), plan_disclosed(first + method.held_out_rows)
@@ -224,3 +206,27 @@ def _passive(
     plans = fit_together(parts, budget)
     share = plans.pop("share")
     return plans, share
+
+
+def _statistics(method: PrivateModel, learnt: int, clip: float, split: float) -> dict[str, Part]:
+    """Moments and Gram matrix of the training rows; `split` is the sum of all shares."""
+    columns = method.columns_max
+    u_square, u_exponent = on_grid(moments_move(learnt, clip), math.sqrt(columns))
+    g_square, g_exponent = on_grid(gram_move(learnt), float(columns))
+    return {
+        "moments": Part(
+            square=u_square,
+            values=columns,
+            exponent=u_exponent,
+            value_bound=clip,
+            share=method.moments_share / split,
+        ),
+        "gram": Part(
+            square=g_square,
+            values=columns * (columns + 1) // 2,
+            exponent=g_exponent,
+            value_bound=1.0,
+            share=method.gram_share / split,
+            symmetric=True,
+        ),
+    }

@@ -26,7 +26,7 @@ from parties.process.mapped_arrays import MappedArrays
 from schemas.config import IdRules
 
 pytestmark = pytest.mark.seconds
-FEW_IDS = (70_000, 105_000)  # more than a chunk, so that a chunk does not grow
+FEW_IDS = (66_000, 82_000)  # more than a chunk, so that a chunk does not grow
 TRACED_BYTES_AN_ID = 2.0
 TERMS = Terms(
     method="oprf",
