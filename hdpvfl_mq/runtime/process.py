@@ -70,6 +70,11 @@ def run_process(
         return stop.exit_code if isinstance(stop, HdpvflError) else OperatorError.exit_code
 
 
+def say(text: str) -> None:
+    """One line for the operator while a process waits."""
+    print(printable(text), file=sys.stderr, flush=True)
+
+
 def harden() -> None:
     """Forbid core dumps and debuggers, as secrets are in memory; make files private to their owner.
 

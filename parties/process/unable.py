@@ -7,7 +7,6 @@ the others would wait for this party until the deadline.
 from __future__ import annotations
 
 import asyncio
-import sys
 from contextlib import suppress
 
 from hdpvfl_mq.errors import HdpvflError, OperatorError
@@ -16,6 +15,7 @@ from hdpvfl_mq.journal.store import Journal
 from hdpvfl_mq.node.node import Node
 from hdpvfl_mq.runtime.hub import Hub
 from hdpvfl_mq.runtime.keys import Keys
+from hdpvfl_mq.runtime.process import say
 from hdpvfl_mq.runtime.runner import Runner
 from hdpvfl_mq.runtime.transport import FINAL_TROUBLE, DealerLink
 from hdpvfl_mq.wire.codec import decode_header
@@ -83,12 +83,10 @@ async def _stands(link: DealerLink, settings: PartySettings) -> bool:
         if clock() - began > CONNECT_S:
             return False
         if not is_said and clock() - began > SILENT_S:
-            print(
+            say(
                 f"{settings.party} cannot take part in run {settings.run}; it waits up to "
                 f"{CONNECT_S:.0f} s for the broker at {settings.broker} to tell the others; "
-                "the reason follows",
-                file=sys.stderr,
-                flush=True,
+                "the reason follows"
             )
             is_said = True
         await asyncio.sleep(0.02)
