@@ -23,7 +23,7 @@ from hdpvfl_mq.methods.private_model.last_fit import LastFit, column_scale, last
 from hdpvfl_mq.methods.private_model.plan import PrivateModelPlan
 from hdpvfl_mq.methods.private_model.problem import Labels
 from hdpvfl_mq.methods.private_model.row_blocks import filled
-from hdpvfl_mq.methods.private_model.weights import signal_kept
+from hdpvfl_mq.methods.private_model.weights import signal_kept_of
 from hdpvfl_mq.methods.private_model.worth import worth
 from hdpvfl_mq.methods.score_regression import ScoreRegression
 from parties.assets import Assets
@@ -99,7 +99,7 @@ def _fitted(own: Assets, state: Training, came: Came) -> PrivateActive:
         expected,
         own.engine,
         allocate=own.allocate,
-        forecast=signal_kept(plan),
+        forecast=signal_kept_of(plan, labels.y[learnt]),
     )
     if not np.isfinite([*fit.w, *fit.coefficients]).all():
         raise FloatingPointError("the last fit left the numbers a machine has")

@@ -8,9 +8,13 @@ import numpy as np
 import pytest
 
 from hdpvfl_mq.audit.audit import audit
+from hdpvfl_mq.data.tables import Table
 from hdpvfl_mq.journal.chain import walk
 from hdpvfl_mq.methods import plan_run
+from hdpvfl_mq.methods.private_model.last_fit import last_fit
+from hdpvfl_mq.methods.private_model.weights import signal_kept
 from hdpvfl_mq.privacy.ledger_store import Ledger
+from parties.rounds import shares_fit
 from schemas.methods import PrivateModel
 from schemas.privacy import Budget
 from schemas.records import Book
@@ -49,6 +53,23 @@ def test_a_run_books_every_release_and_nothing_else():
         assert spent(federation, party) == plan.spent_by("passive").mu2_units
     assert booked(federation, "bank") == []
     assert spent(federation, "bank") == plan.spent_by("active").mu2_units
+
+
+def test_the_active_party_forecasts_what_noise_leaves_from_its_own_labels(monkeypatch):
+    """Bug: the plan's forecast, for even labels, served where one label in fifteen is 1."""
+    forecasts = []
+
+    def fitting(*given, forecast, **named):
+        forecasts.append(forecast)
+        return last_fit(*given, forecast=forecast, **named)
+
+    monkeypatch.setattr(shares_fit, "last_fit", fitting)
+    rare = tables()
+    columns = {name: rare["bank"].arrow(name).to_numpy() for name in rare["bank"].names}
+    columns["y"] = (np.arange(rare["bank"].rows) % 15 == 0).astype(float)
+    federation = Federation(manifest(method=METHOD), {**rare, "bank": Table.of(columns)})
+    plan = federation.simulate().nodes["bank"].state.trained.setup.plan
+    assert max(forecasts) < signal_kept(plan) / 2.0
 
 
 def test_a_kept_gram_is_used_again_for_nothing():

@@ -27,9 +27,9 @@ _RIDGES, _BETTER = (0.5, 5.0, 50.0), 1.0
 # odds that the rows give for partners who know something against partners who know nothing. The fit
 # uses partners unless their odds fall below 1; they start at 4 to 1.
 _PRIOR_ODDS = math.log(4.0)
-# If the plan forecasts that noise leaves less than this share of the partners' signal, odds start
-# at 1 to 20: training sees little of scores that noise hides, but a prediction has all of them.
-_FORECAST, _DROWNED_ODDS = 0.1, -math.log(20.0)
+# If the forecast is that noise leaves less than this share of the partners' signal, odds start at 1
+# to 20: training sees little of scores that noise hides, but a prediction has all of them.
+_FORECAST, _DROWNED_ODDS = 0.15, -math.log(20.0)
 _ROWS_TO_VALIDATE = 50_000
 
 
@@ -60,7 +60,7 @@ def last_fit(
 
     `A` ends with the constant; its columns are first scaled to a mean square of 1. `allocate` makes
     every array with a row for each row of `A`. `forecast` is the share of the partners' signal that
-    noise leaves, from public numbers.
+    noise leaves (`signal_kept_of`).
     """
     scale, unscaled = column_scale(A), A
     A = filled(A.shape, lambda rows: unscaled[rows] / scale, allocate)

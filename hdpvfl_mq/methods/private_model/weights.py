@@ -8,6 +8,7 @@ kappa X'X w / n, where kappa is the slope of the mean label at the released mean
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -16,6 +17,7 @@ from numpy.typing import NDArray
 from hdpvfl_mq.arrays.unreleased import FloatVector
 from hdpvfl_mq.glm.families import Family
 from hdpvfl_mq.methods.private_model.plan import PrivateModelPlan
+from hdpvfl_mq.methods.private_model.row_blocks import summed
 from hdpvfl_mq.methods.private_model.row_blocks import variance as variance_of
 from hdpvfl_mq.methods.private_model.statistics import weight_grid
 from schemas.privacy import SCALE_MAX, SCALE_MIN
@@ -43,20 +45,33 @@ class Received:
     ) -> Received:
         """Estimate the mean label, the slope there and the labels' variance from the release."""
         low, high = family.mean_range
-        half = (high - low) / 2.0
-        edge = 2.0 * half * _EDGE
-        middle = (low + high) / 2.0 - half * float(received.mean())
-        mean = min(max(middle, low + edge), high - edge)
-        if family.label_kind == "binary":
-            variance = mean * (1.0 - mean) / half**2
-        else:
-            variance = min(max(_variance(received) - noise_std**2, 0.01), 1.0)
+        mean = (low + high) / 2.0 - (high - low) / 2.0 * float(received.mean())
+        slope, variance = slope_and_variance(
+            family, mean, lambda: _variance(received) - noise_std**2
+        )
         return cls(
             rows=len(received),
-            slope=max(family.mean_slope(mean) / half, 1e-6),
+            slope=slope,
             label_variance=variance,
             z_variance=max(_variance(z), 1e-12),
         )
+
+
+def slope_and_variance(
+    family: Family, mean: float, variance: Callable[[], float]
+) -> tuple[float, float]:
+    """The slope of the mean label at `mean`, and the labels' variance, both in label units.
+
+    The variance of two classes follows from their mean; `variance` estimates that of others.
+    """
+    low, high = family.mean_range
+    half = (high - low) / 2.0
+    edge = 2.0 * half * _EDGE
+    mean = min(max(mean, low + edge), high - edge)
+    slope = max(family.mean_slope(mean) / half, 1e-6)
+    if family.label_kind == "binary":
+        return slope, mean * (1.0 - mean) / half**2
+    return slope, min(max(variance(), 0.01), 1.0)
 
 
 def _variance(values: FloatVector) -> float:
@@ -130,12 +145,31 @@ def signal_kept(plan: PrivateModelPlan) -> float:
     It assumes labels spread evenly over their range, and an eigenvalue of X'X / n of one tenth.
     """
     low, high = plan.family.mean_range
-    half, noise_std = (high - low) / 2.0, plan.active_noise.noise_std
-    slope = plan.family.mean_slope((low + high) / 2.0) / half
-    prior = min(plan.method.signal_share / slope**2, plan.method.weight_variance_max)
+    half = (high - low) / 2.0
+    return _kept(plan, plan.family.mean_slope((low + high) / 2.0) / half, 1.0)
+
+
+def signal_kept_of(plan: PrivateModelPlan, y: FloatVector) -> float:
+    """The same forecast by the party that has the labels: rare ones carry less signal."""
+    family = plan.family
+    low, high = family.mean_range
+
+    def inside(rows: slice) -> FloatVector:
+        return np.clip(family.as_mean(y[rows]), low, high)
+
+    def variance() -> float:
+        return float(variance_of(len(y), inside)) / ((high - low) / 2.0) ** 2
+
+    mean = float(summed(len(y), lambda rows: inside(rows).sum())) / len(y)
+    return _kept(plan, *slope_and_variance(family, mean, variance))
+
+
+def _kept(plan: PrivateModelPlan, slope: float, label_variance: float) -> float:
+    method, noise_std = plan.method, plan.active_noise.noise_std
+    prior = min(method.signal_share * label_variance / slope**2, method.weight_variance_max)
     signal = (AVERAGE_SLOPE * slope * _TYPICAL_DIRECTION) ** 2 * prior
     noise = plan.inner_noise["moments"].noise_std ** 2
-    noise += (1.0 + noise_std**2) * _TYPICAL_DIRECTION / plan.rows
+    noise += (label_variance + noise_std**2) * _TYPICAL_DIRECTION / plan.rows
     return signal / (signal + noise)
 
 

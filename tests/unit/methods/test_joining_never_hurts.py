@@ -23,7 +23,7 @@ from hdpvfl_mq.methods.private_model.weights import (
     Received,
     Statistics,
     private_weights,
-    signal_kept,
+    signal_kept_of,
 )
 from hdpvfl_mq.methods.recommend import recommend
 from schemas.model import LossSpec
@@ -113,7 +113,7 @@ def harm(case: Case, seed: int) -> float:
     )
     learnt = A[:n] / np.sqrt(np.mean(A[:n] ** 2, axis=0))
     labels, expected = Labels(family=loss, y=y[:n]), expect(learnt, shares)
-    joint = last_fit(A[:n], labels, expected, forecast=signal_kept(plan))
+    joint = last_fit(A[:n], labels, expected, forecast=signal_kept_of(plan, y[:n]))
     alone = last_fit(A[:n], labels, None)
     theta = A[n:] @ joint.w + np.column_stack(exact)[n:] @ joint.coefficients
     coded = loss.coded(y[n:])

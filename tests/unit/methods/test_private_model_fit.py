@@ -17,7 +17,13 @@ from hdpvfl_mq.methods.private_model.expectation import Shares, expect
 from hdpvfl_mq.methods.private_model.last_fit import last_fit
 from hdpvfl_mq.methods.private_model.plan import PrivateModelPlan
 from hdpvfl_mq.methods.private_model.problem import Labels
-from hdpvfl_mq.methods.private_model.weights import Received, Statistics, private_weights
+from hdpvfl_mq.methods.private_model.weights import (
+    Received,
+    Statistics,
+    private_weights,
+    signal_kept,
+    signal_kept_of,
+)
 from hdpvfl_mq.privacy.accountant import affordable
 from hdpvfl_mq.privacy.calibration import mu_of
 from schemas.methods import PrivateModel
@@ -246,3 +252,20 @@ def test_every_loss_learns_weights_and_coefficients(name):
     fit = last_fit(A, Labels(family=loss, y=y), expect(A, shares))
     assert fit.is_joint
     assert fit.gain > 3 * fit.gain_std
+
+
+def test_rare_labels_leave_less_signal_than_a_plan_forecasts():
+    """Bug: with 5 % of one class, training could not see partners that it had every odds for."""
+    plan = planned(rows=8000)
+    even, rare = np.arange(8000) % 2, np.arange(8000) % 20 == 0
+    assert signal_kept_of(plan, even.astype(float)) == pytest.approx(signal_kept(plan), rel=1e-6)
+    assert signal_kept_of(plan, rare.astype(float)) < signal_kept(plan) / 3.0
+
+
+def test_the_forecast_of_other_labels_follows_their_spread():
+    loss = LossSpec(name="poisson", label_low=0.0, label_high=10.0)
+    made = manifest(method=PrivateModel(), loss=loss)
+    plan = plan_run(made, 2000)
+    dice = np.random.default_rng(1)
+    few, many = dice.poisson(0.3, size=2000), dice.poisson(4.0, size=2000)
+    assert signal_kept_of(plan, few.astype(float)) < signal_kept_of(plan, many.astype(float))
