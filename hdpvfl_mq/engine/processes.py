@@ -134,7 +134,7 @@ class ProcessEngine:
 
     def results(self, job: Job, rows: SharedRows) -> Iterator[Result]:
         """The results of a job's blocks, in order."""
-        runs = job.runs(_RUNS_A_WORKER * self._count)
+        runs = job.runs(self._count, each=_RUNS_A_WORKER)
         return self._results((Compute(rows.number, each) for each in runs), rows)
 
     def _results(self, jobs: Iterator[Asked], rows: SharedRows | None) -> Iterator[Result]:

@@ -50,6 +50,18 @@ def test_results_come_in_the_order_of_the_blocks(engine: ProcessEngine) -> None:
     assert list(engine.each(operator.attrgetter("stop"), pieces)) == [part.stop for part in PARTS]
 
 
+@pytest.mark.parametrize(("parts", "workers"), [(1, 2), (20, 2), (287, 2), (32, 7), (5, 64)])
+def test_runs_of_blocks_shorten_towards_the_end(parts: int, workers: int) -> None:
+    blocks = tuple(slice(number, number + 1) for number in range(parts))
+    runs = Job(np.sum, blocks, (np.arange(parts),)).runs(workers, each=6)
+    assert [part for run in runs for part in run.parts] == list(blocks)
+    assert [entry for run in runs for entry in run.along[0]] == list(range(parts))
+    sizes = [len(run.parts) for run in runs]
+    assert sizes == sorted(sizes, reverse=True)
+    assert sizes[0] == -(-parts // (6 * workers))
+    assert sizes[-1] == 1
+
+
 def test_a_worker_killed_between_jobs_is_replaced(engine: ProcessEngine) -> None:
     rows = filled(engine)
     expected = [part.tolist() for part in rows.each(np.sum, PARTS)]
