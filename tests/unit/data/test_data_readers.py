@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import csv
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from threading import Event
+from threading import enumerate as enumerate_threads
+from typing import Any
 
 import numpy as np
 import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
-from pyarrow import feather, ipc, parquet
+from pyarrow import feather, fs, ipc, parquet
 
-from hdpvfl_mq.data import places
+from hdpvfl_mq.data import places, readers
 from hdpvfl_mq.data.columns import numbers
 from hdpvfl_mq.data.preprocess import prepare
 from hdpvfl_mq.data.readers import TableFile, load_table
@@ -208,6 +211,31 @@ def test_a_wide_row_group_is_read_some_columns_at_a_time(tmp_path: Path, monkeyp
     assert np.array_equal(np.concatenate(other), cells["x299"])
 
 
+def test_the_next_chunk_is_read_while_this_one_is_prepared(tmp_path: Path, monkeypatch) -> None:
+    batches, asked = readers._rechunked, Event()
+
+    def watched(*given: Any) -> Iterator[Any]:
+        for number, table in enumerate(batches(*given)):
+            if number == 1:
+                asked.set()
+            yield table
+
+    monkeypatch.setattr(readers, "_rechunked", watched)
+    FRAME.to_csv(tmp_path / "x.csv", index=False)
+    chunks = TableFile(tmp_path / "x.csv", chunk_cells=4).chunks()
+    first = next(chunks)
+    assert asked.wait(60)
+    assert [first["id"][0], *(chunk["id"][0] for chunk in chunks)] == list(FRAME["id"])
+
+
+def test_a_source_that_is_left_leaves_no_thread_behind(tmp_path: Path) -> None:
+    FRAME.to_csv(tmp_path / "x.csv", index=False)
+    chunks = TableFile(tmp_path / "x.csv", chunk_cells=4).chunks()
+    next(chunks)
+    chunks.close()
+    assert not [each for each in enumerate_threads() if each.name.startswith("read ahead")]
+
+
 def test_a_column_named_twice_is_refused_in_every_format(tmp_path: Path) -> None:
     twice = pa.table([[1], [2], [3]], names=["id", "a", "a"])
     parquet.write_table(twice, tmp_path / "x.parquet")
@@ -241,6 +269,24 @@ def test_hdfs_says_what_it_needs(monkeypatch) -> None:
     if isinstance(caught.value, NetworkError):
         pytest.skip("Hadoop is installed here, and no name node answers")
     assert "needs Java and Hadoop's libhdfs; set JAVA_HOME" in str(caught.value)
+
+
+def test_an_hdfs_address_is_read_by_the_file_system_that_arrow_gives(tmp_path, monkeypatch) -> None:
+    """No Hadoop is needed here: another file system of Arrow stands in for it."""
+    asked: list[str] = []
+
+    class Given:
+        @staticmethod
+        def from_uri(address: str) -> tuple[Any, str]:
+            asked.append(address)
+            return fs.SubTreeFileSystem(str(tmp_path), fs.LocalFileSystem()), "bank/people"
+
+    (tmp_path / "bank").mkdir()
+    write_folder(tmp_path / "bank" / "people")
+    monkeypatch.setattr(fs, "FileSystem", Given)
+    table = load_table("hdfs://name-node:8020/bank/people")
+    assert list(table["id"]) == list(FRAME["id"])
+    assert asked == ["hdfs://name-node:8020/bank/people"]
 
 
 def test_a_store_that_does_not_answer_is_told_soon(monkeypatch) -> None:
