@@ -14,6 +14,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from hdpvfl_mq.engine import channel
 from hdpvfl_mq.engine.port import Job, LocalEngine
 from hdpvfl_mq.engine.processes import ProcessEngine
 from hdpvfl_mq.engine.shared_rows import SharedFile
@@ -88,7 +89,7 @@ def test_rows_are_dropped_although_the_workers_that_held_them_died(engine: Proce
 def test_a_worker_ends_with_its_connection() -> None:
     worker = WorkerProcess()
     assert worker.ask(0, Call(np.size, (0,)))
-    assert worker.connection.recv() == [1]
+    assert channel.receive(worker.connection) == (None, [1])
     worker.end()
     assert worker.process.returncode == 0
     assert not worker.ask(1, Call(np.size, (0,)))
