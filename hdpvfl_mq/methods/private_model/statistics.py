@@ -42,7 +42,7 @@ def row_integers(X: Matrix) -> NDArray[np.float64]:
     for part in _blocks(len(X), _cached_rows(X)):
         scaled = np.multiply(dense(X[part]), 2.0**ROW_BITS, out=found[part])
         np.trunc(scaled, out=scaled)
-        squares = np.einsum("ij,ij->i", scaled, scaled)  # sums up to 2^40 are exact in any order
+        squares = np.vecdot(scaled, scaled)  # sums up to 2^40 are exact in any order
         scaled[squares > 2.0 ** (2 * ROW_BITS)] = 0.0
     return found
 

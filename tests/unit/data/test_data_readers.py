@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 from threading import Event
 from threading import enumerate as enumerate_threads
@@ -232,6 +232,7 @@ def test_a_source_that_is_left_leaves_no_thread_behind(tmp_path: Path) -> None:
     FRAME.to_csv(tmp_path / "x.csv", index=False)
     chunks = TableFile(tmp_path / "x.csv", chunk_cells=4).chunks()
     next(chunks)
+    assert isinstance(chunks, Generator)
     chunks.close()
     assert not [each for each in enumerate_threads() if each.name.startswith("read ahead")]
 
