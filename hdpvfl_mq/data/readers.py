@@ -9,7 +9,6 @@ the same to the last bit.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
@@ -72,7 +71,7 @@ class TableFile:
         """
         wanted = self.names if columns is None else tuple(columns)
         size, rows = max(1, self.chunk_cells // max(1, len(self.names))), 0
-        for chunk in _ahead(_rechunked(self._batches(wanted, frozenset(numeric), size), size)):
+        for chunk in _rechunked(self._batches(wanted, frozenset(numeric), size), size):
             yield Table(wanted, chunk.columns, first_row=rows + 1)
             rows += chunk.num_rows
         if rows == 0:
@@ -190,15 +189,6 @@ def _ipc_reader(source: Any) -> Any:
     magic = source.read(len(_FILE_MAGIC))
     source.seek(0)
     return ipc.open_file(source) if magic == _FILE_MAGIC else ipc.open_stream(source)
-
-
-def _ahead(tables: Iterator[Any]) -> Iterator[Any]:
-    """The same tables; a thread reads the next one while the caller prepares this one."""
-    with ThreadPoolExecutor(1, "read ahead") as thread:
-        coming = thread.submit(next, tables, None)
-        while (table := coming.result()) is not None:
-            coming = thread.submit(next, tables, None)
-            yield table
 
 
 def _rechunked(tables: Iterator[Any], size: int) -> Iterator[Any]:

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import csv
 import time
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable
 from pathlib import Path
-from threading import Event
-from threading import enumerate as enumerate_threads
 from typing import Any
 
 import numpy as np
@@ -17,7 +15,7 @@ import pyarrow as pa
 import pytest
 from pyarrow import feather, fs, ipc, parquet
 
-from hdpvfl_mq.data import places, readers
+from hdpvfl_mq.data import places
 from hdpvfl_mq.data.columns import numbers
 from hdpvfl_mq.data.preprocess import prepare
 from hdpvfl_mq.data.readers import TableFile, load_table
@@ -209,32 +207,6 @@ def test_a_wide_row_group_is_read_some_columns_at_a_time(tmp_path: Path, monkeyp
     monkeypatch.setattr("hdpvfl_mq.data.readers._GROUP_CELLS", 0)  # a group larger than memory
     _, other = read()
     assert np.array_equal(np.concatenate(other), cells["x299"])
-
-
-def test_the_next_chunk_is_read_while_this_one_is_prepared(tmp_path: Path, monkeypatch) -> None:
-    batches, asked = readers._rechunked, Event()
-
-    def watched(*given: Any) -> Iterator[Any]:
-        for number, table in enumerate(batches(*given)):
-            if number == 1:
-                asked.set()
-            yield table
-
-    monkeypatch.setattr(readers, "_rechunked", watched)
-    FRAME.to_csv(tmp_path / "x.csv", index=False)
-    chunks = TableFile(tmp_path / "x.csv", chunk_cells=4).chunks()
-    first = next(chunks)
-    assert asked.wait(60)
-    assert [first["id"][0], *(chunk["id"][0] for chunk in chunks)] == list(FRAME["id"])
-
-
-def test_a_source_that_is_left_leaves_no_thread_behind(tmp_path: Path) -> None:
-    FRAME.to_csv(tmp_path / "x.csv", index=False)
-    chunks = TableFile(tmp_path / "x.csv", chunk_cells=4).chunks()
-    next(chunks)
-    assert isinstance(chunks, Generator)
-    chunks.close()
-    assert not [each for each in enumerate_threads() if each.name.startswith("read ahead")]
 
 
 def test_a_column_named_twice_is_refused_in_every_format(tmp_path: Path) -> None:
