@@ -22,9 +22,7 @@ import pyarrow.compute as pc
 from pyarrow import csv as arrow_csv
 
 from hdpvfl_mq.data.columns import NO_NUMBER, parsed
-from hdpvfl_mq.data.tables import check_names
 from hdpvfl_mq.errors import DataError, SettingsError
-from schemas.data import MAX_COLUMNS
 
 BLOCK_BYTES = 2**20
 _CELL_BYTES = 64  # a block has room for a row of cells this long
@@ -48,7 +46,7 @@ PLAIN = Dialect()
 
 
 def read_names(open_file: Open, dialect: Dialect) -> tuple[str, ...]:
-    """The header as written, checked: no name twice, none empty, not too many."""
+    """The header as written."""
     with open_file() as raw:
         text = _text(raw, dialect)
         try:
@@ -59,9 +57,6 @@ def read_names(open_file: Open, dialect: Dialect) -> tuple[str, ...]:
             raise DataError("the header cannot be read: is a quote left open?") from None
     if names is None:
         raise DataError("the file is empty")
-    if len(names) > MAX_COLUMNS:
-        raise DataError(f"the header has {len(names)} columns; at most {MAX_COLUMNS} are read")
-    check_names([name.strip() for name in names])
     return tuple(names)
 
 
@@ -194,14 +189,12 @@ class _Checked(io.RawIOBase):
     """
 
     def __init__(self, raw: IO[bytes], dialect: Dialect) -> None:
-        self._raw = raw
-        self._ready = b""
+        self._raw = _as_utf8(raw, dialect.encoding)
         self._last = b"\n"
         self._odd = self._astray = False
         edge = re.escape(dialect.separator.encode()) + rb'"\r\n'
         # The pattern starts with the quote, so that the search jumps from quote to quote.
         self._stray = re.compile(rb'"(?=[^%s])(?<=[^%s]")' % (edge, edge))
-        self._decoder = _decoder(dialect.encoding)
 
     @property
     def suspect(self) -> bool:
@@ -217,24 +210,12 @@ class _Checked(io.RawIOBase):
 
     def read(self, size: int = -1) -> bytes:
         """As many bytes as asked for, unless the file ends."""
-        wanted = size if size >= 0 else 2**62
-        while len(self._ready) < wanted:
-            data = self._raw.read(max(1, min(BLOCK_BYTES, wanted - len(self._ready))))
-            more = self._recoded(data)
-            self._look_at(more)
-            self._ready = self._ready + more if self._ready else more
-            if not data:
-                break
-        result, self._ready = self._ready[:wanted], self._ready[wanted:]
-        return result
-
-    def _recoded(self, data: bytes) -> bytes:
-        if self._decoder is None:
-            return data
         try:
-            return self._decoder.decode(data, final=not data).encode()
+            data: bytes = self._raw.read(size if size >= 0 else None)
         except UnicodeError:
             raise DataError("the file is not in the encoding that data.encoding names") from None
+        self._look_at(data)
+        return data
 
     def _look_at(self, data: bytes) -> None:
         if b"\0" in data:
@@ -248,15 +229,14 @@ class _Checked(io.RawIOBase):
         self._last = data[-2:] or self._last
 
 
-def _decoder(encoding: str) -> codecs.IncrementalDecoder | None:
-    """A decoder of the file's bytes, or None for UTF-8, which Arrow reads itself."""
+def _as_utf8(raw: Any, encoding: str) -> Any:
+    """The same text as UTF-8."""
     try:
-        found = codecs.lookup(encoding)
         "".encode(encoding)  # refuses codecs that do not encode text
+        is_utf8 = codecs.lookup(encoding).name in ("utf-8", "utf-8-sig")
+        return raw if is_utf8 else pa.transcoding_input_stream(raw, encoding, "utf-8")
     except LookupError:
         raise SettingsError(f"data.encoding: {encoding!r} is not a text encoding") from None
-    is_utf8 = found.name in ("utf-8", "utf-8-sig")
-    return None if is_utf8 or found.incrementaldecoder is None else found.incrementaldecoder()
 
 
 def of_suffix(name: str, dialect: Dialect) -> Dialect:

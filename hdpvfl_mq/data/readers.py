@@ -9,6 +9,7 @@ the same to the last bit.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -54,8 +55,9 @@ class TableFile:
     def names(self) -> tuple[str, ...]:
         """The columns, in the order of the first file."""
         file = self._files[0]
-        with_partition = [*self._names_of(file), *(key for key, _ in file.partition)]
-        names = tuple(name.strip() for name in with_partition)
+        with _faults_of(file):
+            inside = _names(file, csv_stream.of_suffix(file.name, self.dialect))
+        names = (*inside, *(key for key, _ in file.partition))
         check_names(names)
         return names
 
@@ -78,32 +80,17 @@ class TableFile:
 
     def _batches(self, wanted: Sequence[str], numeric: frozenset[str], size: int) -> Iterator[Any]:
         for file in self._files:
-            rows = 0
-            try:
+            with _faults_of(file) as seen:
                 for batch in self._read(file, wanted, numeric, size):
                     yield batch
-                    rows += batch.num_rows
-            except HdpvflError as error:
-                raise type(error)(f"{file.name}: {error}") from None
-            except (OSError, EOFError, pa.ArrowException, ValueError) as error:
-                raise _broken(file, rows, error) from None
-
-    def _names_of(self, file: DataFile) -> tuple[str, ...]:
-        try:
-            return _names(file, csv_stream.of_suffix(file.name, self.dialect))
-        except HdpvflError as error:
-            raise type(error)(f"{file.name}: {error}") from None
-        except (OSError, EOFError, pa.ArrowException, ValueError) as error:
-            raise _broken(file, 0, error) from None
+                    seen.rows += batch.num_rows
 
     def _read(
         self, file: DataFile, wanted: Sequence[str], numeric: frozenset[str], size: int
     ) -> Iterator[Any]:
         """Batches of one file with the wanted columns, including those from folder names."""
         dialect = csv_stream.of_suffix(file.name, self.dialect)
-        written = {name.strip(): name for name in _names(file, dialect)}
-        check_names(list(written))
-        fixed = dict(file.partition)
+        written, fixed = _names(file, dialect), dict(file.partition)
         for name in wanted:
             if name not in written and name not in fixed:
                 raise DataError(f"there is no column {name!r}{self.hint}")
@@ -137,20 +124,20 @@ def load_table(place: str | Path) -> Table:
     return concatenate(list(TableFile(place).chunks()))
 
 
-def _names(file: DataFile, dialect: Dialect) -> tuple[str, ...]:
+def _names(file: DataFile, dialect: Dialect) -> dict[str, str]:
+    """The columns of a file without blanks around their names, and as they are written."""
     if file.format == "csv":
-        return csv_stream.read_names(file.stream, dialect)
-    with file.random_access() as source:
-        schema = (
-            _parquet_file(source).schema_arrow
-            if file.format == "parquet"
-            else _ipc_reader(source).schema
-        )
-    if len(schema.names) > MAX_COLUMNS:
-        raise DataError(f"there are {len(schema.names)} columns; at most {MAX_COLUMNS} are read")
-    names = tuple(str(name) for name in schema.names)
+        written = csv_stream.read_names(file.stream, dialect)
+    else:
+        read = _parquet_file if file.format == "parquet" else _ipc_reader
+        with file.random_access() as source:
+            opened = read(source)
+            written = getattr(opened, "schema_arrow", opened.schema).names
+    if len(written) > MAX_COLUMNS:
+        raise DataError(f"there are {len(written)} columns; at most {MAX_COLUMNS} are read")
+    names = [name.strip() for name in written]
     check_names(names)
-    return names
+    return dict(zip(names, written, strict=True))
 
 
 def _parquet(file: DataFile, columns: list[str], size: int) -> Iterator[Any]:
@@ -223,29 +210,35 @@ def _joined(tables: list[Any]) -> Any:
     try:
         return pa.concat_tables(tables, promote_options="permissive")
     except (pa.ArrowTypeError, pa.ArrowInvalid):  # numbers in one, text in another: all become text
-        texts = {
-            name
-            for table in tables
-            for name, kind in zip(table.schema.names, table.schema.types, strict=True)
-            if pa.types.is_large_string(kind)
-        }
-    kinds = [
-        pa.schema(
-            [
-                pa.field(f.name, pa.large_string() if f.name in texts else f.type)
-                for f in each.schema
-            ]
-        )
-        for each in tables
+        text = pa.large_string()
+        texts = {field.name for table in tables for field in table.schema if field.type == text}
+    casts = [
+        table.cast(pa.schema([f.with_type(text) if f.name in texts else f for f in table.schema]))
+        for table in tables
     ]
-    return pa.concat_tables(
-        [table.cast(kind) for table, kind in zip(tables, kinds, strict=True)],
-        promote_options="permissive",
-    )
+    return pa.concat_tables(casts, promote_options="permissive")
+
+
+@dataclass
+class _Seen:
+    """How many rows of a file have been read."""
+
+    rows: int = 0
+
+
+@contextmanager
+def _faults_of(file: DataFile) -> Iterator[_Seen]:
+    """Name the file in every error; a reader's own text may quote a cell, so its kind is kept."""
+    seen = _Seen()
+    try:
+        yield seen
+    except HdpvflError as error:
+        raise type(error)(f"{file.name}: {error}") from None
+    except (OSError, EOFError, pa.ArrowException, ValueError) as error:
+        raise _broken(file, seen.rows, error) from None
 
 
 def _broken(file: DataFile, rows: int, error: Exception) -> HdpvflError:
-    """Translate a reader's error; its text may quote a cell, so only its kind is kept."""
     if isinstance(error, OSError) and "AWS Error" in str(error):
         return unreachable(file.path, error)
     return DataError(

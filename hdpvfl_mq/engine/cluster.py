@@ -215,7 +215,7 @@ class ClusterEngine:
 def _runs(job: Job, rows: ClusterRows, threads: int) -> list[Job]:
     """Runs of blocks: by stretch if rows are sent, else as many as keep every thread busy."""
     if rows.place is not None:
-        return job.runs(_RUNS_A_THREAD * threads)
+        return job.runs(threads, each=_RUNS_A_THREAD)
     by_stretch: dict[int, list[slice]] = {}
     for part in job.parts:
         by_stretch.setdefault(rows.needed(job.of([part]))[0], []).append(part)

@@ -85,11 +85,18 @@ class Job:
         here = slice(parts[0].start - base, parts[-1].stop - base)
         return Job(self.kernel, tuple(parts), tuple(v[here] for v in self.along), self.given)
 
-    def runs(self, count: int) -> list[Job]:
-        """At most `count` jobs of consecutive blocks that together are this job."""
-        size = max(1, -(-len(self.parts) // count))
-        starts = range(0, len(self.parts), size)
-        return [self.of(self.parts[start : start + size]) for start in starts]
+    def runs(self, workers: int, *, each: int) -> list[Job]:
+        """Jobs of consecutive blocks that together are this job: about `each` for a worker.
+
+        They become shorter towards the end, so that workers finish at the same time.
+        """
+        found, left = list[Job](), self.parts
+        longest = -(-len(left) // (each * workers))
+        while left:
+            size = min(longest, -(-len(left) // (2 * workers)))
+            found.append(self.of(left[:size]))
+            left = left[size:]
+        return found
 
     def __repr__(self) -> str:
         return f"<Job: {name_of(self.kernel)} on {len(self.parts)} blocks>"

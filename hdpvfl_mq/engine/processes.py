@@ -19,6 +19,7 @@ from typing import Any
 
 from numpy.typing import NDArray
 
+from hdpvfl_mq.engine.channel import receive
 from hdpvfl_mq.engine.port import Job, Kernel, Matrix, Piece, R, Result
 from hdpvfl_mq.engine.shared_rows import SharedFile
 from hdpvfl_mq.engine.worker import Asked, Call, Compute, Failure
@@ -134,7 +135,7 @@ class ProcessEngine:
 
     def results(self, job: Job, rows: SharedRows) -> Iterator[Result]:
         """The results of a job's blocks, in order."""
-        runs = job.runs(_RUNS_A_WORKER * self._count)
+        runs = job.runs(self._count, each=_RUNS_A_WORKER)
         return self._results((Compute(rows.number, each) for each in runs), rows)
 
     def _results(self, jobs: Iterator[Asked], rows: SharedRows | None) -> Iterator[Result]:
@@ -209,15 +210,15 @@ class ProcessEngine:
             assert isinstance(ready, Connection)
             worker = self._workers[busy[ready]]
             try:
-                found = ready.recv()
+                failed, found = receive(ready)
             except (EOFError, OSError):
                 self._replace(busy[ready])
                 turn.lost(worker.jobs)
                 continue
             number = worker.jobs.popleft()
-            if isinstance(found, Failure):
+            if isinstance(failed, Failure):
                 name = turn.out[number].name
-                raise OperatorError(f"a worker could not compute {name}: {found.kind}")
+                raise OperatorError(f"a worker could not compute {name}: {failed.kind}")
             turn.answered(number, found)
 
     def _replace(self, place: int) -> None:
@@ -229,7 +230,7 @@ class ProcessEngine:
         for place, worker in enumerate(self._workers):
             try:
                 while worker.jobs:
-                    worker.connection.recv()
+                    receive(worker.connection)
                     worker.jobs.popleft()
             except (EOFError, OSError):
                 self._replace(place)

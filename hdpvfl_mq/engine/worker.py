@@ -9,7 +9,8 @@ from __future__ import annotations
 import mmap
 import os
 import sys
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from multiprocessing.connection import Connection
 from multiprocessing.reduction import recv_handle
 from queue import Queue
@@ -18,6 +19,7 @@ from typing import Any
 
 from threadpoolctl import threadpool_limits
 
+from hdpvfl_mq.engine.channel import receive, send
 from hdpvfl_mq.engine.core_dumps import forbid_core_dumps
 from hdpvfl_mq.engine.port import Job, Kernel, Matrix, Piece, name_of
 from hdpvfl_mq.engine.shared_rows import matrix_of
@@ -51,6 +53,15 @@ class Compute:
         """The kernel's name."""
         return name_of(self.job.kernel)
 
+    @property
+    def values(self) -> tuple[Any, ...]:
+        """What may be large, and is sent apart."""
+        return self.job.along
+
+    def of(self, values: Sequence[Any]) -> Compute:
+        """The same with other values."""
+        return replace(self, job=replace(self.job, along=tuple(values)))
+
 
 @dataclass(frozen=True, slots=True)
 class Call:
@@ -63,6 +74,15 @@ class Call:
     def name(self) -> str:
         """The kernel's name."""
         return name_of(self.kernel)
+
+    @property
+    def values(self) -> Piece:
+        """What may be large, and is sent apart."""
+        return self.piece
+
+    def of(self, values: Sequence[Any]) -> Call:
+        """The same with other values."""
+        return replace(self, piece=tuple(values))
 
 
 Asked = Compute | Call
@@ -92,7 +112,11 @@ def serve(connection: Connection) -> None:
             held.pop(each.number, None)
         else:
             try:
-                connection.send(_answer(each, held))
+                found = _answer(each, held)
+                if isinstance(found, Failure):
+                    send(connection, found)
+                else:
+                    send(connection, None, found)
             except OSError:
                 return
 
@@ -108,13 +132,13 @@ class _Taken:
 def _read(connection: Connection, asked: Queue[Asked | _Taken | Drop | None]) -> None:
     try:
         while True:
-            each = connection.recv()
+            each, values = receive(connection)
             if isinstance(each, Take):
                 descriptor = recv_handle(connection)
                 X = matrix_of(descriptor, each.shape, each.dtype, mmap.ACCESS_READ)
                 os.close(descriptor)
                 each = _Taken(each.number, X)
-            asked.put(each)
+            asked.put(each.of(values) if isinstance(each, Asked) else each)
     except (EOFError, OSError, MemoryError):
         pass  # the party's process is gone, or gets another worker
     finally:

@@ -16,6 +16,7 @@ from multiprocessing.connection import Connection
 from multiprocessing.reduction import send_handle
 from pathlib import Path
 
+from hdpvfl_mq.engine.channel import send
 from hdpvfl_mq.engine.shared_rows import SharedFile
 from hdpvfl_mq.engine.worker import Asked, Drop, Take
 
@@ -45,7 +46,7 @@ class WorkerProcess:
         if number in self.held:
             return True
         try:
-            self.connection.send(Take(number, file.shape, file.dtype.str))
+            send(self.connection, Take(number, file.shape, file.dtype.str))
             send_handle(self.connection, file.descriptor, self.process.pid)
         except OSError:
             return False
@@ -56,12 +57,12 @@ class WorkerProcess:
         """Tell it that a matrix is needed no more."""
         self.held.discard(number)
         with suppress(OSError):  # it has died, and its mapping with it
-            self.connection.send(Drop(number))
+            send(self.connection, Drop(number))
 
     def ask(self, job: int, asked: Asked) -> bool:
         """Hand over a job; False if the process has died."""
         try:
-            self.connection.send(asked)
+            send(self.connection, asked.of(()), asked.values)
         except OSError:
             return False
         self.jobs.append(job)

@@ -24,6 +24,7 @@ ROW_BITS, Z_BITS = 20, 16
 _BLOCK_ROWS = 8192
 # Blocks that a kernel adds up at a time: their sum stays below 2^63.
 _BLOCKS_TOGETHER = 8
+_SHARES = 32  # the number of parts is a multiple of this, unless they were shorter than a block
 _CACHED_NUMBERS = 2**16  # half a MiB of float64
 # Sums of this many rows stay below 2^63 in units of 2^-40.
 _INT64_ROWS = 2**22
@@ -37,11 +38,13 @@ def row_integers(X: Matrix) -> NDArray[np.float64]:
     *Bound*: the squares of a row add up to at most 2^40. Rounding toward zero ensures that; a row
     that is longer nevertheless counts as zero.
     """
-    scaled: NDArray[np.float64] = dense(X) * 2.0**ROW_BITS
-    np.trunc(scaled, out=scaled)
-    squares = np.einsum("ij,ij->i", scaled, scaled)  # sums up to 2^40 are exact in any order
-    scaled[squares > 2.0 ** (2 * ROW_BITS)] = 0.0
-    return scaled
+    found = np.empty(X.shape)
+    for part in _blocks(len(X), _cached_rows(X)):
+        scaled = np.multiply(dense(X[part]), 2.0**ROW_BITS, out=found[part])
+        np.trunc(scaled, out=scaled)
+        squares = np.vecdot(scaled, scaled)  # sums up to 2^40 are exact in any order
+        scaled[squares > 2.0 ** (2 * ROW_BITS)] = 0.0
+    return found
 
 
 def clipped(received: FloatVector, clip: float, allocate: Allocate = np.empty) -> FloatVector:
@@ -58,8 +61,7 @@ def moments(block: ColumnBlock, z: FloatVector, *, clip: float, exponent: int) -
     """X'z / n on the grid 2^exponent, for the first len(z) rows."""
     total = [0] * block.columns
     size = max(1, min(_BLOCK_ROWS, math.floor(2**17 / clip)))
-    parts = list(_blocks(len(z), size * _BLOCKS_TOGETHER))
-    for here in block.each(_moments, parts, along=(z,), given=(size,)):
+    for here in block.each(_moments, _shares(len(z), size), along=(z,), given=(size,)):
         total = [a + int(b) for a, b in zip(total, here, strict=True)]
     return Unreleased(_on_grid(total, len(z), ROW_BITS + Z_BITS, exponent))
 
@@ -69,7 +71,7 @@ def gram(block: ColumnBlock, rows: int, *, exponent: int) -> Unreleased:
     total: Any = np.zeros((block.columns, block.columns), dtype=np.int64)
     if rows > _INT64_ROWS:
         total = total.astype(object)
-    for here in block.each(_gram, list(_blocks(rows, _BLOCK_ROWS * _BLOCKS_TOGETHER))):
+    for here in block.each(_gram, _shares(rows, _BLOCK_ROWS)):
         total += here
     packed = [int(entry) for entry in np.concatenate([np.diag(total), total[_upper(len(total))]])]
     return Unreleased(_on_grid(packed, rows, 2 * ROW_BITS, exponent))
@@ -135,6 +137,12 @@ def _on_grid(sums: list[int], rows: int, bits: int, exponent: int) -> FloatVecto
     return np.array(
         [((2 * (total << top) + bottom) // (2 * bottom)) * 2.0**exponent for total in sums]
     )
+
+
+def _shares(rows: int, size: int) -> list[slice]:
+    """Parts of equal length, so that workers finish together: at least a block, or the rows."""
+    count = -(-rows // (_SHARES * _BLOCKS_TOGETHER * size)) * _SHARES
+    return list(_blocks(rows, max(size, -(-rows // max(1, count)))))
 
 
 def _upper(columns: int) -> tuple[Any, ...]:

@@ -164,3 +164,19 @@ def test_an_encoding_that_is_none_is_a_setting(tmp_path: Path) -> None:
             continue
         with pytest.raises(kind, match=r"data\.encoding"):
             prepare(TableFile.of(settings), settings, role="passive")
+
+
+@pytest.mark.parametrize(
+    ("encoding", "content"),
+    [
+        ("cp1252", b"id,a\nb,1\ns3cret\x81,2\n"),
+        ("utf-16", "id,a\ns3cret,1\n".encode("utf-16")[:-1]),
+    ],
+)
+def test_text_of_another_encoding_is_refused(tmp_path: Path, encoding: str, content: bytes) -> None:
+    (tmp_path / "x.csv").write_bytes(content)
+    settings = DataSettings(file=str(tmp_path / "x.csv"), encoding=encoding)
+    with pytest.raises(DataError, match=r"not in the encoding that data\.encoding names") as caught:
+        prepare(TableFile.of(settings), settings, role="passive")
+    assert SECRET not in str(caught.value)
+    assert caught.value.__cause__ is None

@@ -6,13 +6,14 @@ import csv
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
-from pyarrow import feather, ipc, parquet
+from pyarrow import feather, fs, ipc, parquet
 
 from hdpvfl_mq.data import places
 from hdpvfl_mq.data.columns import numbers
@@ -241,6 +242,24 @@ def test_hdfs_says_what_it_needs(monkeypatch) -> None:
     if isinstance(caught.value, NetworkError):
         pytest.skip("Hadoop is installed here, and no name node answers")
     assert "needs Java and Hadoop's libhdfs; set JAVA_HOME" in str(caught.value)
+
+
+def test_an_hdfs_address_is_read_by_the_file_system_that_arrow_gives(tmp_path, monkeypatch) -> None:
+    """No Hadoop is needed here: another file system of Arrow stands in for it."""
+    asked: list[str] = []
+
+    class Given:
+        @staticmethod
+        def from_uri(address: str) -> tuple[Any, str]:
+            asked.append(address)
+            return fs.SubTreeFileSystem(str(tmp_path), fs.LocalFileSystem()), "bank/people"
+
+    (tmp_path / "bank").mkdir()
+    write_folder(tmp_path / "bank" / "people")
+    monkeypatch.setattr(fs, "FileSystem", Given)
+    table = load_table("hdfs://name-node:8020/bank/people")
+    assert list(table["id"]) == list(FRAME["id"])
+    assert asked == ["hdfs://name-node:8020/bank/people"]
 
 
 def test_a_store_that_does_not_answer_is_told_soon(monkeypatch) -> None:

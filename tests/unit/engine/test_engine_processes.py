@@ -14,6 +14,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from hdpvfl_mq.engine import channel
 from hdpvfl_mq.engine.port import Job, LocalEngine
 from hdpvfl_mq.engine.processes import ProcessEngine
 from hdpvfl_mq.engine.shared_rows import SharedFile
@@ -50,6 +51,18 @@ def test_results_come_in_the_order_of_the_blocks(engine: ProcessEngine) -> None:
     assert list(engine.each(operator.attrgetter("stop"), pieces)) == [part.stop for part in PARTS]
 
 
+@pytest.mark.parametrize(("parts", "workers"), [(1, 2), (20, 2), (287, 2), (32, 7), (5, 64)])
+def test_runs_of_blocks_shorten_towards_the_end(parts: int, workers: int) -> None:
+    blocks = tuple(slice(number, number + 1) for number in range(parts))
+    runs = Job(np.sum, blocks, (np.arange(parts),)).runs(workers, each=6)
+    assert [part for run in runs for part in run.parts] == list(blocks)
+    assert [entry for run in runs for entry in run.along[0]] == list(range(parts))
+    sizes = [len(run.parts) for run in runs]
+    assert sizes == sorted(sizes, reverse=True)
+    assert sizes[0] == -(-parts // (6 * workers))
+    assert sizes[-1] == 1
+
+
 def test_a_worker_killed_between_jobs_is_replaced(engine: ProcessEngine) -> None:
     rows = filled(engine)
     expected = [part.tolist() for part in rows.each(np.sum, PARTS)]
@@ -76,7 +89,7 @@ def test_rows_are_dropped_although_the_workers_that_held_them_died(engine: Proce
 def test_a_worker_ends_with_its_connection() -> None:
     worker = WorkerProcess()
     assert worker.ask(0, Call(np.size, (0,)))
-    assert worker.connection.recv() == [1]
+    assert channel.receive(worker.connection) == (None, [1])
     worker.end()
     assert worker.process.returncode == 0
     assert not worker.ask(1, Call(np.size, (0,)))

@@ -85,11 +85,24 @@ def test_sums_do_not_depend_on_how_many_rows_fit_a_cache(monkeypatch):
 
     def found():
         scores = statistics.scores(X, slice(0, 700), w)
-        return scores, statistics.moments(X, z, clip=2.0, exponent=-40).expose()
+        moments = statistics.moments(X, z, clip=2.0, exponent=-40).expose()
+        return scores, moments, statistics.gram(X, 700, exponent=-40).expose()
 
     before = found()
     monkeypatch.setattr(statistics, "_CACHED_NUMBERS", 3 * X.columns)
     assert all(np.array_equal(a, b) for a, b in zip(before, found(), strict=True))
+
+
+@pytest.mark.parametrize("rows", [0, 1, 8192, 8193, 300_000, 1_000_000, 10**9 // 7])
+def test_workers_get_equal_shares_that_add_up_below_64_bits(rows: int):
+    parts = statistics._shares(rows, 8192)
+    assert [0, *(part.stop for part in parts)] == [*(part.start for part in parts), rows]
+    sizes = [part.stop - part.start for part in parts]
+    assert max(sizes, default=0) <= 8 * 8192
+    assert len(set(sizes[:-1])) <= 1
+    if rows > 32 * 8192:
+        assert len(parts) % 32 == 0
+        assert sizes[-1] > 0.9 * sizes[0]
 
 
 def test_integer_rows_never_leave_the_unit_ball():
