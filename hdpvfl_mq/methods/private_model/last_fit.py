@@ -58,7 +58,7 @@ def last_fit(
 ) -> LastFit:
     """Fit with and without partners and keep the fit that cross-validation prefers.
 
-    `A` ends with the constant; its columns are first scaled to a mean square of 1. `allocate` makes
+    `A` ends with the constant; its columns are first scaled (`column_scale`). `allocate` makes
     every array with a row for each row of `A`. `forecast` is the share of the partners' signal that
     noise leaves (`signal_kept_of`).
     """
@@ -84,10 +84,15 @@ def last_fit(
 
 
 def column_scale(A: Matrix) -> FloatVector:
-    """The root mean square of every column, 1 for a column of zeros."""
+    """The root mean square of every column of numbers, 1 for a column of zeros and ones.
+
+    Scaled up, a rare category would be free to follow its few rows: a ridge must hold it back more
+    than a common one.
+    """
     squares = summed(len(A), lambda rows: np.sum(A[rows] ** 2, axis=0))
+    others = summed(len(A), lambda rows: np.sum((A[rows] != 0.0) & (A[rows] != 1.0), axis=0))
     scale: FloatVector = np.sqrt(squares / len(A))
-    return np.where(scale > 0.0, scale, 1.0)
+    return np.where((others > 0) & (scale > 0.0), scale, 1.0)
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from hdpvfl_mq.glm.families import FAMILIES, family
 from hdpvfl_mq.methods import plan_run
 from hdpvfl_mq.methods.private_model import bound, statistics
 from hdpvfl_mq.methods.private_model.expectation import Shares, expect
-from hdpvfl_mq.methods.private_model.last_fit import last_fit
+from hdpvfl_mq.methods.private_model.last_fit import column_scale, last_fit
 from hdpvfl_mq.methods.private_model.plan import PrivateModelPlan
 from hdpvfl_mq.methods.private_model.problem import Labels
 from hdpvfl_mq.methods.private_model.weights import (
@@ -282,3 +282,20 @@ def test_the_forecast_of_other_labels_follows_their_spread():
     dice = np.random.default_rng(1)
     few, many = dice.poisson(0.3, size=2000), dice.poisson(4.0, size=2000)
     assert signal_kept_of(plan, few.astype(float)) < signal_kept_of(plan, many.astype(float))
+
+
+def test_categories_keep_their_unit_and_numbers_are_scaled():
+    A = np.column_stack([np.arange(100.0), np.arange(100) % 50 == 0, np.zeros(100), np.ones(100)])
+    scale = column_scale(A)
+    assert scale[0] == pytest.approx(np.sqrt(np.mean(A[:, 0] ** 2)))
+    assert np.array_equal(scale[1:], np.ones(3))
+
+
+def test_a_rare_category_does_not_follow_its_few_rows():
+    """Bug: scaled to a mean square of 1, six rows of 2,000 had the weight of a whole column."""
+    dice = np.random.default_rng(4)
+    rare = np.arange(2000) < 6
+    A = np.column_stack([dice.normal(size=2000), rare, np.ones(2000)])
+    y = np.where(rare, 1.0, dice.random(2000) < 0.3).astype(float)
+    fit = last_fit(A, Labels(family=LOGISTIC, y=y), None)
+    assert 0.5 < fit.w[1] < 3.5
