@@ -11,13 +11,14 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-from scripts.attacks import federations, load, members, tampered
+from scripts.attacks import federations, load, members, put_back, tampered
 from scripts.attacks.stage import Row
 
 ATTACKS: dict[str, Callable[[Path], Row]] = {
     **members.ATTACKS,
     **federations.ATTACKS,
     **tampered.ATTACKS,
+    **put_back.ATTACKS,
     **load.ATTACKS,
 }
 INTRODUCTION = """# Attacks on a running federation

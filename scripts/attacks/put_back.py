@@ -1,0 +1,124 @@
+"""A member whose files change while a run goes on: an older ledger, no journal, a full disk.
+
+It owns these changes and the judgement. Secrets are fixed, so a run that only lost time ends with
+the models of a run without the change.
+"""
+
+from __future__ import annotations
+
+import resource
+import shutil
+import signal
+import time
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from hdpvfl_mq.audit.reader import read_transcript
+from schemas.messages import Releasing
+from schemas.privacy import ReleaseBooked
+from scripts.attacks.stage import WAIT_S, Row, Stage, stage
+
+VICTIM = "passive-2"
+SETTINGS: dict[str, Any] = {"guarantee": "sound", "epochs": 60}
+DISK_BYTES = 64 * 1024
+
+
+def older_ledger(folder: Path) -> Row:
+    """Kill a party in a round, and start it again with the ledger of an earlier round."""
+    with stage(folder, **SETTINGS) as on:
+        ledger, copy = on.started.state / VICTIM, folder / "copy"
+        on.start()
+        _until_round(on, 3)
+        _kill(on)
+        shutil.copytree(ledger, copy)
+        on.started.start(VICTIM)
+        _until_round(on, 20)
+        _kill(on)
+        shutil.rmtree(ledger)
+        shutil.move(copy, ledger)
+        on.started.start(VICTIM)
+        codes = on.wait(on.started.names)
+        booked, sent = _booked(on), _sent(on)
+    held = set(codes.values()) == {0} and sent <= booked
+    what = f"{len(sent)} releases sent, {len(booked)} booked: replaying the journal books again"
+    cost = "none: the run completes" if held else f"exit codes {codes}"
+    return Row("its ledger is put back in mid-run", VICTIM, VICTIM, what, cost, held)
+
+
+def deleted_journal(folder: Path) -> Row:
+    """Kill a party in a round, delete its journal, and start it with the secret it had."""
+    with stage(folder, **SETTINGS) as on:
+        on.start()
+        _until_round(on, 10)
+        _kill(on)
+        before = _sent(on)
+        for file in (on.run / VICTIM).glob("journal.db*"):
+            file.unlink()
+        on.started.start(VICTIM)
+        codes = on.wait(on.started.names)
+        others = [name for name in on.started.names if name != VICTIM]
+        said = on.started.said(VICTIM).strip().splitlines()[-1:] or [""]
+        again = _sent(on) & before
+        models = [name for name in on.started.demo.parties if on.weights(name) is not None]
+    held = all(codes[name] is not None for name in others) and codes[VICTIM] not in (0, None)
+    held = held and not again and not models
+    cost = f"the run: exit codes {', '.join(f'{name} {codes[name]}' for name in others)}"
+    what = said[0].rpartition("toml: ")[2][:150]
+    return Row("its journal is deleted, its secret kept", VICTIM, VICTIM, what, cost, held)
+
+
+def full_disk(folder: Path) -> Row:
+    """No file of a party may grow above a limit, as on a full disk; then there is room again."""
+    with stage(folder, **SETTINGS) as on:
+        on.started.fresh = False  # a limit is set first thing in a forked process
+        limit = partial(resource.setrlimit, resource.RLIMIT_FSIZE, (DISK_BYTES, DISK_BYTES))
+        on.started.before[VICTIM] = limit
+        on.start()
+        code = on.wait((VICTIM,))[VICTIM]
+        said = on.started.said(VICTIM)
+        del on.started.before[VICTIM]
+        on.started.start(VICTIM)
+        codes = on.wait(on.started.names)
+        booked, sent = _booked(on), _sent(on)
+    held = code == 2 and "Traceback" not in said
+    held = held and set(codes.values()) == {0} and sent <= booked
+    what = f"exit code {code}: {said.strip().splitlines()[0].rpartition('toml: ')[2][:110]}"
+    cost = "none: the run completes when there is room" if held else f"exit codes {codes}"
+    return Row("its disk is full in mid-run", VICTIM, VICTIM, what, cost, held)
+
+
+def _until_round(on: Stage, number: int) -> None:
+    end = time.monotonic() + WAIT_S
+    while on.rounds() < number:
+        if time.monotonic() > end:
+            raise RuntimeError(f"round {number} did not come")
+        time.sleep(0.02)
+
+
+def _kill(on: Stage) -> None:
+    child = on.started.children[VICTIM]
+    child.send_signal(signal.SIGKILL)
+    child.wait()
+
+
+def _booked(on: Stage) -> set[str]:
+    rows = on.started.entries(VICTIM)
+    entries = (entry for row in rows for entry in row)
+    return {entry.event.release_id for entry in entries if isinstance(entry, ReleaseBooked)}
+
+
+def _sent(on: Stage) -> set[str]:
+    path = on.run / VICTIM / "journal.db"
+    if not path.exists():
+        return set()
+    messages = (envelope.message for envelope in read_transcript(path, VICTIM).sent())
+    return {each.release.release_id for each in messages if isinstance(each, Releasing)}
+
+
+ATTACKS: dict[str, Callable[[Path], Row]] = {
+    "older_ledger": older_ledger,
+    "deleted_journal": deleted_journal,
+    "full_disk": full_disk,
+}
