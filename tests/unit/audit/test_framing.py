@@ -10,7 +10,7 @@ from hdpvfl_mq.audit.audit import audit
 from hdpvfl_mq.wire.codec import decode_body, decode_header, encode_body, encode_header
 from schemas.ids import COORDINATOR
 from schemas.messages import Pause, Resume
-from schemas.records import EnvelopeReceived, EnvelopeSent
+from schemas.records import EnvelopeReceived, EnvelopeSent, TimerFired
 from scripts import verify_journal
 from tests.evidence import edited, only, relinked, replace_model, resigned, with_rows, write_run
 from tests.unit.audit import echoed
@@ -87,6 +87,35 @@ def _as(frames, message):
     """An envelope to the same receivers with another message."""
     header = replace_model(decode_header(frames), kind=message.kind)
     return (encode_header(header), frames[1], encode_body(message)[0])
+
+
+def test_another_manifest_shown_puts_who_kept_to_the_first_not_at_fault(tmp_path):
+    """Bug: verify_journal took an order for legal by a manifest that the party never agreed to."""
+    evidence = echoed.shown(COORDINATOR, "resume without one", COORDINATOR, "bank")
+    for party in (COORDINATOR, "bank"):
+        steps = [_with_another_manifest(step) for step in records(evidence, party)]
+        evidence = with_rows(evidence, party, relinked(steps))
+    assert "echoes other orders" in found_by(evidence, tmp_path / "one")[1]
+    assert named_in(evidence, tmp_path / "two") == set()
+
+
+def _with_another_manifest(step):
+    """The same step with an offer that allows absence, and without anybody's answer to it."""
+
+    def instead(each):
+        if not isinstance(each, EnvelopeSent | EnvelopeReceived):
+            return each
+        header = decode_header(each.frames)
+        if header.kind == "run_accept":
+            return None
+        if header.kind != "run_offer":
+            return each
+        offered = decode_body(header, each.frames).manifest
+        frames = changed_body(each.frames, manifest=replace_model(offered, absence="last"))
+        return type(each)(frames=resigned(frames, honest_federation().keys[COORDINATOR]))
+
+    given = instead(step.input) or TimerFired(timer="none")
+    return edited(step, input=given, effects=tuple(filter(None, map(instead, step.effects))))
 
 
 # -- a party changes its own journal ---------------------------------------------------------------
