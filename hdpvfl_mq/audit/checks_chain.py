@@ -166,8 +166,8 @@ def _fault(evidence: Evidence, party: PartyId, false: Envelope, known: bytes | N
     """Who is at fault for a false `seen`: its sender, or the party whose journal shows `known`.
 
     An honest party refuses such an envelope on arrival, so one that recorded it has changed its
-    journal since. If the sender shows the envelope that it has seen, the party signed two under one
-    number; if it shows none, it has lied. Without its journal this stays open.
+    journal since. If the sender shows the envelope that it has seen under this number, the party
+    signed two under it; if it shows none, it has lied. Without its journal this stays open.
     """
     sender, mark = false.header.sender, false.delivery(party)
     copies = [e for e in evidence.transcripts[party].envelopes if e.digest == false.digest]
@@ -176,7 +176,8 @@ def _fault(evidence: Evidence, party: PartyId, false: Envelope, known: bytes | N
     if sender not in evidence.transcripts or mark is None:
         return ""
     journal = evidence.transcripts[sender]
-    if seen := [e for e in journal.received() if e.digest == mark.seen]:
+    named = [e for e in journal.received() if e.digest == mark.seen]
+    if seen := [e for e in named if (d := e.delivery(sender)) and 0 < d.sequence == mark.ack]:
         return evidence.at_fault(party, *seen) if known is not None else ""
     is_own = any(e.digest == false.digest for e in journal.sent())
     return evidence.at_fault(sender, false) if is_own else ""

@@ -215,6 +215,9 @@ class ProcessEngine:
                 self._replace(busy[ready])
                 turn.lost(worker.jobs)
                 continue
+            except BaseException:
+                ready.close()  # the rest of the answer is in it; `_settle` replaces the worker
+                raise
             number = worker.jobs.popleft()
             if isinstance(failed, Failure):
                 name = turn.out[number].name
@@ -232,7 +235,7 @@ class ProcessEngine:
                 while worker.jobs:
                     receive(worker.connection)
                     worker.jobs.popleft()
-            except (EOFError, OSError):
+            except (EOFError, OSError, MemoryError):
                 self._replace(place)
 
     def __repr__(self) -> str:

@@ -27,7 +27,10 @@ class Exchanging(Performing):
     ) -> None:
         super().__init__(identity, contacts, journal)
         self.parts = PartExchange(journal)
-        self.refusals = Refusals(lambda: self.armed)
+        # Timers in `armed` that do not run: they fired while the peer's parts came again. No record
+        # says so, so they stay in `armed` as in a replay.
+        self._resting: set[str] = set()
+        self.refusals = Refusals(lambda: self.armed.keys() - self._resting)
 
     def refuse(self, frames: Frames, reason: str, *, by: PartyId | None = None) -> None:
         """Record refused frames with the next commit.
@@ -81,8 +84,16 @@ class Exchanging(Performing):
             return False
         if not self.parts.is_served(event.timer.split(":")[1]):
             return False
-        self.armed.pop(event.timer, None)
+        self._resting.add(event.timer)
         return True
+
+    def _is_watched(self, name: str) -> bool:
+        """Whether a timer is set whose name begins so; one that rests runs again."""
+        known = [timer for timer in self.armed if timer.startswith(name)]
+        resting = self._resting.intersection(known)
+        self._uncommitted.arm.extend(self.armed[timer] for timer in sorted(resting))
+        self._resting -= resting
+        return bool(known)
 
     def _exchanged(self, turn: Turn, taken: int) -> Turn:
         """Add requests for missing parts, and the parts that peers asked for, to a turn."""

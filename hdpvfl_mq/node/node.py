@@ -189,6 +189,7 @@ class Node(Exchanging):
             self.mailbox.speak(given.speaks)
         if isinstance(given, TimerFired):
             self.armed.pop(given.timer, None)
+            self._resting.discard(given.timer)
         if isinstance(given, LedgerRead):
             self.is_ledger_due = False
         if isinstance(given, Charged):
@@ -216,7 +217,7 @@ class Node(Exchanging):
         """Let the role react to a peer whose message was refused or is missing."""
         # One timer for each peer and cause: repeating an offence must gain neither time nor memory.
         timer = f"{offence.cause}:{offence.sender}:"
-        if any(armed.startswith(timer) for armed in self.armed):
+        if self._is_watched(timer):
             return ()
         try:
             self.state, effects = self.role.step(self.state, offence)

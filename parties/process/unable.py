@@ -50,7 +50,7 @@ async def tell(settings: PartySettings, keys: Keys) -> None:
         if await _stands(link, settings):
             with suppress(HdpvflError, OSError):
                 await asyncio.wait_for(_tell(settings, keys, link), TELL_S)
-    except TimeoutError:
+    except (TimeoutError, asyncio.CancelledError):  # Ctrl-C ends the wait; the caller says why
         pass
     finally:
         link.close()

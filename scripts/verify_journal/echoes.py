@@ -76,7 +76,8 @@ def echoes_hold(run: Run) -> None:
         for mine, theirs in zip(orders[one], orders[other], strict=False):
             if mine.frames[2] != theirs.frames[2]:
                 certain = all(whole(stream(run, party), party) for party in (one, other))
-                fault = run.fault("coordinator", mine, theirs) if certain else ""
+                both = (*stream(run, one), *stream(run, other))  # a forged one may hide an order
+                fault = run.fault("coordinator", *both) if certain else ""
                 text = f"coordinator told {one} and {other} different orders{fault}"
                 run.check(7, False, theirs.where, text)
     for party in parties:
@@ -96,7 +97,9 @@ def orders_echoed(run: Run, party: str, orders: list[Envelope]) -> None:
     for e in shares:
         echo = (e.body["orders"], e.body["orders_digest"])
         if echo[0] < len(links) and echo[1] != links[echo[0]]:
-            fault = run.fault(party, terms[0], e)
+            # The manifest says which orders are legal: the party must have agreed to this one.
+            same = terms[0].body["manifest"] == run.manifest_digest
+            fault = run.fault(party, terms[0], e) if same else ""
             run.check(7, False, e.where, f"echoes other orders than it was told{fault}")
 
 
@@ -110,7 +113,8 @@ def residuals_reported(run: Run, parties: list[str]) -> None:
         heard = [e for e in own if e.sent == active and (active or e.index not in without)]
         named = [(e.release["release_id"].encode(), run.payload(e)) for e in heard]
         releases[party] = [name + b"\0" + digest for name, digest in named]
-        stated = [e for e in run.of("round_report") if e.sender == party]
+        stated = [e for e in run.envelopes if e.party == party and e.sent]  # in its own order
+        stated = [e for e in stated if e.kind == e.body.get("kind") == "round_report"]
         stated = [] if refused(run, party, early=True) else stated
         stated = [e for e in stated if "residuals" in e.body]  # not in format 1
         reports[party] = [e for e in stated if e.body["residuals"] <= len(heard)]

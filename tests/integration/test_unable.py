@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import signal
+
 from hdpvfl_mq.audit.audit import audit, exit_code
 from hdpvfl_mq.audit.reader import read_evidence
 from schemas.ids import COORDINATOR
@@ -40,3 +42,17 @@ def test_a_broker_that_starts_later_hears_of_it_too(tmp_path):
         started.start(*(name for name in started.names if name != "passive-2"))
         codes = {name: child.wait(WAIT_S) for name, child in started.children.items()}
         assert codes == {COORDINATOR: 3, "active": 3, "passive-1": 3, "passive-2": 2}
+
+
+def test_ctrl_c_while_it_waits_for_a_broker_still_says_why_it_cannot_take_part(tmp_path):
+    """Bug: the operator who did not want to wait got a traceback."""
+    with processes(tmp_path, dataset="breast", passives=2) as started:
+        rows = started.demo.rows("passive-2", "train")
+        rows.write_text(rows.read_text().replace("\n", "\nnot a number", 1))
+        started.start("passive-2")
+        wait_for(started.log("passive-2").exists, "its log")
+        wait_for(lambda: "waits up to" in started.said("passive-2"), "a word", 30.0)
+        started.children["passive-2"].send_signal(signal.SIGINT)
+        assert started.children["passive-2"].wait(WAIT_S) == 2
+        assert "Traceback" not in started.said("passive-2")
+        assert rows.name in started.said("passive-2")

@@ -66,6 +66,14 @@ def _resumes_early(effect):
     return (early, effect) if effect.message.first == 0 else (effect,)
 
 
+def _resumes_without(effect):
+    """Tells all parties to go on without telco; they refuse that, as the manifest says to wait."""
+    plan = effect.message if isinstance(effect, Send) else None
+    if not isinstance(plan, RoundPlan) or plan.first != 0:
+        return (effect,)
+    return (effect, Send(effect.to, Resume(round=1, absent=("telco",))))
+
+
 def _resumes(others):
     """Tells one party to resume, the others something else, and then asks all to report."""
 
@@ -83,6 +91,7 @@ def _resumes(others):
 LIES = {
     "none": lambda effect: (effect,),
     "early resume": _resumes_early,
+    "resume without one": _resumes_without,
     "two resumes": _resumes(Resume(round=3, absent=())),
     "one resume": _resumes(Pause(waiting_for=())),
     "refused orders": _refuses_orders,

@@ -10,7 +10,7 @@ from hdpvfl_mq.audit.audit import audit
 from hdpvfl_mq.wire.codec import decode_body, decode_header, encode_body, encode_header
 from schemas.ids import COORDINATOR
 from schemas.messages import Pause, Resume
-from schemas.records import EnvelopeReceived, EnvelopeSent
+from schemas.records import EnvelopeReceived, EnvelopeSent, TimerFired
 from scripts import verify_journal
 from tests.evidence import edited, only, relinked, replace_model, resigned, with_rows, write_run
 from tests.unit.audit import echoed
@@ -89,6 +89,35 @@ def _as(frames, message):
     return (encode_header(header), frames[1], encode_body(message)[0])
 
 
+def test_another_manifest_shown_puts_who_kept_to_the_first_not_at_fault(tmp_path):
+    """Bug: verify_journal took an order for legal by a manifest that the party never agreed to."""
+    evidence = echoed.shown(COORDINATOR, "resume without one", COORDINATOR, "bank")
+    for party in (COORDINATOR, "bank"):
+        steps = [_with_another_manifest(step) for step in records(evidence, party)]
+        evidence = with_rows(evidence, party, relinked(steps))
+    assert "echoes other orders" in found_by(evidence, tmp_path / "one")[1]
+    assert named_in(evidence, tmp_path / "two") == set()
+
+
+def _with_another_manifest(step):
+    """The same step with an offer that allows absence, and without anybody's answer to it."""
+
+    def instead(each):
+        if not isinstance(each, EnvelopeSent | EnvelopeReceived):
+            return each
+        header = decode_header(each.frames)
+        if header.kind == "run_accept":
+            return None
+        if header.kind != "run_offer":
+            return each
+        offered = decode_body(header, each.frames).manifest
+        frames = changed_body(each.frames, manifest=replace_model(offered, absence="last"))
+        return type(each)(frames=resigned(frames, honest_federation().keys[COORDINATOR]))
+
+    given = instead(step.input) or TimerFired(timer="none")
+    return edited(step, input=given, effects=tuple(filter(None, map(instead, step.effects))))
+
+
 # -- a party changes its own journal ---------------------------------------------------------------
 
 
@@ -148,3 +177,50 @@ def test_a_changed_envelope_puts_its_honest_witness_not_at_fault(cut, named, tmp
 def _reports(step) -> bool:
     sent = [e.frames for e in step.effects if isinstance(e, EnvelopeSent)]
     return any(decode_header(frames).kind == "round_report" for frames in sent)
+
+
+def test_an_order_hidden_under_its_number_puts_the_coordinator_not_at_fault(tmp_path):
+    """Bug: a party put a message that nobody signed in the place of an order."""
+    evidence = echoed.shown("shop", "none", *HONEST)
+    steps = records(evidence, "shop")
+    at = received(steps, "round_plan")
+    frames = _as(steps[at].input.frames, Pause(waiting_for=()))
+    steps[at] = edited(steps[at], input=EnvelopeReceived(frames=frames))
+    forged = with_rows(evidence, "shop", relinked(steps))
+    assert "different orders" in found_by(forged, tmp_path / "one")[0]
+    assert named_in(forged, tmp_path / "two") == set()
+
+
+def test_an_older_envelope_shown_as_seen_puts_its_sender_not_at_fault(tmp_path):
+    """Bug: a party named under a number an envelope that it had received under another one."""
+    evidence = only(honest(), COORDINATOR, "shop")
+    steps = records(evidence, "shop")
+    at = max(step.index for step in steps if _reports(step))
+    older = next(evidence.transcripts["shop"].received())
+    assert older.header.sender == COORDINATOR
+    frames = next(e.frames for e in steps[at].effects if isinstance(e, EnvelopeSent))
+    header = decode_header(frames)
+    (mark,) = header.to
+    assert mark.ack > 1
+    header = replace_model(header, to=(replace_model(mark, seen=older.digest),))
+    other = resigned((encode_header(header), *frames[1:]), honest_federation().keys["shop"])
+    steps[at] = edited(steps[at], effects=(EnvelopeSent(frames=other),))
+    forged = with_rows(evidence, "shop", relinked(steps))
+    assert "acknowledges another envelope" in found_by(forged, tmp_path / "one")[0]
+    assert named_in(forged, tmp_path / "two") == {"shop"}
+
+
+def test_reports_in_another_order_put_their_sender_not_at_fault(tmp_path):
+    """Bug: verify_journal read a party's reports in the order of the coordinator's journal."""
+    evidence = echoed.shown("shop", "none", COORDINATOR, "shop")
+    steps = records(evidence, COORDINATOR)
+    at = [
+        step.index
+        for step in steps
+        if isinstance(step.input, EnvelopeReceived)
+        and (header := decode_header(step.input.frames)).sender == "shop"
+        and header.kind == "round_report"
+    ]
+    first, last = steps[at[0]], steps[at[-1]]
+    steps[at[0]], steps[at[-1]] = edited(first, input=last.input), edited(last, input=first.input)
+    assert named_in(with_rows(evidence, COORDINATOR, relinked(steps)), tmp_path) == set()

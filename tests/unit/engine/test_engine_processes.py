@@ -156,3 +156,20 @@ def test_a_full_disk_is_told_before_anything_is_written(
     monkeypatch.setattr(os, "posix_fallocate", full)
     with pytest.raises(OperatorError, match="has no room for"):
         ProcessEngine(2, tmp_path).room((10, 2), np.float32)
+
+
+def test_an_answer_that_memory_cannot_hold_is_not_read_from_its_middle(
+    engine: ProcessEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Bug: the numbers of an array were taken for the next message, which never ended."""
+    pieces = [(np.full(4096, 0.5 + number),) for number in range(8)]
+
+    def full(*_: object) -> None:
+        raise MemoryError
+
+    with monkeypatch.context() as small:
+        small.setattr(channel.np, "empty", full)
+        with pytest.raises(MemoryError):
+            list(engine.each(np.negative, pieces))
+    found = list(engine.each(np.negative, pieces))
+    assert np.array_equal(found, [-values for (values,) in pieces])

@@ -6,6 +6,7 @@ import pytest
 
 from hdpvfl_mq.node import refusals
 from hdpvfl_mq.node.refusals import Refusals
+from schemas.records import Arm, TimerFired
 from tests.unit.node.node_bench import PAUSE, new_bench
 
 GARBAGE = (b"no", b"header", b"at all")
@@ -48,3 +49,28 @@ def test_of_many_faults_in_one_turn_a_few_are_noted(monkeypatch):
     for _ in range(50):
         noted.turned_away(GARBAGE, "a false envelope", "bank")
     assert len(noted.take()) == 3
+
+
+def test_a_peer_that_serves_parts_and_stops_again_leaves_a_journal_that_replays(bench, monkeypatch):
+    """Bug: its timer was dropped without a record, and a restart found another answer to a note."""
+    timer = Arm(timer="missing:bank:here", delay_ms=1000)
+    bench.script["offence"] = bench.node.role.script["offence"] = (timer,)
+
+    def withhold():
+        bench.node.refusals.withheld("bank", "serves no part")
+        return bench.node.turn([]).arm
+
+    assert withhold() == (timer,)
+    assert withhold() == ()  # the timer is set
+    fired = TimerFired(timer=timer.timer)
+    with monkeypatch.context() as serving:
+        serving.setattr(bench.node.parts, "is_served", lambda peer: True)
+        bench.node.turn([], [fired])
+    assert bench.node.state[-1] == "offence"  # the role did not hear of the timer
+    assert withhold() == (timer,)
+    assert withhold() == ()
+    bench.restart()
+    assert bench.node.armed == {timer.timer: timer}
+    bench.node.turn([], [fired])
+    assert bench.node.state[-1] == "timer:missing:bank:here"
+    assert bench.node.armed == {}
