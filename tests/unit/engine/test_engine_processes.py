@@ -168,7 +168,7 @@ def test_an_answer_that_memory_cannot_hold_is_not_read_from_its_middle(
         raise MemoryError
 
     with monkeypatch.context() as small:
-        small.setattr(channel.np, "empty", full)
+        small.setattr(np, "empty", full)
         with pytest.raises(MemoryError):
             list(engine.each(np.negative, pieces))
     found = list(engine.each(np.negative, pieces))
