@@ -27,7 +27,6 @@ class StreamMark(Closed):
 
     party: PartyId
     received: Count
-    first: Digest  # of the peer's first envelope
     seen: Digest
     sent: Count
     acknowledged: Count

@@ -134,10 +134,6 @@ class Mailbox(Streams):
             raise PeerError(f"a {contact.role} party may not send {header.kind} here")
         digest = frames_digest(frames)
         verify(contact.verify_key, digest, frames[1])
-        if mine.sequence == 1 and self._first.get(header.sender, digest) != digest:
-            raise CheatingError(
-                f"{header.sender} begins its stream again: its journal is lost, or it lies"
-            )
         self._check_seen(header.sender, mine)
         if mine.sequence == 0 and header.kind not in UNNUMBERED:
             raise PeerError("an envelope without a sequence number")
@@ -266,7 +262,5 @@ class Mailbox(Streams):
     def _saw(self, opened: Opened) -> None:
         sender = opened.header.sender
         self._seen[sender] = opened.digest
-        if opened.mine.sequence == 1:
-            self._first[sender] = opened.digest
         self._outbox[sender].confirm(opened.mine.ack)
         self._bare_acks.pop(sender, None)  # this envelope acknowledges at least as much

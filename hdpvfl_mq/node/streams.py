@@ -38,7 +38,6 @@ class Streams:
         self._inbox: dict[PartyId, Inbox[Opened]] = {p: Inbox(p, busy) for p in contacts}
         self._outbox: dict[PartyId, Outbox[Frames]] = {p: Outbox(p, busy) for p in contacts}
         self._seen: dict[PartyId, bytes] = dict.fromkeys(contacts, NO_PARENT)
-        self._first: dict[PartyId, bytes] = {}  # digests of the peers' first envelopes
         for outbox in self._outbox.values():
             outbox.digests[0] = NO_PARENT  # for a peer that has seen nothing yet
         self._bare_acks: dict[PartyId, Frames] = {}
@@ -64,10 +63,8 @@ class Streams:
         `size` is that of the journal now.
         """
         self._anew[party] = size
-        for known in (self._contacts, self._inbox, self._outbox, self._bare_acks):
+        for known in (self._contacts, self._inbox, self._outbox, self._seen, self._bare_acks):
             known.pop(party, None)
-        for digests in (self._seen, self._first):
-            digests.pop(party, None)
         self._refused_bytes.pop(party, None)
         for named in (self._busy.arrived, self._busy.waiting, self._owed, self._false):
             named.discard(party)
@@ -200,7 +197,6 @@ class Streams:
             StreamMark(
                 party=party,
                 received=self._inbox[party].received,
-                first=self._first.get(party, NO_PARENT),
                 seen=self._seen[party],
                 sent=outbox.sent,
                 acknowledged=outbox.acknowledged,
@@ -217,8 +213,6 @@ class Streams:
         for mark in marks:
             self._inbox[mark.party].received = mark.received
             self._seen[mark.party] = mark.seen
-            if mark.received:
-                self._first[mark.party] = mark.first
             outbox = self._outbox[mark.party]
             outbox.sent, outbox.acknowledged = mark.sent, mark.acknowledged
             outbox.confirmed = mark.confirmed

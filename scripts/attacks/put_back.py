@@ -1,4 +1,4 @@
-"""A member whose files change while a run goes on: an older ledger, no journal, a full disk.
+"""A member whose files change while a run goes on: an older ledger, a full disk.
 
 It owns these changes and the judgement. Secrets are fixed, so a run that only lost time ends with
 the models of a run without the change.
@@ -47,28 +47,6 @@ def older_ledger(folder: Path) -> Row:
     return Row("its ledger is put back in mid-run", VICTIM, VICTIM, what, cost, held)
 
 
-def deleted_journal(folder: Path) -> Row:
-    """Kill a party in a round, delete its journal, and start it with the secret it had."""
-    with stage(folder, **SETTINGS) as on:
-        on.start()
-        _until_round(on, 10)
-        _kill(on)
-        before = _sent(on)
-        for file in (on.run / VICTIM).glob("journal.db*"):
-            file.unlink()
-        on.started.start(VICTIM)
-        codes = on.wait(on.started.names)
-        others = [name for name in on.started.names if name != VICTIM]
-        said = on.started.said(VICTIM).strip().splitlines()[-1:] or [""]
-        again = _sent(on) & before
-        models = [name for name in on.started.demo.parties if on.weights(name) is not None]
-    held = all(codes[name] is not None for name in others) and codes[VICTIM] not in (0, None)
-    held = held and not again and not models
-    cost = f"the run: exit codes {', '.join(f'{name} {codes[name]}' for name in others)}"
-    what = said[0].rpartition("toml: ")[2][:150]
-    return Row("its journal is deleted, its secret kept", VICTIM, VICTIM, what, cost, held)
-
-
 def full_disk(folder: Path) -> Row:
     """No file of a party may grow above a limit, as on a full disk; then there is room again."""
     with stage(folder, **SETTINGS) as on:
@@ -77,7 +55,7 @@ def full_disk(folder: Path) -> Row:
         on.started.before[VICTIM] = limit
         on.start()
         code = on.wait((VICTIM,))[VICTIM]
-        said = on.started.said(VICTIM)
+        said = on.started.said(VICTIM).replace(f"{folder}/", "")
         del on.started.before[VICTIM]
         on.started.start(VICTIM)
         codes = on.wait(on.started.names)
@@ -119,6 +97,5 @@ def _sent(on: Stage) -> set[str]:
 
 ATTACKS: dict[str, Callable[[Path], Row]] = {
     "older_ledger": older_ledger,
-    "deleted_journal": deleted_journal,
     "full_disk": full_disk,
 }
