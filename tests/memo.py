@@ -2,7 +2,7 @@
 
 Federations of tests have fixed secrets, so hundreds of runs multiply the same points and sign the
 same bytes. Each function here is pure: the same arguments give the same bytes or the same error. An
-input is computed once, by libsodium itself; an error is raised anew each time.
+input is computed once, by libsodium itself; an error is not remembered.
 """
 
 from __future__ import annotations

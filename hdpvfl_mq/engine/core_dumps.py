@@ -1,6 +1,6 @@
 """Forbids core dumps of a process that has secrets in memory, and debuggers to attach to it.
 
-It owns that request to the operating system. A program that is started anew does not inherit it.
+It owns that request to the operating system. A newly started program does not inherit it.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """A member whose files change while a run goes on: an older ledger, a full disk.
 
-It owns these changes and the judgement. Secrets are fixed, so a run that only lost time ends with
-the models of a run without the change.
+It owns these changes and the judgement: the run completes, and every release that was sent is
+booked.
 """
 
 from __future__ import annotations
