@@ -25,6 +25,9 @@ TARGETS = {
     (DISCLOSED, DELTA_SMALL): dict.fromkeys((1, 5, 10), 0.60),
 }
 BELOW = 0.003
+# Its share is above 1: the fit without partners chooses its ridge by cross-validation, the reference
+# has C = 1, and with 82 columns and 5 % of one class a stronger ridge gains more than partners do.
+BEATEN = "lending"
 
 
 def recovered(rows: Sequence[Row]) -> str:
@@ -41,12 +44,30 @@ The share (joint - alone) / (central - alone) of AUC on held-out rows, predictio
 way: no network). alone is logistic regression on the active party's columns, *not row-scaled*; central is the same on these and
 the partners' columns, whose rows partners scale. Passive columns are dealt to the partners in turn. {splits} splits, one draw of
 noise each. The constants of the last fit were chosen on these data sets with other noise, so the figures are not those of new data. A cell is (mean gain) / (mean gain of central) and its standard error over the splits, the median is over data sets.""",
-            markdown(("scores", "delta", *(f"{p} partners" for p in partners)), _medians(at_one)),
+            markdown(("scores", "delta", *_heads(partners)), _medians(at_one)),
+            *_without_beaten(at_one, partners),
             "By data set, with standard errors:",
             markdown(("scores", "delta", "partners", *values(rows, "dataset")), _by_data(at_one)),
             _below(rows),
         ]
     )
+
+
+def _heads(partners: Sequence[int]) -> list[str]:
+    return [f"{p} partner" if p == 1 else f"{p} partners" for p in partners]
+
+
+def _without_beaten(rows: Sequence[Row], partners: Sequence[int]) -> list[str]:
+    if BEATEN not in values(rows, "dataset"):
+        return []
+    others = [row for row in rows if row["dataset"] != BEATEN]
+    if not others:
+        return []
+    return [
+        f"""*{BEATEN}* is above 1, because the fit without partners chooses its ridge by cross-validation and the reference has C = 1: with 82 columns and
+5 % of one class a stronger ridge gains more than partners do. Medians of the other data sets, against the same targets:""",
+        markdown(("scores", "delta", *_heads(partners)), _medians(others)),
+    ]
 
 
 def gains(rows: Sequence[Row], measure: str, **where: object) -> list[tuple[float, float]]:

@@ -240,6 +240,13 @@ def test_a_recovered_share_is_of_the_gain_of_central_and_cells_below_alone_are_l
     text = page_recovery.recovered(rows)
     assert "0.40 / 0.65 **not met**" in text
     assert "1 are more than 0.003 below" in text
+    lending = [
+        {**row, "dataset": "lending"} | ({"auc": 0.95} if row["mode"] == "noised" else {})
+        for row in rows
+    ]
+    text = page_recovery.recovered([*rows, *lending])
+    assert "1.45 / 0.65 met" in text  # the median of 0.4 and 2.5
+    assert "0.40 / 0.65 **not met**" in text.partition("Medians of the other data sets")[2]
 
 
 def test_columns_are_dealt_to_partners_and_constants_come_from_training_rows(tmp_path, monkeypatch):
