@@ -24,6 +24,8 @@ from schemas.ids import PartyId
 from schemas.messages import GREETINGS, LAST_WORDS, ROUTES, UNNUMBERED, Message
 
 REFUSED_BYTES_MAX = 64 * 2**20  # refused bytes of one peer that a process writes to its journal
+REFUSED_BYTES_ALL = 2**30  # and of all; above it, no peer gets more than its own room:
+REFUSED_BYTES_EACH = 2**20
 COPIES_NOTED_MAX = 1000  # copies one process records; a bad connection makes many
 # Whether the role may have the next envelope of a stream: its header, sequence number, frames.
 IsReady = Callable[[Header, int, Frames], bool]
@@ -226,7 +228,9 @@ class Mailbox(Streams):
         waiting = self._outbox[sender].waiting_bytes
         if waiting > UNACKNOWLEDGED_BYTES_MAX:
             raise WithheldError(f"{sender} has not acknowledged {waiting} bytes sent to it")
-        if self._refused_bytes[sender] > REFUSED_BYTES_MAX:
+        is_full = self._refused_bytes.total() > REFUSED_BYTES_ALL
+        limit = min(REFUSED_BYTES_EACH, REFUSED_BYTES_MAX) if is_full else REFUSED_BYTES_MAX
+        if self._refused_bytes[sender] > limit:
             raise CheatingError(
                 f"{self._refused_bytes[sender]} bytes of {sender} were refused by now"
             )

@@ -359,6 +359,19 @@ def test_a_peer_whose_envelopes_were_refused_for_too_many_bytes_is_not_heard(ben
     assert "bytes of bank were refused by now" in bench.refused()[-1]
 
 
+def test_refused_bytes_of_all_peers_are_bounded_and_each_has_room_of_its_own(bench, monkeypatch):
+    """Bug: 512 members that collude could write 64 MiB each into an honest journal."""
+    for name, limit in {"MAX": 10**6, "ALL": 3000, "EACH": 200}.items():
+        monkeypatch.setattr(f"hdpvfl_mq.node.mailbox.REFUSED_BYTES_{name}", limit)
+    bench.script.update({"residual": "refuse", "pause": "refuse"})
+    for _ in range(20):
+        bench.node.turn([bench.bank.say(RESIDUAL)])
+    assert "bytes of bank were refused by now" in bench.refused()[-1]
+    bench.node.turn([bench.coordinator.say(PAUSE)])
+    assert bench.node.mailbox._refused_bytes["coordinator"] > 0  # it was heard
+    assert bench.node.mailbox._refused_bytes["bank"] < 4000
+
+
 def test_a_peer_that_acknowledges_nothing_is_not_heard_for_ever(bench, monkeypatch):
     monkeypatch.setattr("hdpvfl_mq.node.mailbox.UNACKNOWLEDGED_BYTES_MAX", 100)
     bench.node.turn([bench.coordinator.say(PAUSE)])  # sends a share to bank
