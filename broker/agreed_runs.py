@@ -102,13 +102,15 @@ class AgreedRuns:
         return self._refuse(state, run, f"no answer of {missing} within {ANSWER_S / 86400:g} days")
 
     def end(self, state: Standing, given: OperatorCommand) -> Step[Standing]:
-        """The run's coordinator has closed it and every party has acknowledged that."""
+        """The run's node has ended: tell the parties whose acknowledgement it did not wait for."""
         ended = command_of(given, EndRun)
         run = state.runs.get(ended.run)
         if run is None or run.phase != "open":
             return state, ()
         run = replace(run, phase="over", outcome=ended.outcome, reason=ended.reason)
-        return state.with_run(ended.run, run), ()
+        told = tuple(party for party in ended.unheard if party in run.manifest.parties)
+        news = _news(told, replace(run, phase="refused", reason=in_words(f"over: {run.reason}")))
+        return state.with_run(ended.run, run), (news,) if told else ()
 
     def close(self, state: Standing, given: OperatorCommand) -> Step[Standing]:
         """The run's coordinator has closed it: it is no longer open, even if a party is away."""
@@ -120,10 +122,10 @@ class AgreedRuns:
         return state.with_run(closed.run, run), ()
 
     def cannot_open(self, state: Standing, given: OperatorCommand) -> Step[Standing]:
-        """The broker cannot open an agreed run: tell its parties, which have opened it."""
+        """The broker cannot open a run: tell its parties, which may have opened it."""
         asked = command_of(given, CannotOpen)
         run = state.runs.get(asked.run)
-        if run is None or run.phase != "open":
+        if run is None or run.phase not in ("proposed", "open"):
             return state, ()
         return self._refuse(state, run, asked.reason)
 

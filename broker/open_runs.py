@@ -52,10 +52,7 @@ class OpenRuns(Lobby):
 
     def open_run(self, federation: HostedFederation, name: RunId, run: AgreedRun) -> None:
         """Start the coordinator of a run that all its parties have agreed on."""
-        if self._is_taken(federation, name, run):
-            taken = "the broker has a run or federation of this name: give the run another name"
-            self.log.say("run_refused", run=name, federation=federation.name, reason=taken)
-            self.give(federation, CannotOpen(run=name, reason=taken))
+        if self.refuse_name(federation, name, run):
             return
         seats = self._seats_of_run(federation.standing, name, run)
         hosted = HostedRun(
@@ -73,6 +70,19 @@ class OpenRuns(Lobby):
             "run_opened" if is_new else "run_resumed", run=name, federation=federation.name
         )
         self.tasks.start(self._serve(federation, name, hosted))
+
+    def refuse_name(self, federation: HostedFederation, name: RunId, run: AgreedRun) -> bool:
+        """Refuse a run whose name is taken; whether it was.
+
+        A proposal is refused before its parties join: a party with the same keys in both
+        federations would speak to the other run, which could not tell the two apart.
+        """
+        if not self._is_taken(federation, name, run):
+            return False
+        taken = "the broker has a run or federation of this name: give the run another name"
+        self.log.say("run_refused", run=name, federation=federation.name, reason=taken)
+        self.give(federation, CannotOpen(run=name, reason=taken))
+        return True
 
     def _is_taken(self, federation: HostedFederation, name: RunId, run: AgreedRun) -> bool:
         """Whether the name of a run that opens belongs to another run, now or earlier.
@@ -121,7 +131,11 @@ class OpenRuns(Lobby):
         hosted.finish()
         reason = str(hosted.node.state.reason)
         self.log.say("run_over", run=name, outcome=outcome, reason=reason)
-        self.give(federation, EndRun(run=name, outcome=outcome, reason=in_words(reason)))
+        unheard = hosted.node.mailbox.waiting_peers
+        self.give(
+            federation,
+            EndRun(run=name, outcome=outcome, reason=in_words(reason), unheard=unheard),
+        )
         self.tasks.start_waiting(self._forget(name, hosted))
 
     def _closed(self, federation: HostedFederation, name: RunId, outcome: str, why: str) -> None:

@@ -2,8 +2,9 @@
 
 It owns which connection speaks for which party; it knows no socket. The CURVE key of the connection
 must belong to the sender named in the header. A signed hello binds the connection if its epoch is
-not below the last one. Frames that cannot be delivered are dropped: the sender still has them
-stored and sends them again.
+not below the last one, or if the party has no connection: one that has lost its journal counts from
+1 again, and must be heard to be noticed. Frames that cannot be delivered are dropped: the sender
+still has them stored and sends them again.
 """
 
 from __future__ import annotations
@@ -83,7 +84,7 @@ class Router:
         verify(key, frames_digest(frames), frames[1])
         if header.epoch < self._epochs.get(header.sender, 0):
             # An undelivered hello of an earlier process may be sent again on the newest connection.
-            if self._bound.get(header.sender) != connection:
+            if self._bound.setdefault(header.sender, connection) != connection:
                 raise PeerError(f"{header.sender} has a newer process than this hello")
             return
         self._epochs[header.sender] = header.epoch

@@ -131,7 +131,9 @@ class BrokerService(OpenRuns):
         self.open_or_close_lobby()
         for name, agreed in federation.standing.runs.items():
             hosted = self.run_of(federation, name)
-            if agreed.phase == "open" and hosted is None:
+            if agreed.phase == "proposed":
+                self.refuse_name(federation, name, agreed)
+            elif agreed.phase == "open" and hosted is None:
                 self.open_run(federation, name, agreed)
             elif agreed.stopped_by and hosted is not None and hosted.node.outcome is None:
                 self.runners[name].give(OperatorRequest(request="close"))

@@ -22,6 +22,7 @@ from hdpvfl_mq.wire.codec import Frames, decode_header
 from hdpvfl_mq.wire.versions import SPOKEN, VersionError, check_version, notice
 from schemas.config import BrokerSettings, Member, RunManifest
 from schemas.ids import PartyId, RunId
+from schemas.messages import GREETINGS
 
 # After the end of a run, how long a restarting party may take to connect and hear of it.
 FAREWELL_S = 60.0
@@ -109,7 +110,10 @@ class Switchboard:
                 if hosted is None:
                     raise PeerError("frames of a run that is not here")
                 check_version(header.version, hosted.node.identity.versions)
-                routed = hosted.router.from_connection(connection, hosted.party_of(user), frames)
+                party = hosted.party_of(user)
+                if header.kind in GREETINGS:
+                    self._forget_closed(hosted, party)
+                routed = hosted.router.from_connection(connection, party, frames)
             except VersionError as other:
                 spoken = SPOKEN if hosted is None else hosted.node.identity.versions
                 self._refuse(hosted, frames, f"at the router: {other}")
@@ -121,6 +125,12 @@ class Switchboard:
             if not self._may_speak(hosted, user):
                 continue  # its sender has it and sends it again
             await self.forward(hosted, frames, routed)
+
+    def _forget_closed(self, hosted: Hosted, party: PartyId | None) -> None:
+        """Forget the connection that a party had before, if it is closed."""
+        for name, connection in hosted.router.bound.items():
+            if name == party and not self.gate.is_open(connection):
+                hosted.router.unreachable(connection)
 
     def _may_speak(self, hosted: Hosted, user: str | None) -> bool:
         """Whether a member may send its federation one more message now.

@@ -6,13 +6,13 @@ and is recorded; it never crosses the network.
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
-from schemas.base import Closed, Count, Digest, Text
+from schemas.base import Closed, Count, Digest, Extended, Text
 from schemas.config import Path, RunManifest
-from schemas.ids import PartyId, PartyRole, RunId
+from schemas.ids import MAX_PASSIVES, PartyId, PartyRole, RunId
 from schemas.key_change import KeyChange
 from schemas.tensor import Tensor
 
@@ -58,13 +58,18 @@ class StopRun(Closed):
     reason: Literal["operator", "settings"]
 
 
-class EndRun(Closed):
-    """The run's node has ended in this process, and every party has acknowledged the end."""
+class EndRun(Extended):
+    """The run's node has ended in this process.
 
+    `unheard` are parties that have not acknowledged the end, because what they signed is false.
+    """
+
+    later: ClassVar[tuple[str, ...]] = ("unheard",)
     name: Literal["end"] = "end"
     run: RunId
     outcome: Annotated[str, Field(max_length=64)]
     reason: Text
+    unheard: Annotated[tuple[PartyId, ...], Field(max_length=MAX_PASSIVES + 1)] = ()
 
 
 class CloseRun(Closed):

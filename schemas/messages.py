@@ -259,6 +259,8 @@ NEEDED = frozenset(kind for kind, route in _ROUTES.items() if route.is_needed)
 UNNUMBERED = frozenset(kind for kind, route in _ROUTES.items() if not route.is_numbered)
 IN_PARTS = frozenset(kind for kind, route in _ROUTES.items() if route.in_parts)
 GREETINGS = frozenset(kind for kind, route in _ROUTES.items() if route.is_greeting)
+# After one of these, its sender has no part in the run.
+LAST_WORDS = frozenset({"withdraw", "run_closed"})
 NOTICES = tuple(kind for kind, route in _ROUTES.items() if route.is_notice)
 # kind -> most bytes of its array frame; other kinds have no array frame.
 ARRAY_BYTES = {kind: route.array_bytes for kind, route in _ROUTES.items() if route.array_bytes}

@@ -27,6 +27,7 @@ class StreamMark(Closed):
 
     party: PartyId
     received: Count
+    epoch: Count  # of the last envelope received; 0: none
     seen: Digest
     sent: Count
     acknowledged: Count

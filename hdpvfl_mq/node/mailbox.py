@@ -21,9 +21,11 @@ from hdpvfl_mq.wire.versions import check_version
 from schemas.delivery import Ack
 from schemas.envelope import NO_PARENT, Delivery, Header
 from schemas.ids import PartyId
-from schemas.messages import GREETINGS, ROUTES, UNNUMBERED, Message
+from schemas.messages import GREETINGS, LAST_WORDS, ROUTES, UNNUMBERED, Message
 
 REFUSED_BYTES_MAX = 64 * 2**20  # refused bytes of one peer that a process writes to its journal
+REFUSED_BYTES_ALL = 2**30  # and of all; above it, no peer gets more than its own room:
+REFUSED_BYTES_EACH = 2**20
 COPIES_NOTED_MAX = 1000  # copies one process records; a bad connection makes many
 # Whether the role may have the next envelope of a stream: its header, sequence number, frames.
 IsReady = Callable[[Header, int, Frames], bool]
@@ -141,6 +143,8 @@ class Mailbox(Streams):
             raise PeerError(f"a {header.kind} has no place in a stream")
         if mine.sequence == 0 and header.kind != "ack":
             return header
+        if mine.sequence:
+            self._check_process(header, mine.sequence)
         is_news = self._outbox[header.sender].acknowledge(mine.ack)
         if mine.sequence == 0:
             if is_news:
@@ -186,6 +190,28 @@ class Mailbox(Streams):
                 f"{sender} acknowledges another envelope {mine.ack} than it was sent"
             )
 
+    def _check_process(self, header: Header, sequence: int) -> None:
+        """Refuse an envelope that no process with this peer's whole journal can have written.
+
+        A party that has lost its journal, or has got an older copy back, uses numbers again. That
+        looks like copies, and nobody would hear that it leaves.
+        """
+        sender = header.sender
+        if sequence <= self._inbox[sender].received:
+            if header.kind in LAST_WORDS and sender not in self._left:
+                raise CheatingError(
+                    f"{sender} ends the run under number {sequence}, which it has used: its "
+                    "journal is lost or not the newest, or it lies"
+                )
+        elif not self._is_epoch_in_order(sender, sequence, header.epoch):
+            raise CheatingError(f"an older process of {sender} speaks")
+
+    def _is_epoch_in_order(self, sender: PartyId, sequence: int, epoch: int) -> bool:
+        early = ((n, each.header.epoch) for n, (each, _) in self._inbox[sender].early.items())
+        return epoch >= self._epochs.get(sender, 0) and all(
+            other <= epoch if number < sequence else other >= epoch for number, other in early
+        )
+
     def bare_acks(self) -> tuple[Frames, ...]:
         """Each peer's newest acknowledgement that came without an envelope, to be recorded."""
         news = tuple(frames for _, frames in sorted(self._bare_acks.items()))
@@ -202,7 +228,9 @@ class Mailbox(Streams):
         waiting = self._outbox[sender].waiting_bytes
         if waiting > UNACKNOWLEDGED_BYTES_MAX:
             raise WithheldError(f"{sender} has not acknowledged {waiting} bytes sent to it")
-        if self._refused_bytes[sender] > REFUSED_BYTES_MAX:
+        is_full = self._refused_bytes.total() > REFUSED_BYTES_ALL
+        limit = min(REFUSED_BYTES_EACH, REFUSED_BYTES_MAX) if is_full else REFUSED_BYTES_MAX
+        if self._refused_bytes[sender] > limit:
             raise CheatingError(
                 f"{self._refused_bytes[sender]} bytes of {sender} were refused by now"
             )
@@ -261,6 +289,8 @@ class Mailbox(Streams):
 
     def _saw(self, opened: Opened) -> None:
         sender = opened.header.sender
-        self._seen[sender] = opened.digest
+        self._seen[sender], self._epochs[sender] = opened.digest, opened.header.epoch
+        if opened.header.kind in LAST_WORDS:
+            self._left.add(sender)
         self._outbox[sender].confirm(opened.mine.ack)
         self._bare_acks.pop(sender, None)  # this envelope acknowledges at least as much

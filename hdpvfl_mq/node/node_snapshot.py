@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 
 def take(node: Node, ledger: LedgerPort | None) -> NodeSnapshot | None:
     """A snapshot of what is on disk, or None while the role's state cannot be frozen."""
-    is_between = node.steps > 0 and node.outcome is None
+    # A snapshot does not say who has left: by then it would save no time.
+    is_between = node.steps > 0 and node.outcome is None and not node.mailbox.is_ending
     state = node.role.freeze(node.state) if is_between else None
     marks = node.mailbox.marks() if state is not None else ()
     if state is None or marks is None:

@@ -15,11 +15,12 @@ from schemas.base import printable
 from schemas.ids import PartyId
 from schemas.records import TurnedAway, Withheld
 
-# Records of refused frames that one process writes: of each peer whose fault is proved, and of all
-# others together. Nobody may use up the room in which a peer's fault is recorded, or the role would
-# not learn of it and the run would wait.
+# Records of refused frames that one process writes. Each peer whose fault is proved has room of its
+# own, which nobody may use up, or the role would not learn of the fault and the run would wait. For
+# more than that there is room for all peers together, and as much for frames that prove no fault.
+NOTED_EACH = 100
 NOTED_MAX = 10_000
-REPEATED_MAX = 100  # of a peer to whose fault the role has reacted already
+REPEATED_MAX = 20  # of a peer to whose fault the role has reacted already
 _REASON_MAX = 500
 
 
@@ -54,11 +55,20 @@ class Refusals:
 
     def _has_room(self, party: PartyId | None, cause: OffenceCause) -> bool:
         self.count += 1
-        is_known = party is not None and self._is_known(party, cause)
-        if self.noted[party] >= (REPEATED_MAX if is_known else NOTED_MAX):
-            return False
-        self.noted[party] += 1
-        return True
+        has_room = self._may_note(party, cause)
+        self.noted[party] += has_room
+        return has_room
+
+    def _may_note(self, party: PartyId | None, cause: OffenceCause) -> bool:
+        noted = self.noted[party]
+        if party is None:
+            return noted < NOTED_MAX
+        if self._is_known(party, cause):
+            return noted < REPEATED_MAX
+        return noted < NOTED_EACH or self._noted_above_own_room() < NOTED_MAX
+
+    def _noted_above_own_room(self) -> int:
+        return sum(max(0, n - NOTED_EACH) for party, n in self.noted.items() if party is not None)
 
     def _is_known(self, party: PartyId, cause: OffenceCause) -> bool:
         if (party, cause) in self._named:

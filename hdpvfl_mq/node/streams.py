@@ -38,6 +38,8 @@ class Streams:
         self._inbox: dict[PartyId, Inbox[Opened]] = {p: Inbox(p, busy) for p in contacts}
         self._outbox: dict[PartyId, Outbox[Frames]] = {p: Outbox(p, busy) for p in contacts}
         self._seen: dict[PartyId, bytes] = dict.fromkeys(contacts, NO_PARENT)
+        self._epochs: dict[PartyId, int] = {}  # of the last envelope of each peer
+        self._left: set[PartyId] = set()  # peers that have ended the run, or their part in it
         for outbox in self._outbox.values():
             outbox.digests[0] = NO_PARENT  # for a peer that has seen nothing yet
         self._bare_acks: dict[PartyId, Frames] = {}
@@ -65,9 +67,11 @@ class Streams:
         self._anew[party] = size
         for known in (self._contacts, self._inbox, self._outbox, self._seen, self._bare_acks):
             known.pop(party, None)
-        self._refused_bytes.pop(party, None)
+        for counted in (self._refused_bytes, self._epochs):
+            counted.pop(party, None)
         for named in (self._busy.arrived, self._busy.waiting, self._owed, self._false):
             named.discard(party)
+        self._left.discard(party)
         self._early_from.discard(party)
         self._lacking.discard(party)
 
@@ -187,6 +191,11 @@ class Streams:
         """The number of deliveries that peers have acknowledged; it rises when one got through."""
         return self._busy.acknowledged
 
+    @property
+    def is_ending(self) -> bool:
+        """Whether a peer has ended the run, or its part in it."""
+        return bool(self._left)
+
     # -- snapshots ----------------------------------------------------------------------------
 
     def marks(self) -> tuple[StreamMark, ...] | None:
@@ -197,6 +206,7 @@ class Streams:
             StreamMark(
                 party=party,
                 received=self._inbox[party].received,
+                epoch=self._epochs.get(party, 0),
                 seen=self._seen[party],
                 sent=outbox.sent,
                 acknowledged=outbox.acknowledged,
@@ -212,7 +222,7 @@ class Streams:
         """Continue from these positions; `waiting` are the envelopes not yet acknowledged."""
         for mark in marks:
             self._inbox[mark.party].received = mark.received
-            self._seen[mark.party] = mark.seen
+            self._seen[mark.party], self._epochs[mark.party] = mark.seen, mark.epoch
             outbox = self._outbox[mark.party]
             outbox.sent, outbox.acknowledged = mark.sent, mark.acknowledged
             outbox.confirmed = mark.confirmed

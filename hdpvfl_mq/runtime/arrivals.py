@@ -83,7 +83,7 @@ class Arrivals:
             self.wake.set()
 
     def has_room(self) -> bool:
-        """Whether parts of large arrays may be sent now."""
+        """Whether parts of large arrays and copies may be sent now."""
         return True
 
     @property

@@ -27,7 +27,7 @@ class RunLink(Arrivals):
         return connected
 
     def has_room(self) -> bool:
-        """Whether the shared connection has room for parts."""
+        """Whether the shared connection has room for parts and copies."""
         return self._link.has_room()
 
     def connected(self) -> None:

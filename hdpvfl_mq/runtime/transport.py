@@ -34,7 +34,9 @@ UNANSWERED_LOOKS = 6
 # A party with many peers gives the broker longer: the ping waits behind what all of them send.
 PEERS_PER_LOOK = 2
 BULK_BYTES = 16_384
-ROOM_BYTES = 32 * 2**20  # sent and not acknowledged by the kernel; above it, no parts are sent
+ROOM_BYTES = (
+    32 * 2**20
+)  # sent and not acknowledged by the kernel; above it, neither parts nor copies
 LOOK_S = 1.0
 # A frame above its limit but below this is refused with a note; a larger one cuts the connection.
 MAX_MESSAGE_BYTES = MAX_ARRAY_BYTES + 2**20

@@ -1,7 +1,7 @@
-"""A member whose files change while a run goes on: an older ledger, a full disk.
+"""A member whose files change while a run goes on: an older ledger or journal, a full disk.
 
-It owns these changes and the judgement: the run completes, and every release that was sent is
-booked.
+It owns these changes and the judgement: the run completes and every release that was sent is
+booked, or it ends for all within seconds and no release leaves twice.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from scripts.attacks.stage import WAIT_S, Row, Stage, stage
 VICTIM = "passive-2"
 SETTINGS: dict[str, Any] = {"guarantee": "sound", "epochs": 60}
 DISK_BYTES = 64 * 1024
+SECONDS = 60.0  # most time until all parties know, on a busy machine
 
 
 def older_ledger(folder: Path) -> Row:
@@ -47,6 +48,53 @@ def older_ledger(folder: Path) -> Row:
     return Row("its ledger is put back in mid-run", VICTIM, VICTIM, what, cost, held)
 
 
+def deleted_journal(folder: Path) -> Row:
+    """Delete a party's journal between two of its processes; it has the secret it had."""
+    return _other_journal(folder, "its journal is deleted, its secret kept", lambda own, copy: None)
+
+
+def older_journal(folder: Path) -> Row:
+    """Put back the journal that a party had some rounds and one start earlier."""
+
+    def put_back(own: Path, copy: Path) -> None:
+        for file in copy.glob("journal.db*"):
+            shutil.copy(file, own)
+
+    return _other_journal(folder, "an older copy of its journal is put back", put_back)
+
+
+def _other_journal(folder: Path, name: str, put_back: Callable[[Path, Path], None]) -> Row:
+    """Change a party's journal after its second process; all must end, and within seconds."""
+    with stage(folder, **{**SETTINGS, "epochs": 2000}) as on:  # it must not end by itself
+        own, copy = on.run / VICTIM, folder / "copy"
+        on.start()
+        _until_round(on, 3)
+        _kill(on)
+        shutil.copytree(own, copy)
+        on.started.start(VICTIM)
+        _until_round(on, 10)
+        _kill(on)
+        before = _sent(on)
+        for file in own.glob("journal.db*"):
+            file.unlink()
+        put_back(own, copy)
+        kept = _sent(on)
+        on.started.start(VICTIM)
+        began = time.monotonic()
+        on.wait(tuple(on.started.demo.parties))
+        took_s = time.monotonic() - began
+        codes = on.wait(on.started.names)
+        again = (_sent(on) - kept) & before
+        models = [name for name in on.started.demo.parties if on.weights(name) is not None]
+        said = {name: on.started.said(name).strip().splitlines()[-1:] for name in codes}
+    held = all(code not in (0, None) for code in codes.values()) and took_s < SECONDS
+    held = held and not again and not models
+    others = ", ".join(f"{name} {codes[name]}" for name in codes if name != VICTIM)
+    cost = f"the run: exit codes {others}, after {took_s:.0f} s"
+    what = "".join(said["active"]).rpartition("toml: ")[2][:150]
+    return Row(name, VICTIM, "active", what, cost, held)
+
+
 def full_disk(folder: Path) -> Row:
     """No file of a party may grow above a limit, as on a full disk; then there is room again."""
     with stage(folder, **SETTINGS) as on:
@@ -55,7 +103,7 @@ def full_disk(folder: Path) -> Row:
         on.started.before[VICTIM] = limit
         on.start()
         code = on.wait((VICTIM,))[VICTIM]
-        said = on.started.said(VICTIM).replace(f"{folder}/", "")
+        said = on.started.said(VICTIM)
         del on.started.before[VICTIM]
         on.started.start(VICTIM)
         codes = on.wait(on.started.names)
@@ -97,5 +145,7 @@ def _sent(on: Stage) -> set[str]:
 
 ATTACKS: dict[str, Callable[[Path], Row]] = {
     "older_ledger": older_ledger,
+    "deleted_journal": deleted_journal,
+    "older_journal": older_journal,
     "full_disk": full_disk,
 }

@@ -66,6 +66,7 @@ def envelopes_hold(run: Run) -> None:  # 3 to 5
     received: dict[Any, list[Any]] = defaultdict(list)
     causes: dict[Any, bytes] = {}
     mine: dict[Any, bytes] = {}
+    heard: dict[Any, int] = defaultdict(int)
     for e in run.envelopes:
         try:
             VerifyKey(run.keys[e.sender][1]).verify(e.digest, e.frames[1])
@@ -73,6 +74,10 @@ def envelopes_hold(run: Run) -> None:  # 3 to 5
         except Exception:  # noqa: BLE001 - no key, no signature or another one
             good = False
         run.check(3, good, e.where, f"is not the signed word of {e.sender} in this run")
+        if not e.sent and e.kind != "ack":
+            older = e.header["epoch"] < heard[e.party, e.sender]
+            run.check(3, not older, e.where, f"an older process of {e.sender} speaks")
+            heard[e.party, e.sender] = e.header["epoch"]
         ends = e.to if e.sent else [e.party]
         for end in ends if e.kind != "ack" else ():  # a bare acknowledgement has no number
             stream = sent[e.party, end] if e.sent else received[e.sender, end]

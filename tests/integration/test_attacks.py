@@ -43,6 +43,7 @@ def test_a_liar_ends_the_run_for_all_and_is_named(tmp_path, monkeypatch, liar, l
     [
         federations.unapproved_run,
         tampered.tampered_files,
+        put_back.deleted_journal,
         pytest.param(put_back.older_ledger, marks=pytest.mark.slow),  # test_snapshots.py has it
         pytest.param(put_back.full_disk, marks=pytest.mark.slow),  # test_disk.py has it
         *(  # forms of these are in test_hostile_members.py, in one process

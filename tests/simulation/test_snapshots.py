@@ -16,6 +16,8 @@ from hdpvfl_mq.methods.private_model.last_fit import LastFit
 from hdpvfl_mq.methods.score_regression import ScoreRegression
 from hdpvfl_mq.node.node import Node
 from hdpvfl_mq.runtime.simulation import Faults
+from hdpvfl_mq.runtime.snapshots import Snapshots
+from hdpvfl_mq.wire.canonical import pack
 from parties.phases import setup_of
 from schemas.data import DataSettings
 from schemas.ids import COORDINATOR
@@ -230,6 +232,31 @@ def test_a_snapshot_of_another_journal_or_program_is_passed_over(changes):
     node = federation.fresh("shop")
     assert not node.resume(NodeSnapshot(**{**dict(federation.taken["shop"][-1]), **changes}))
     assert node.open() > 0
+
+
+@pytest.mark.parametrize("is_older", [False, True])
+def test_a_snapshot_from_before_streams_had_epochs_is_passed_over(tmp_path, is_older):
+    federation = run("sound")
+    federation.learn("shop")
+    taken, file = federation.taken["shop"][-1], Snapshots(tmp_path / "s", federation.keys["shop"])
+    plain = taken.model_dump()
+    for stream in plain["streams"]:
+        assert stream["epoch"] > 0
+        if is_older:
+            del stream["epoch"]
+    file._write(pack(plain))
+    assert file.load() == (None if is_older else taken)
+
+
+def test_no_snapshot_is_taken_when_somebody_has_left():
+    """It does not say who has left, so a copy of the last words would look like a lost journal."""
+    federation = run("sound")
+    federation.learn("shop")
+    node = federation.fresh("shop")
+    assert node.resume(federation.taken["shop"][-1])
+    assert node.snapshot() is not None
+    node.mailbox._left.add("bank")
+    assert node.snapshot() is None
 
 
 def test_an_older_ledger_gets_every_release_that_a_snapshot_would_pass_over():

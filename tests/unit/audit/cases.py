@@ -29,6 +29,7 @@ CASES = (
     Case("unsigned", forged.unsigned, 3),
     Case("swapped keys", forged.swapped_keys, 3),
     Case("leaping epoch", forged.leaping_epoch, 3),
+    Case("older process", forged.older_process, 3),
     Case("rewritten alone", forged.rewritten_alone, 4, alone=False),
     Case("rewritten answer", forged.rewritten_answer, 4),
     Case("truncated", forged.truncated, 4, alone=False),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hdpvfl_mq.audit.evidence import Evidence
 from hdpvfl_mq.journal import chain
-from hdpvfl_mq.wire.codec import decode_body, decode_header, encode_body
+from hdpvfl_mq.wire.codec import decode_body, decode_header, encode_body, encode_header
 from schemas.delivery import Ack
 from schemas.federation import Meet
 from schemas.messages import RunClosed
@@ -71,6 +71,22 @@ def leaping_epoch() -> Evidence:
     first = steps[0].input
     started = Started(epoch=5, standing=first.standing)
     steps.append(edited(steps[-1], input=started, effects=()))
+    return with_rows(evidence, "shop", relinked(steps))
+
+
+def older_process() -> Evidence:
+    """After a second process of the coordinator the first one speaks, to a party shown alone."""
+    key = honest_federation().keys["coordinator"]
+    evidence = only(honest(), "shop")
+    steps = records(evidence, "shop")
+    last = steps[last_received(steps, "coordinator")].input.frames
+    header = decode_header(last)
+    (mine,) = (each for each in header.to if each.party == "shop")
+    for later, epoch in ((1, 2), (2, 1)):
+        to = (replace_model(mine, sequence=mine.sequence + later),)
+        again = encode_header(replace_model(header, to=to, epoch=epoch))
+        frames = resigned((again, *last[1:]), key)
+        steps.append(edited(steps[-1], input=EnvelopeReceived(frames=frames), effects=()))
     return with_rows(evidence, "shop", relinked(steps))
 
 

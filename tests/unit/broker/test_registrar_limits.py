@@ -12,7 +12,7 @@ from hdpvfl_mq.errors import PeerError
 from hdpvfl_mq.machine import OperatorCommand, Received
 from hdpvfl_mq.runtime.keys import make_keys
 from parties.membership import ATTEMPTS_MAX
-from schemas.commands import CloseRun, RemoveMember, SeatMember
+from schemas.commands import CannotOpen, CloseRun, EndRun, RemoveMember, SeatMember
 from schemas.federation import Pair, PinnedMember, RunAnswer, RunProposal, RunStop, SignedRoster
 from tests.federation import manifest
 from tests.unit.parties.test_roster import Member, roster
@@ -64,6 +64,31 @@ def test_a_party_that_acknowledges_no_end_keeps_nobody_from_proposing(standing):
     assert take(standing, "bank", one).runs["one-more"].phase == "refused"
     standing = command(standing, CloseRun(run="run-0", outcome="completed", reason=""))
     assert take(standing, "bank", one).runs["one-more"].phase == "proposed"
+
+
+def test_a_proposal_whose_name_is_taken_is_refused_before_its_parties_join(standing):
+    """Bug: they joined first, and a party of both federations spoke to the other run."""
+    standing = take(standing, "bank", RunProposal(manifest=manifest(run="one")))
+    refusal = OperatorCommand(command=CannotOpen(run="one", reason="taken"))
+    standing, effects = ROLE.step(standing, refusal)
+    assert standing.runs["one"].phase == "refused"
+    assert [(each.to, each.message.phase) for each in effects] == [
+        (("bank", "shop", "telco"), "refused")
+    ]
+
+
+@pytest.mark.parametrize("unheard", [(), ("shop",)])
+def test_a_party_whose_word_does_not_count_is_told_that_a_run_is_over(standing, unheard):
+    """Bug: the coordinator does not wait for it; when it came back, it waited for the deadline."""
+    standing = take(standing, "bank", RunProposal(manifest=manifest(run="one")))
+    for party in ("shop", "telco"):
+        standing = take(standing, party, RunAnswer(run="one", accepted=True, reason=""))
+    end = EndRun(run="one", outcome="mismatch", reason="shop lies", unheard=unheard)
+    standing, effects = ROLE.step(standing, OperatorCommand(command=end))
+    assert standing.runs["one"].phase == "over"
+    told = [(each.to, each.message.phase, each.message.reason) for each in effects]
+    assert told == ([(("shop",), "refused", "over: shop lies")] if unheard else [])
+    assert ("unheard" in end.model_dump()) == bool(unheard)  # older journals have the same bytes
 
 
 def test_messages_of_a_pairing_are_bounded_for_each_pair_of_members(standing):

@@ -89,22 +89,24 @@ def test_an_earlier_epoch_does_not_take_over(router, federation):
     assert router.from_connection(b"c2", "bank", early).local
 
 
-def test_a_restarted_broker_forgets_no_epoch(federation):
-    """Bug: after a restart of the broker, or a lost connection, an old hello could bind again."""
+@pytest.mark.parametrize("is_restarted", [False, True])
+def test_a_party_that_counts_its_starts_anew_is_heard_until_a_newer_process_is_there(
+    federation, is_restarted
+):
+    """Bug: a party that had lost its journal after a restart could not say that it withdraws."""
     members = {"bank": federation.keys["bank"].verify_key}
-    router = Router("test-run", members, epochs={"bank": 3})
-    with pytest.raises(PeerError, match="newer process"):
-        router.from_connection(
-            b"c1", "bank", voice(federation, "bank", epoch=2).say(sample("hello"))
-        )
+    router = Router("test-run", members, epochs={"bank": 3} if is_restarted else {})
     newest = voice(federation, "bank", epoch=3).say(sample("hello"))
-    router.from_connection(b"c1", "bank", newest)
-    router.unreachable(b"c1")
-    assert not router.bound
-    with pytest.raises(PeerError, match="newer process"):
-        router.from_connection(
-            b"c9", "bank", voice(federation, "bank", epoch=2).say(sample("hello"))
-        )
+    if not is_restarted:
+        router.from_connection(b"c1", "bank", newest)
+        router.unreachable(b"c1")
+    anew = voice(federation, "bank")
+    assert router.from_connection(b"c2", "bank", anew.say(sample("hello"))).local
+    assert router.from_connection(b"c2", "bank", anew.say(sample("withdraw"))).local
+    router.from_connection(b"c3", "bank", newest)
+    for message in (sample("hello"), sample("withdraw")):
+        with pytest.raises(PeerError, match=r"newer process|has not said hello"):
+            router.from_connection(b"c2", "bank", anew.say(message))
 
 
 def test_the_router_never_opens_a_body(router, federation):

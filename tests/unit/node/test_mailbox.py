@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from hdpvfl_mq.journal import chain
 from hdpvfl_mq.machine import Send
 from hdpvfl_mq.node.mailbox import COPIES_NOTED_MAX, Mailbox, Stamp
 from hdpvfl_mq.node.performing import RECEIVERS_MAX
@@ -13,6 +14,7 @@ from hdpvfl_mq.wire.signing import frames_digest
 from schemas.delivery import Ack
 from schemas.envelope import NO_PARENT, PROTOCOL_VERSION
 from schemas.messages import RoundReport
+from schemas.records import TurnedAway
 from schemas.signed import LedgerNotice
 from tests.puppet import Puppet
 from tests.samples import example, sample
@@ -261,6 +263,54 @@ def test_another_envelope_under_a_used_number_is_recorded_and_changes_nothing(be
     assert bench.refused() == ["a copy of envelope 1 of coordinator"]
 
 
+@pytest.mark.parametrize("is_restarted", [False, True])
+@pytest.mark.parametrize(("peer", "kind"), [("coordinator", "run_closed"), ("bank", "withdraw")])
+def test_a_peer_that_leaves_under_a_used_number_is_heard(bench, peer, kind, is_restarted):
+    """Bug: that of a party that had lost its journal was a copy; its peers waited for it."""
+    liar = {"coordinator": bench.coordinator, "bank": bench.bank}[peer]
+    first = liar.say(PAUSE if peer == "coordinator" else sample("ledger_head"))
+    bench.node.turn([first])
+    node = bench.restart() if is_restarted else bench.node
+    liar.sequence = 0
+    node.turn([liar.say(sample(kind))])
+    text = "ends the run under number 1, which it has used"
+    assert [(note.party, text in note.reason) for note in notes(bench)] == [(peer, True)]
+    node.turn([first])  # a copy stays one
+    assert bench.refused()[1:] == [f"a copy of envelope 1 of {peer}"]
+
+
+@pytest.mark.parametrize("is_restarted", [False, True])
+def test_a_copy_of_the_last_words_is_a_copy(bench, is_restarted):
+    left = bench.bank.say(sample("withdraw"))
+    bench.node.turn([left])
+    node = bench.restart() if is_restarted else bench.node
+    node.turn([left])
+    assert bench.refused() == ["a copy of envelope 1 of bank"]
+
+
+@pytest.mark.parametrize("is_restarted", [False, True])
+def test_a_process_that_has_ended_speaks_no_more(bench, is_restarted):
+    """Bug: the receiver recorded it, and an audit found its journal wrong."""
+    bench.node.turn([bench.coordinator.say(PAUSE, epoch=2)])
+    node = bench.restart() if is_restarted else bench.node
+    node.turn([bench.coordinator.say(PAUSE, epoch=1)])
+    assert [note.reason for note in notes(bench)] == ["an older process of coordinator speaks"]
+
+
+@pytest.mark.parametrize(("numbers", "epochs"), [((2, 3), (2, 1)), ((3, 2), (1, 2))])
+def test_a_process_that_has_ended_speaks_no_more_out_of_order(bench, numbers, epochs):
+    for number, epoch in zip(numbers, epochs, strict=True):
+        bench.node.turn([bench.coordinator.say(PAUSE, sequence=number, epoch=epoch)])
+    assert [note.reason for note in notes(bench)] == ["an older process of coordinator speaks"]
+
+
+def notes(bench):
+    """The refusals that name a peer."""
+    records = (chain.decode(stored, index) for index, stored, _ in bench.journal.records())
+    noted = (each.input for each in records if isinstance(each.input, TurnedAway))
+    return [each for each in noted if each.party is not None]
+
+
 def test_copies_do_not_fill_the_journal(bench):
     frames = bench.coordinator.say(PAUSE)
     bench.node.turn([frames])
@@ -307,6 +357,19 @@ def test_a_peer_whose_envelopes_were_refused_for_too_many_bytes_is_not_heard(ben
     bench.node.turn([bench.bank.say(RESIDUAL)])
     assert bench.node.state is state
     assert "bytes of bank were refused by now" in bench.refused()[-1]
+
+
+def test_refused_bytes_of_all_peers_are_bounded_and_each_has_room_of_its_own(bench, monkeypatch):
+    """Bug: 512 members that collude could write 64 MiB each into an honest journal."""
+    for name, limit in {"MAX": 10**6, "ALL": 3000, "EACH": 200}.items():
+        monkeypatch.setattr(f"hdpvfl_mq.node.mailbox.REFUSED_BYTES_{name}", limit)
+    bench.script.update({"residual": "refuse", "pause": "refuse"})
+    for _ in range(20):
+        bench.node.turn([bench.bank.say(RESIDUAL)])
+    assert "bytes of bank were refused by now" in bench.refused()[-1]
+    bench.node.turn([bench.coordinator.say(PAUSE)])
+    assert bench.node.mailbox._refused_bytes["coordinator"] > 0  # it was heard
+    assert bench.node.mailbox._refused_bytes["bank"] < 4000
 
 
 def test_a_peer_that_acknowledges_nothing_is_not_heard_for_ever(bench, monkeypatch):

@@ -43,6 +43,24 @@ def test_faults_repeated_while_the_role_reacts_leave_room_for_later_ones(monkeyp
     assert len(noted.take()) == 1
 
 
+def test_many_peers_together_leave_room_for_the_fault_of_another(monkeypatch):
+    """Bug: 512 members that collude could write 10,000 notes each."""
+    monkeypatch.setattr(refusals, "NOTED_MAX", 50)
+    monkeypatch.setattr(refusals, "NOTED_EACH", 3)
+    noted = Refusals(dict)
+    for _ in range(40):
+        for peer in range(10):
+            noted.withheld(f"p{peer}", "envelope 7 is missing")
+        noted.turned_away(GARBAGE, "no header", None)
+        noted.take()
+    assert noted.noted.pop(None) == 40
+    assert noted.noted.total() == 10 * 3 + 50
+    for _ in range(5):
+        noted.withheld("bank", "envelope 9 is missing")
+        noted.take()
+    assert noted.noted["bank"] == 3
+
+
 def test_of_many_faults_in_one_turn_a_few_are_noted(monkeypatch):
     monkeypatch.setattr(refusals, "REPEATED_MAX", 3)
     noted = Refusals(dict)

@@ -23,6 +23,10 @@ class HeldLink:
         self.wake = asyncio.Event()
         self.sent = []
         self.connected = False
+        self.room = 1000  # envelopes
+
+    def has_room(self):
+        return len(self.sent) < self.room
 
     def take(self):
         return []
@@ -113,6 +117,21 @@ async def test_only_what_a_peer_lacks_that_was_away_is_sent_again(ended):
     first = ended.mailbox.position("bank").acknowledged + 1
     assert link.sent == [(b"bank", b"%d" % first), (b"bank", b"%d" % (first + 1))]
     assert tally.resends == 2
+
+
+async def test_copies_wait_for_room_on_the_connection(ended):
+    """Bug: a broker that read nothing made a party keep copy after copy of what it had sent."""
+    outbox = ended.mailbox._outbox["bank"]
+    for number in (outbox.number() for _ in range(3)):
+        outbox.keep(number, (b"bank", b"%d" % number), 1)
+    link, tally = HeldLink(), Tally()
+    runner = Runner(ended, link, patience_s=60, observe=lambda _: None, tally=tally)
+    for room in (2, 2, 5):
+        link.room, runner._pacing.resend_at = room, 0.0
+        await runner._turn([], 0.0)
+    first = ended.mailbox.position("bank").acknowledged + 1
+    assert [int(number) for _, number in link.sent] == [first, first + 1, *range(first, first + 3)]
+    assert tally.resends == 5
 
 
 async def test_a_peer_that_serves_no_parts_is_recorded_when_a_request_is_due(ended):
