@@ -130,13 +130,14 @@ class ScoreResults:
 
 
 def predicted(own: Assets, theta: NDArray[np.float64]) -> NDArray[np.float64]:
-    """The expected label in its own units, or the probability of the upper class."""
+    """The expected label in its own units, or the probability of the upper class.
+
+    NaN where theta is NaN: a loss clamps theta, so a refused score would have a prediction.
+    """
     model = own.trained
     mean = family(model.manifest.loss).mean(theta)
-    found: NDArray[np.float64] = mean * float(model.data.label_scale) + float(
-        model.data.label_centre
-    )
-    return found
+    found = mean * float(model.data.label_scale) + float(model.data.label_centre)
+    return np.where(np.isnan(theta), np.nan, found)
 
 
 def _mapped(path: Path, rows: int, dtype: str) -> Any:

@@ -84,6 +84,10 @@ def test_what_is_missing_is_a_label_and_what_is_refused_is_empty(tmp_path, ended
     table = pyarrow.parquet.read_table(tmp_path / "scores.parquet").to_pydict()
     found = dict(zip(table["theta"], table["without"], strict=True))
     assert found == {1.0: "shop", None: "shop+telco", 3.0: ""}
+    # Bug: a refused person had a prediction of nearly 0, because a loss clamps theta.
+    predicted = dict(zip(table["theta"], table["prediction"], strict=True))
+    assert predicted.pop(None) is None
+    assert predicted == pytest.approx({theta: 1 / (1 + np.exp(-theta)) for theta in (1.0, 3.0)})
 
 
 async def test_a_session_that_is_not_open_answers_nobody(tmp_path, ended):
