@@ -35,7 +35,8 @@ def partner_lines(found: dict[str, Any]) -> list[str]:
     gain, error = found["validation"]["gain"], found["validation"]["gain_std"]
     lines = [
         f"partners {'used' if found['is_joint'] else 'not used'}: cross-validation on the "
-        f"training's scores says that they lower the loss by {gain:.2g} (standard error {error:.1g})"
+        f"training's scores says that they lower the loss by {gain:.2g} (standard error "
+        f"{error:.1g})"
     ]
     for party, each in found["each"].items() if found["is_joint"] else ():
         lines.append(

@@ -7,17 +7,20 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from hdpvfl_mq.arrays.chunked import chunks
 from hdpvfl_mq.audit import checks_scoring
 from hdpvfl_mq.audit.audit import audit, exit_code
 from hdpvfl_mq.audit.checks_chain import CheckFailed
 from hdpvfl_mq.glm.block import ColumnBlock
 from hdpvfl_mq.journal import chain
 from hdpvfl_mq.machine import Charge, Charged
+from hdpvfl_mq.methods.private_model.statistics import scores
 from hdpvfl_mq.node.uncommitted import Uncommitted
 from hdpvfl_mq.privacy.ledger_store import Ledger
 from hdpvfl_mq.privacy.mechanism import unsealed
 from hdpvfl_mq.runtime.simulation import Faults
 from parties.common_rows import block_of, rows_of
+from parties.rounds import scoring
 from schemas.model import LossSpec
 from schemas.privacy import Budget
 from schemas.tensor import Tensor
@@ -138,6 +141,32 @@ def test_noised_scores_clip_at_b_and_are_charged_to_who_is_scored(models):
     assert rows == [(plan.mu2_units,)]
     assert plan.mu2_units > 0
     assert Ledger(ran.federation.ledgers["shop"], "shop").books.spent("people").mu2_units == 0
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        {},
+        {"coarsen": 0.25},
+        {"scores": "noised", "budget": Budget(epsilon=5.0, delta=0.01)},
+    ],
+    ids=["exact", "coarse", "noised"],
+)
+def test_scores_of_a_session_are_made_in_chunks_with_the_same_bits(models, asked, monkeypatch):
+    whole = session(models, **asked)
+    whole.run()
+    sizes = []
+
+    def counting(block, rows, w):
+        sizes.append(rows.stop - rows.start)
+        return scores(block, rows, w)
+
+    monkeypatch.setattr(scoring, "scores", counting)
+    monkeypatch.setattr(scoring, "chunks", lambda rows: chunks(rows, 7))
+    parts = session(models, **asked)
+    parts.run()
+    assert max(sizes) == 7
+    assert np.array_equal(whole.theta, parts.theta)
 
 
 def test_a_missing_score_raises_the_mean_of_a_loss_with_a_log_link():
