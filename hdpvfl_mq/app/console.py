@@ -15,6 +15,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 from rich.table import Table as RichTable
 
+from hdpvfl_mq.app.joining import held_out_lines
 from schemas.ids import COORDINATOR
 
 Statuses = Mapping[str, dict[str, Any]]
@@ -146,6 +147,8 @@ def closing(
     console.print(in_one_sentence(_largest_spend(summary), summary["delta"]), highlight=False)
     if any(r.get("disclosed_rows") for p in summary["parties"] for r in p.get("releases", ())):
         console.print("this does not hold for people whose rows were disclosed by agreement")
+    for line in held_out_lines(summary["partners"]):
+        console.print(line, highlight=False)
     scores_and_files(console, summary["test"], files)
     if folder != ".":
         console.print(f"next      cd {folder}", highlight=False, soft_wrap=True)

@@ -107,12 +107,12 @@ class Federation:
             strength = 0.0 if wanted.penalty == "none" else base.penalty.strength
             chosen_penalty = {"name": wanted.penalty, "strength": strength}
             changes["penalty"] = check_settings(PenaltySpec, chosen_penalty, "penalty").model_dump()
-        if wanted.disclosed_rows:
+        if chosen_method := wanted.of_the_private_model:
             if not isinstance(base.method, PrivateModel):
                 raise SettingsError(
-                    "disclosed_rows belongs to guarantee sound and the private model"
+                    f"{', '.join(chosen_method)}: for guarantee sound and the private model only"
                 )
-            changes["method"] = base.method.model_dump() | {"disclosed_rows": wanted.disclosed_rows}
+            changes["method"] = base.method.model_dump() | chosen_method
         return check_settings(RunManifest, {**base.model_dump(), **changes}, "options")
 
     def again(self, run: str) -> RunManifest:
@@ -166,8 +166,16 @@ class Wanted:
     delta: float = defaults.DELTA
     guarantee: Guarantee = defaults.GUARANTEE
     penalty: str | None = None
-    disclosed_rows: int = 0
+    noise: str | None = None
+    disclosed_rows: int | None = None
+    held_out_rows: int | None = None
     partners: tuple[str, ...] = ()
     rows_min: int = 1
     seed: int = defaults.SEED
     run: str | None = None
+
+    @property
+    def of_the_private_model(self) -> dict[str, Any]:
+        """The choices that only the private model has."""
+        names = ("noise", "disclosed_rows", "held_out_rows")
+        return {name: value for name in names if (value := getattr(self, name))}

@@ -43,6 +43,22 @@ def add_budget(parser: argparse.ArgumentParser, *, epsilon: str, delta: str) -> 
     parser.add_argument("--delta", type=float, default=defaults.DELTA, help=delta)
 
 
+def add_private_model(parser: argparse.ArgumentParser) -> None:
+    """Add the choices of the private model: noise, disclosed rows, rows held out."""
+    add = parser.add_argument
+    add(
+        "--noise",
+        choices=("gaussian", "bounded"),
+        help="noise of labels and scores; see 'hdpvfl plan' (default: gaussian)",
+    )
+    add(
+        "--disclosed-rows",
+        type=int,
+        help="release exact scores of this many agreed rows instead of noised ones",
+    )
+    add("--held-out-rows", type=int, help="common rows kept aside to measure the joint model")
+
+
 def later(module: str, name: str) -> Command:
     """A command whose module is imported when it is called."""
 

@@ -57,7 +57,7 @@ class Ledger(LedgerHeads):
         Without its secret the ledger is read-only.
         """
         super().__init__(connection)
-        self._party = party
+        self.party = party
         self._secret: LedgerSecret | None = None
         self.people: ScoredPeople | None = None  # the account of scored people, once opened
         self.people_file: Path | None = None
@@ -94,7 +94,7 @@ class Ledger(LedgerHeads):
         if self.people is None:
             if self.people_file is None:
                 raise OperatorError("this ledger has no account of scored people beside it")
-            self.people = ScoredPeople.open(self.people_file, self._party, self.secret)
+            self.people = ScoredPeople.open(self.people_file, self.party, self.secret)
         return self.people
 
     def count_people(self) -> None:

@@ -117,7 +117,7 @@ class Mechanism:
             values = population.expose()[places]
         else:
             assert isinstance(population, Release)
-            values = released_values(population)[places]
+            values = _scaled(population, population.tensor.array()[places])
         release_id = ids.release_id(self._run, self._party, "score", number)
         event = dict(_event(plan, release_id, 0, -1))
         event["disclosed_rows"] = len(places) if plan.disclosed_rows else 0
@@ -285,8 +285,13 @@ def stored_release(stored: bytes) -> Release:
 def released_values(release: Release, allocate: Allocate = np.empty) -> NDArray[np.float64]:
     """The numbers of a release, before its scale is applied."""
     values = release.tensor.array()
-    factor = 1.0 if release.tensor.dtype == "<f8" else 2.0**release.exponent
     scaled: NDArray[np.float64] = allocate(values.shape, np.float64)
     for part in chunks(len(values)):
-        scaled[part] = values[part].astype(np.float64) * factor
+        scaled[part] = _scaled(release, values[part])
     return scaled
+
+
+def _scaled(release: Release, some: NDArray[np.generic]) -> NDArray[np.float64]:
+    """Some entries of a release's tensor as numbers."""
+    factor = 1.0 if release.tensor.dtype == "<f8" else 2.0**release.exponent
+    return some.astype(np.float64) * factor

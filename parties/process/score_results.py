@@ -1,8 +1,8 @@
 """Scores of a session on the active party's disk, by the rows of its file, as they arrive.
 
-It owns two arrays in the run's folder and the file made from them at the end, CSV or Parquet; it
-knows no message. Arrays are mapped and the input is read in chunks, so memory does not grow with
-the number of people. After a crash the same numbers are written again.
+It owns two arrays and the partners' reasons in the run's folder, and the file made from them at the
+end, CSV or Parquet; it knows no message. Arrays are mapped and the input is read in chunks, so
+memory does not grow with the number of people. After a crash the same numbers are written again.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from parties.phases import Setup
 from parties.rounds.score_sums import Answer, unpacked
 
 ABSENT = 0  # no common person in this row
+REASONS = "scores.reasons"
 _LABELS_MAX = 2**16 - 1
 
 
@@ -35,6 +36,7 @@ class ScoreResults:
 
     def __init__(self, folder: Path, own: Assets) -> None:
         self._own, self._names = own, folder / "scores.labels"
+        self._reasons_file, self._reasons = folder / REASONS, reasons_in(folder)
         rows = own.data.rows
         self._theta = _mapped(folder / "scores.theta", rows, "<f8")
         self._label = _mapped(folder / "scores.label", rows, "<u2")
@@ -49,6 +51,9 @@ class ScoreResults:
         self._label[rows] = self._labels_of(answer)
         self._theta.flush()
         self._label.flush()
+        if (reasons := self._reasons | dict(answer.reasons)) != self._reasons:
+            self._reasons = reasons
+            write_private(self._reasons_file, json.dumps(reasons), durable=True)
 
     def _labels_of(self, answer: Answer) -> NDArray[np.uint16]:
         """A number for each combination of missing partners."""
@@ -129,14 +134,22 @@ class ScoreResults:
         return predicted(self._own, theta)
 
 
+def reasons_in(folder: Path) -> dict[str, str]:
+    """Why partners are missing in scores, by partner: the last reason that each has given."""
+    path = folder / REASONS
+    found: dict[str, str] = json.loads(path.read_text()) if path.exists() else {}
+    return found
+
+
 def predicted(own: Assets, theta: NDArray[np.float64]) -> NDArray[np.float64]:
-    """The expected label in its own units, or the probability of the upper class."""
+    """The expected label in its own units, or the probability of the upper class.
+
+    NaN where theta is NaN: a loss clamps theta, so a refused score would have a prediction.
+    """
     model = own.trained
     mean = family(model.manifest.loss).mean(theta)
-    found: NDArray[np.float64] = mean * float(model.data.label_scale) + float(
-        model.data.label_centre
-    )
-    return found
+    found = mean * float(model.data.label_scale) + float(model.data.label_centre)
+    return np.where(np.isnan(theta), np.nan, found)
 
 
 def _mapped(path: Path, rows: int, dtype: str) -> Any:

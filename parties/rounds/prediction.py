@@ -16,7 +16,7 @@ import numpy as np
 from hdpvfl_mq.arrays.unreleased import FloatVector
 from hdpvfl_mq.errors import PeerError
 from hdpvfl_mq.machine import Send, Step
-from hdpvfl_mq.methods.private_model.joint import flattening
+from hdpvfl_mq.methods.private_model.joint import averaged
 from hdpvfl_mq.methods.score_regression import ScoreRegression
 from parties.assets import Assets
 from parties.common_rows import block_of, rows_of
@@ -86,7 +86,8 @@ def lead(own: Assets, state: Training) -> Step[Training]:
         expected, variance = _expected(own, state.setup, passive, values)
         gamma = own.trained.coefficients.get(passive, 1.0)
         theta, doubt = theta + gamma * expected, doubt + gamma**2 * variance
-    theta = _with_offset(own, state.setup, theta / flattening(plan.family, np.array([doubt])))
+    theta = averaged(plan.family, theta, np.array([doubt]))
+    theta = _with_offset(own, state.setup, theta)
     rounds = replace(rounds, shares=MappingProxyType({}), theta=theta)
     return finished_round(replace(state, transcript=transcript, rounds=rounds), is_over=True)
 

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from hdpvfl_mq.arrays.unreleased import FloatVector
 from hdpvfl_mq.errors import PeerError
-from hdpvfl_mq.methods.private_model.joint import flattening
+from hdpvfl_mq.methods.private_model.joint import averaged
 from parties.assets import Assets
 from parties.common_rows import block_of, rows_of
 from parties.phases import Setup
@@ -94,7 +94,7 @@ def added(own: Assets, setup: Setup, asked: Query, parts: Mapping[PartyId, Part]
         theta, doubt = theta + factor * expected, doubt + factor**2 * variance
         if part.refused:
             without[passive], reasons[passive] = part.refused, part.reason
-    theta = theta / flattening(plan.family, doubt)
+    theta = averaged(plan.family, theta, doubt)
     if own.data.offset is not None:
         reach = plan.family.spec.offset_max
         offset = own.data.offset[rows_of(own, setup).order[places]]

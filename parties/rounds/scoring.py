@@ -15,6 +15,7 @@ from typing import NoReturn, cast
 
 import numpy as np
 
+from hdpvfl_mq.arrays.chunked import chunks
 from hdpvfl_mq.arrays.unreleased import FloatVector, Unreleased
 from hdpvfl_mq.errors import PeerError
 from hdpvfl_mq.machine import (
@@ -126,16 +127,27 @@ def answer(own: Assets, state: Training, given: Charged) -> Step[Training]:
 def _population(own: Assets, state: Training) -> Unreleased | Release:
     """Scores of the whole session in units of their deviation, in the form in which they leave."""
     setup, plan = state.setup, _plan(state.setup)
+    is_noised, bound, step = plan.method.scores == "noised", plan.score_bound, plan.method.coarsen
 
     def made() -> Unreleased | Release:
-        exact = scores(block_of(own, setup), slice(0, plan.rows), own.trained.weights)
-        units = exact / own.trained.score_size
-        if plan.method.scores == "noised":
-            bound = plan.score_bound
-            clipped = Unreleased(np.clip(units, -bound, bound))
-            return setup.mechanism.release(clipped, "score", 0, state.terms)
-        step = plan.method.coarsen
-        return Unreleased(np.rint(units / step) * step if step else units)
+        block, units = block_of(own, setup), own.allocate((plan.rows,), np.float64)
+        for part in chunks(plan.rows):
+            some = scores(block, part, own.trained.weights) / own.trained.score_size
+            if is_noised:
+                some = np.clip(some, -bound, bound)
+            elif step:
+                some = np.rint(some / step) * step
+            units[part] = some
+        if not is_noised:
+            return Unreleased(units)
+        return setup.mechanism.release(
+            Unreleased(units),
+            "score",
+            0,
+            state.terms,
+            allocate=own.allocate,
+            engine=own.engine,
+        )
 
     return own.memo.once("scores", setup.key, made)
 

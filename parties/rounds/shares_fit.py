@@ -18,8 +18,8 @@ from hdpvfl_mq.arrays.unreleased import FloatVector
 from hdpvfl_mq.glm.families import family, unclipped
 from hdpvfl_mq.glm.quality import quality
 from hdpvfl_mq.methods.private_model.expectation import Expected, Shares, expect
-from hdpvfl_mq.methods.private_model.joint import flattening
 from hdpvfl_mq.methods.private_model.last_fit import LastFit, column_scale, last_fit
+from hdpvfl_mq.methods.private_model.new_rows import theta_of
 from hdpvfl_mq.methods.private_model.plan import PrivateModelPlan
 from hdpvfl_mq.methods.private_model.problem import Labels
 from hdpvfl_mq.methods.private_model.row_blocks import filled
@@ -169,11 +169,7 @@ def _held_out(
     count = rows.stop - rows.start
     if count == 0:
         return {}
-    theta = A @ fit.w
-    if expected is not None and fit.is_joint:
-        theta = theta + expected.of_rows(A, received[-count:]) @ fit.coefficients
-        doubt = float(fit.coefficients @ expected.doubt_seen @ fit.coefficients)
-        theta = theta / flattening(labels.family, np.array([max(doubt, 0.0)]))
+    theta = theta_of(fit, labels.family, A, expected, received[-count:])
     if labels.offset is not None:
         theta = theta + labels.offset[rows]
     return {"rows": float(count), **quality(labels.family, theta, labels.y[rows])}

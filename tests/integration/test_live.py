@@ -62,6 +62,26 @@ async def test_a_training_says_when_delta_is_above_one_over_the_rows(tmp_path, c
         assert "delta = 0.01 is more than 1 / rows" in capsys.readouterr().out.replace("\n", " ")
 
 
+async def test_a_training_on_hosts_holds_rows_out_and_says_what_partners_bring(tmp_path, capsys):
+    """Bug: 'hdpvfl train' could not hold rows out, and only model.json had the result."""
+    async with standing(tmp_path, delta=0.01) as services:
+        services.change_policy(disclosed_rows_max=150)
+        await until(lambda: services.live["active"].link.is_connected, "the connection")
+        words = ["train", "--settings", str(services.demo.service("active")), "--run", "held"]
+        words += ["--delta", "0.01", "--rows-min", "10", "--held-out-rows", "50"]
+        words += ["--disclosed-rows", "100"]
+        assert await asyncio.to_thread(cli.main, words) == 0
+        model = services.stored_model("active", "held")
+        method = model["manifest"]["method"]
+        assert (method["held_out_rows"], method["disclosed_rows"]) == (50, 100)
+        shown = capsys.readouterr().out.replace("\n", " ")
+        assert f"partners {'used' if model['joint'] else 'not used'}:" in shown
+        assert "held out 50 rows, with scores as they left in training: accuracy " in shown
+        assert f"auc {model['held_out']['auc']:.4f}" in shown
+        if model["joint"]:
+            assert f"passive-1: coefficient {model['coefficients']['passive-1']:.2f}" in shown
+
+
 async def test_a_refusal_reaches_the_program_with_its_reason(tmp_path):
     async with standing(tmp_path) as services:
         services.change_policy(run_epsilon_max=0.1)

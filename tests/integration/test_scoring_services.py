@@ -37,7 +37,7 @@ async def trained(services) -> None:
     await services.phase("first-model", "over")
 
 
-async def test_a_file_is_scored_by_one_proposal_and_the_ledger_stays_as_it_is(tmp_path):
+async def test_a_file_is_scored_by_one_proposal_and_the_ledger_stays_as_it_is(tmp_path, capsys):
     async with standing(tmp_path, start=False, dataset="breast", delta=0.01) as services:
         await trained(services)
         before = (await services.ask("passive-1", "status"))["budget"]["epsilon_spent"]
@@ -58,6 +58,13 @@ async def test_a_file_is_scored_by_one_proposal_and_the_ledger_stays_as_it_is(tm
         run = tmp_path / "runs" / "first-model-scores-1"
         verdicts = audit(gather(AuditOptions(run, ledgers=tmp_path / "state")))
         assert exit_code(verdicts) == 0, [v for v in verdicts if not v.passed]
+        third = _parser().parse_args([str(w) for w in (*words, "-o", tmp_path / "third.csv")])
+        for _ in range(2):  # the fourth question is one too many for everybody
+            assert await asyncio.to_thread(scores.predict, third) == 0
+        assert (
+            "missing  passive-1, in some scores: policy.queries_max = 3" in capsys.readouterr().out
+        )
+        assert (tmp_path / "third.csv").read_text().splitlines()[1].endswith(',,,"passive-1"')
 
 
 async def test_scores_of_descent_go_where_the_command_says(tmp_path):

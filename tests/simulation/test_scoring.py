@@ -2,26 +2,32 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
+from hdpvfl_mq.arrays.chunked import chunks
 from hdpvfl_mq.audit import checks_scoring
 from hdpvfl_mq.audit.audit import audit, exit_code
 from hdpvfl_mq.audit.checks_chain import CheckFailed
 from hdpvfl_mq.glm.block import ColumnBlock
 from hdpvfl_mq.journal import chain
 from hdpvfl_mq.machine import Charge, Charged
+from hdpvfl_mq.methods.private_model.statistics import scores
 from hdpvfl_mq.node.uncommitted import Uncommitted
 from hdpvfl_mq.privacy.ledger_store import Ledger
 from hdpvfl_mq.privacy.mechanism import unsealed
 from hdpvfl_mq.runtime.simulation import Faults
-from parties.common_rows import rows_of
+from parties.common_rows import block_of, rows_of
+from parties.rounds import scoring
+from schemas.model import LossSpec
 from schemas.privacy import Budget
 from schemas.tensor import Tensor
 from scripts.verify_journal import verify
 from tests.evidence import Cheat, evidence_of, replace_model, saying, write_run
 from tests.federation import policy
-from tests.simulation.scoring import PASSIVES, session, trained
+from tests.simulation.scoring import PASSIVES, following, session, trained
 
 
 @pytest.fixture(scope="module")
@@ -135,6 +141,56 @@ def test_noised_scores_clip_at_b_and_are_charged_to_who_is_scored(models):
     assert rows == [(plan.mu2_units,)]
     assert plan.mu2_units > 0
     assert Ledger(ran.federation.ledgers["shop"], "shop").books.spent("people").mu2_units == 0
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        {},
+        {"coarsen": 0.25},
+        {"scores": "noised", "budget": Budget(epsilon=5.0, delta=0.01)},
+    ],
+    ids=["exact", "coarse", "noised"],
+)
+def test_scores_of_a_session_are_made_in_chunks_with_the_same_bits(models, asked, monkeypatch):
+    whole = session(models, **asked)
+    whole.run()
+    sizes = []
+
+    def counting(block, rows, w):
+        sizes.append(rows.stop - rows.start)
+        return scores(block, rows, w)
+
+    monkeypatch.setattr(scoring, "scores", counting)
+    monkeypatch.setattr(scoring, "chunks", lambda rows: chunks(rows, 7))
+    parts = session(models, **asked)
+    parts.run()
+    assert max(sizes) == 7
+    assert np.array_equal(whole.theta, parts.theta)
+
+
+def test_a_missing_score_raises_the_mean_of_a_loss_with_a_log_link():
+    """Bug: the fit counts what is uncertain about theta, scores without a partner did not."""
+    counts = trained(loss=LossSpec(name="poisson"), budget=Budget(epsilon=20.0, delta=0.01))[1]
+    # Two models are one too many for a person, so both partners refuse everybody.
+    nobody = {p: policy(scoring="disclosed", models_max=1) for p in PASSIVES}
+    before = session(counts)
+    before.run()
+    other = {
+        party: replace(model, weights=model.weights if party == "bank" else model.weights / 2)
+        for party, model in counts.items()
+    }
+    ran = following(before, other, run="again", policies=nobody, partner_away="without")
+    simulation = ran.run()
+    bank, model = simulation.nodes["bank"], counts["bank"]
+    setup = bank.state.trained.setup
+    A = block_of(bank.role.own, setup).taken(np.arange(setup.plan.rows))
+    factors = [(model.coefficients[p], model.score_regressions[p]) for p in PASSIVES]
+    expected = A @ (model.weights + sum(factor * known.b for factor, known in factors))
+    doubt = sum(factor**2 * known.variance for factor, known in factors)
+    assert all(set(answer.without) == set(PASSIVES) for answer in ran.answers)
+    assert doubt > 0.01
+    np.testing.assert_allclose(ran.theta, expected + doubt / 2.0, rtol=1e-9)
 
 
 def test_a_policy_that_names_no_scoring_refuses(models):

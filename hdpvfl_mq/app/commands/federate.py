@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from hdpvfl_mq.app import defaults
-from hdpvfl_mq.app.parsing import add_budget, add_command, later
+from hdpvfl_mq.app.parsing import add_budget, add_command, add_private_model, later
 
 
 def add_federation_commands(commands: Any) -> None:
@@ -217,6 +217,7 @@ def _add_train(commands: Any) -> None:
         delta="delta of that budget (default: %(default)s)",
     )
     option("--loss", default=defaults.LOSS, help="loss function (default: %(default)s)")
+    add_private_model(train)
     option(
         "--rows-min",
         type=int,

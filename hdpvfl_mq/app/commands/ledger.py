@@ -206,7 +206,7 @@ def scored(path: Path, *, as_json: bool) -> int:
     if not account.is_file():
         raise SettingsError(f"there is no {account}: nobody has been scored")
     with opened_copy(path) as ledger, _copied(account) as copy:
-        people = ScoredPeople.open(copy, owner_of(path), secret)
+        people = ScoredPeople.open(copy, ledger.party, secret)
         try:
             people.verify()
             seen = ledger.remembered().get(ACCOUNT)

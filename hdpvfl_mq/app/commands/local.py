@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from hdpvfl_mq.app import defaults
-from hdpvfl_mq.app.parsing import add_budget, add_command
+from hdpvfl_mq.app.parsing import add_budget, add_command, add_private_model
 from hdpvfl_mq.errors import SettingsError
 
 WIDE = 100  # a terminal this wide also shows where a data set comes from
@@ -100,17 +100,7 @@ def _add_training(up: argparse.ArgumentParser) -> None:
     add("--batch", type=int, help="rows in a batch; trains by descent")
     add("--loss", help="loss function (default: the data set's own)")
     add("--penalty", help="none, l2, l1 or elastic_net; trains by descent")
-    add(
-        "--noise",
-        choices=("gaussian", "bounded"),
-        help="noise of labels and scores; see 'hdpvfl plan' (default: gaussian)",
-    )
-    add(
-        "--disclosed-rows",
-        type=int,
-        help="release exact scores of this many agreed rows instead of noised ones",
-    )
-    add("--held-out-rows", type=int, help="common rows kept aside to measure the joint model")
+    add_private_model(up)
     add(
         "--seed",
         type=int,

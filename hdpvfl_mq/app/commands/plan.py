@@ -20,6 +20,7 @@ from hdpvfl_mq.methods.private_model.plan import PrivateModelPlan
 from hdpvfl_mq.methods.private_model.weights import scores_kept, signal_kept
 from hdpvfl_mq.methods.recommend import Parties, delta_warning, recommend, sound_descent
 from hdpvfl_mq.methods.run_plan import RunPlan
+from hdpvfl_mq.privacy.accountant import epsilon_shown
 from hdpvfl_mq.privacy.calibration import mu_of, noise_std_analytic
 from hdpvfl_mq.runtime.files import create_private
 from hdpvfl_mq.runtime.settings import check_settings, dump_settings
@@ -126,7 +127,7 @@ def _way(manifest: RunManifest, rows: int, budget: Budget) -> dict[str, Any]:
             "noise_std": noise.noise_std,
             "sensitivity": _number(noise.sensitivity),
             "mu": _number(noise.mu),
-            "epsilon_true": _number(noise.epsilon(budget.delta)),
+            "epsilon_true": _number(epsilon_shown(plan.spent_by(side), budget.delta)),
             "largest_value": noise.value_bound,
             "signal_to_noise_per_epoch": noise.value_bound
             / noise.noise_std

@@ -41,6 +41,8 @@ def predict(options: argparse.Namespace) -> int:
 
 def _predict_standing(options: argparse.Namespace) -> int:
     """Score all people of a file, or open a session that scores single people."""
+    from parties.process.score_results import reasons_in  # noqa: PLC0415 - start-up
+
     federation = Federation.connect(settings_file(options.settings))
     runs = federation.ask("runs")["runs"]
     model = latest_model(runs) if options.run == "latest" else options.run
@@ -56,8 +58,15 @@ def _predict_standing(options: argparse.Namespace) -> int:
             say(str(progress))
     run.check(progress)
     found = str(out or federation.folder(run.name) / "predictions.csv")
-    answer = {"run": manifest.run, "predictions": found, **progress.fields}
-    return show(options, answer, lambda: say(f"scores   {found}"))
+    missing = reasons_in(federation.folder(run.name))
+    answer = {"run": manifest.run, "predictions": found, "missing": missing, **progress.fields}
+
+    def lines() -> None:
+        for partner, reason in missing.items():
+            say(f"missing  {partner}, in some scores: {reason}")
+        say(f"scores   {found}")
+
+    return show(options, answer, lines)
 
 
 def _opened(options: argparse.Namespace, name: str) -> int:

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from hdpvfl_mq.app.joining import held_out_lines, joining, partner_lines
 from hdpvfl_mq.app.lines import say
 from hdpvfl_mq.app.live import Federation, Wanted
 from hdpvfl_mq.errors import OperatorError, SettingsError
@@ -199,8 +200,15 @@ def train(options: argparse.Namespace) -> int:
     warning = delta_warning(manifest.budget.delta, model["rows"]) if manifest.budget else None
     if warning and not options.json:
         say(f"warning: {warning}")
-    answer = {"run": run.name, "model": str(run.model_file), "warning": warning, **progress.fields}
-    return show(options, answer, lambda: say(f"model    {run.model_file}"))
+    found = joining(model)
+    answer = {"run": run.name, "model": str(run.model_file), "warning": warning}
+    lines = (*partner_lines(found), *held_out_lines(found), f"model    {run.model_file}")
+
+    def say_lines() -> None:
+        for line in lines:
+            say(line)
+
+    return show(options, {**answer, "partners": found, **progress.fields}, say_lines)
 
 
 def _manifest(options: argparse.Namespace, federation: Federation) -> RunManifest:
@@ -214,6 +222,9 @@ def _manifest(options: argparse.Namespace, federation: Federation) -> RunManifes
             loss=options.loss,
             epsilon=options.epsilon,
             delta=options.delta,
+            noise=options.noise,
+            disclosed_rows=options.disclosed_rows,
+            held_out_rows=options.held_out_rows,
             partners=tuple(options.partners.split(",")) if options.partners else (),
             rows_min=options.rows_min,
             seed=options.seed,

@@ -12,6 +12,7 @@ from typing import Any
 from hdpvfl_mq.app.console import rounds_per_s
 from hdpvfl_mq.app.demo import evaluate
 from hdpvfl_mq.app.demo.prepare import Demo
+from hdpvfl_mq.app.joining import joining
 from hdpvfl_mq.audit.figures import journal_head, summary_digest
 from hdpvfl_mq.glm.families import family, unclipped
 from hdpvfl_mq.methods.recommend import delta_warning
@@ -51,23 +52,8 @@ def build(demo: Demo, statuses: dict[str, dict[str, Any]], wall_s: float) -> dic
 
 
 def _partners(demo: Demo) -> dict[str, Any]:
-    """Whether joining helped, from the active party's own model; empty after descent."""
-    model = json.loads((demo.folder / demo.manifest.active_party / "model.json").read_text())
-    if "partners_worth" not in model:
-        return {}
-    return {
-        "is_joint": model["joint"],
-        "validation": model["validation"],
-        "held_out": model["held_out"],
-        "each": {
-            party: {
-                "coefficient": model["coefficients"][party],
-                "coefficient_std": model["coefficients_std"][party],
-                "share_of_variance": share,
-            }
-            for party, share in model["partners_worth"].items()
-        },
-    }
+    path = demo.folder / demo.manifest.active_party / "model.json"
+    return joining(json.loads(path.read_text()))
 
 
 GUARANTEE_LABELS = {

@@ -32,6 +32,15 @@ def lifting(family: Family, doubt: FloatVector) -> FloatVector:
     return doubt / 2.0 if family.is_log else np.zeros_like(doubt)
 
 
+def averaged(family: Family, theta: FloatVector, doubt: FloatVector) -> FloatVector:
+    """Theta of the mean label, averaged over an error of theta with the variance `doubt`.
+
+    The fit models its rows this way, so a prediction from uncertain scores must do the same.
+    """
+    found: FloatVector = theta / flattening(family, doubt) + lifting(family, doubt)
+    return found
+
+
 @dataclass(frozen=True, kw_only=True)
 class Joint:
     """The joint fit: coefficients are m + L a, so that a has a plain ridge."""

@@ -36,6 +36,12 @@ def test_the_published_noise_is_shown_with_its_true_epsilon():
     assert published["active"]["noise_std_analytic"] < published["active"]["noise_std"]
 
 
+@pytest.mark.parametrize("side", ["active", "passive"])
+def test_epsilon_is_that_of_all_releases_of_a_side(side):
+    """Bug: a passive party's scores alone were shown, without its two statistics."""
+    assert planned(2000)["ways"]["recommended"][side]["epsilon_true"] == pytest.approx(1.0, 1e-3)
+
+
 @pytest.mark.parametrize(
     ("rows", "epsilon", "word"),
     [(455, 1.0, "hardly"), (24_000, 1.0, "most"), (24_000, 0.001, "hardly"), (3_000, 1.0, "part")],

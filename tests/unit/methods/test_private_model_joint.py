@@ -7,8 +7,9 @@ import pytest
 
 from hdpvfl_mq.glm.families import family
 from hdpvfl_mq.methods.private_model.expectation import Expected, Shares, expect
-from hdpvfl_mq.methods.private_model.joint import Joint, flattening, lifting, validated
+from hdpvfl_mq.methods.private_model.joint import Joint, averaged, flattening, lifting, validated
 from hdpvfl_mq.methods.private_model.last_fit import LastFit, last_fit
+from hdpvfl_mq.methods.private_model.new_rows import theta_of
 from hdpvfl_mq.methods.private_model.problem import FREE, Labels, Problem, folds
 from schemas.model import LossSpec
 
@@ -76,3 +77,26 @@ def test_uncertainty_flattens_probabilities_and_lifts_means():
     assert flattening(POISSON, doubt).tolist() == [1.0, 1.0]
     assert lifting(POISSON, doubt).tolist() == [0.0, 0.5]
     assert lifting(LOGISTIC, doubt).tolist() == [0.0, 0.0]
+
+
+def test_an_average_over_uncertain_theta_is_the_mean_label():
+    theta, doubt = np.array([-1.0, 0.5]), np.array([0.7, 0.7])
+    errors = np.random.default_rng(0).normal(size=200_000) * np.sqrt(0.7)
+    for loss in (LOGISTIC, POISSON):
+        means = [float(loss.mean(each + errors).mean()) for each in theta]
+        assert loss.mean(averaged(loss, theta, doubt)).tolist() == pytest.approx(means, rel=0.03)
+
+
+def test_rows_held_out_of_a_loss_with_a_log_link_are_predicted_without_bias():
+    """Bug: the fit counts what noise adds to a mean of exp(theta), the prediction did not."""
+    dice, rows, seen = np.random.default_rng(5), 12_000, 6000
+    A = np.hstack([dice.normal(size=(rows, 2)), np.ones((rows, 1))])
+    exact = 0.8 * dice.normal(size=rows)
+    y = dice.poisson(np.exp(0.2 * A[:, 0] + exact - 0.3)).astype(float)
+    values = (exact + 1.2 * dice.normal(size=rows))[:, None]
+    shares = Shares(values=values[:seen], noise_std=np.array([1.2]), size=np.array([0.8]))
+    expected = expect(A[:seen], shares)
+    fit = last_fit(A[:seen], Labels(family=POISSON, y=y[:seen]), expected)
+    assert fit.is_joint
+    theta = theta_of(fit, POISSON, A[seen:], expected, values[seen:])
+    assert float(np.exp(theta).mean()) == pytest.approx(float(y[seen:].mean()), rel=0.04)

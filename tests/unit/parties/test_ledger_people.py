@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from hdpvfl_mq.app.commands.ledger import new_secret, show
+from hdpvfl_mq.app.commands.ledger import new_secret, scored, show
 from hdpvfl_mq.errors import IntegrityError, RefusedError
 from hdpvfl_mq.machine import Reserve
 from hdpvfl_mq.privacy.accountant import Spent, epsilon_shown
@@ -137,3 +137,10 @@ def test_the_account_in_a_ledger_only_grows():
         with pytest.raises(RefusedError, match="only grows"):
             apply(books, fewer)
     assert books.people.sequence == 2
+
+
+def test_the_account_is_shown_beside_a_running_service(reopened, tmp_path, capsys):
+    """Bug: the owner's name was read from the original, which the service has locked."""
+    score(reopened())
+    assert scored(tmp_path / "ledger.db", as_json=True) == 0
+    assert json.loads(capsys.readouterr().out)["people"] == 1

@@ -16,7 +16,7 @@ from hdpvfl_mq.data.readers import TableFile
 from hdpvfl_mq.errors import OperatorError
 from parties.common_rows import rows_of
 from parties.phases import setup_of
-from parties.process.score_results import ScoreResults
+from parties.process.score_results import ScoreResults, reasons_in
 from parties.process.score_session import ScoreSession
 from parties.rounds.score_sums import Answer
 from schemas.data import DataSettings
@@ -74,16 +74,21 @@ def test_what_is_missing_is_a_label_and_what_is_refused_is_empty(tmp_path, ended
         np.arange(3),
         np.array([1.0, 2.0, 3.0]),
         MappingProxyType(without),
-        MappingProxyType({"shop": "so", "telco": "so"}),
+        MappingProxyType({"shop": "so", "telco": "policy.queries_max = 3"}),
         refused=b"\x40",
     )
     ScoreResults(tmp_path, own).take(setup, answer)
     again = ScoreResults(tmp_path, own)  # what a process that starts again finds
     again.take(setup, answer)
+    assert reasons_in(tmp_path) == {"shop": "so", "telco": "policy.queries_max = 3"}
     assert again.write(tmp_path / "scores.parquet") == 3
     table = pyarrow.parquet.read_table(tmp_path / "scores.parquet").to_pydict()
     found = dict(zip(table["theta"], table["without"], strict=True))
     assert found == {1.0: "shop", None: "shop+telco", 3.0: ""}
+    # Bug: a refused person had a prediction of nearly 0, because a loss clamps theta.
+    predicted = dict(zip(table["theta"], table["prediction"], strict=True))
+    assert predicted.pop(None) is None
+    assert predicted == pytest.approx({theta: 1 / (1 + np.exp(-theta)) for theta in (1.0, 3.0)})
 
 
 async def test_a_session_that_is_not_open_answers_nobody(tmp_path, ended):

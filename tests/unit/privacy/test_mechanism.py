@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import tracemalloc
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ from hdpvfl_mq.arrays.unreleased import Unreleased
 from hdpvfl_mq.errors import PeerError, RefusedError, SettingsError
 from hdpvfl_mq.methods.descent.bound import ActiveBounds, PublicSchedule
 from hdpvfl_mq.methods.descent.plan import plan_paper, plan_sound
-from hdpvfl_mq.privacy.mechanism import Mechanism
+from hdpvfl_mq.privacy.mechanism import Mechanism, released_values, unsealed
 from hdpvfl_mq.privacy.plan import NoisePlan, plan_none
 from hdpvfl_mq.privacy.receiving import largest_value, receive
 from schemas.privacy import Budget, Release, SpendEvent
@@ -60,6 +61,22 @@ def test_a_release_is_integers_with_its_price(plan: NoisePlan) -> None:
 
 def test_the_same_address_gives_the_same_bytes(plan: NoisePlan) -> None:
     assert released(plan) == released(plan)
+
+
+def test_an_answer_reads_only_the_places_that_are_asked_for(plan: NoisePlan) -> None:
+    """Bug: every query of noised scores converted those of the whole session."""
+    release = released(plan, np.zeros(2**20))
+    mechanism = Mechanism("bank", "r1", SEED, {"score": plan})
+    places = np.array([3, 77, 2**19])
+    tracemalloc.start()
+    try:
+        answer = mechanism.answer(release, places, 1, seal=b"k" * 32, scale=1.0)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 2**20
+    opened = unsealed(answer, b"k" * 32).tensor.array()
+    assert opened.tolist() == released_values(release)[places].tolist()
 
 
 @pytest.mark.parametrize(
