@@ -43,6 +43,8 @@ _PRELOADED = (
     *("pytest_asyncio.plugin", "_hypothesis_pytestplugin", "pdb", "xml.etree.ElementTree"),
     *("pyarrow.csv", "pyarrow.parquet", "pyarrow.ipc", "_pytest.junitxml"),
 )
+# Schemas import no other room of the project, so a fault elsewhere does not change them.
+_SCHEMAS = ("schemas.config", "schemas.messages", "schemas.records", "schemas.policy")
 
 
 @dataclass(frozen=True)
@@ -101,12 +103,18 @@ def copied(to: Path) -> None:
             shutil.copy2(ROOT / name, to / name)
 
 
-def run_tests(tree: Path, tests: Sequence[str]) -> int:
-    """Run these tests of a tree in a new process; returns the exit code of pytest."""
+def run_tests(tree: Path, tests: Sequence[str], *, forget: bool = False) -> int:
+    """Run these tests of a tree in a new process; returns the exit code of pytest.
+
+    With `forget`, schemas are imported again.
+    """
     child = os.fork()
     if child == 0:
         code = 3
         try:
+            if forget:
+                for name in [n for n in sys.modules if n.partition(".")[0] == "schemas"]:
+                    del sys.modules[name]
             code = _pytest(tree, tests)
         finally:
             os._exit(code)
@@ -125,10 +133,7 @@ def _pytest(tree: Path, tests: Sequence[str]) -> int:
     import pytest  # noqa: PLC0415 - the parent has loaded it
 
     os.chdir(tree)
-    sys.path[:] = [
-        str(tree),
-        *(p for p in sys.path if p not in ("", str(ROOT), str(ROOT / "scripts"))),
-    ]
+    _import_from(tree)
     null = os.open(os.devnull, os.O_WRONLY)
     os.dup2(null, 1)
     os.dup2(null, 2)
@@ -136,6 +141,12 @@ def _pytest(tree: Path, tests: Sequence[str]) -> int:
     plugins = ("no:cacheprovider", "pytest_asyncio.plugin", "_hypothesis_pytestplugin")
     options = ("-q", "-x", "-m", "", *(word for name in plugins for word in ("-p", name)))
     return int(pytest.main([*options, "--rootdir", str(tree), *tests]))
+
+
+def _import_from(tree: Path) -> None:
+    """Find the project's modules in this tree and nowhere else."""
+    others = ("", str(ROOT), str(ROOT / "scripts"), str(tree))
+    sys.path[:] = [str(tree), *(p for p in sys.path if p not in others)]
 
 
 def tried(mutant: Mutant, tree: Path) -> tuple[Verdict, float]:
@@ -147,7 +158,7 @@ def tried(mutant: Mutant, tree: Path) -> tuple[Verdict, float]:
     try:
         path.write_text(whole.replace(mutant.old, mutant.new))
         compiled.unlink(missing_ok=True)
-        code = run_tests(tree, mutant.tests)
+        code = run_tests(tree, mutant.tests, forget=mutant.file.startswith("schemas/"))
     finally:
         path.write_text(whole)
         compiled.unlink(missing_ok=True)
@@ -240,6 +251,10 @@ _TREE: list[Path] = []  # the tree of this worker
 def _own_tree(folder: Path) -> None:
     _TREE[:] = [folder / f"tree-{os.getpid()}"]
     copied(_TREE[0])
+    _import_from(_TREE[0])
+    for name in _SCHEMAS:
+        __import__(name)
+    gc.freeze()
 
 
 def _tried(mutant: Mutant) -> tuple[Verdict, float]:

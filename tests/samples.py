@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import types
 import typing
+from functools import cache
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 import numpy as np
@@ -62,9 +63,7 @@ def example(hint: Any) -> Any:
     if hint in ready:
         return ready[hint]()
     if isinstance(hint, type) and issubclass(hint, BaseModel):
-        hints = typing.get_type_hints(hint, include_extras=True)
-        required = (name for name, info in hint.model_fields.items() if info.is_required())
-        return hint(**{name: example(hints[name]) for name in required})
+        return _example_of(hint)
     if get_origin(hint) is Literal:
         return get_args(hint)[0]
     if get_origin(hint) in (Union, types.UnionType):
@@ -83,6 +82,14 @@ def example(hint: Any) -> Any:
             continue
         return candidate
     raise AssertionError(f"no example for {hint}: add one")
+
+
+@cache
+def _example_of(schema: type[BaseModel]) -> BaseModel:
+    """Schemas are frozen, so all tests may share it."""
+    hints = typing.get_type_hints(schema, include_extras=True)
+    required = (name for name, info in schema.model_fields.items() if info.is_required())
+    return schema(**{name: example(hints[name]) for name in required})
 
 
 def sample(kind: str) -> m.Message:

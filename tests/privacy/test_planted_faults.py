@@ -26,9 +26,9 @@ def test_a_fault_that_nobody_notices_survives_and_one_that_does_not_run_is_told(
     )
     broken = replace(harmless, new="MAX_PASSIVES = = 512")
     code = (
-        "import sys; from pathlib import Path; from scripts.mutants import *; "
-        f"tree = Path({str(tmp_path)!r}); copied(tree); "
-        f"print(*(tried(m, tree)[0] for m in ({harmless!r}, {broken!r})), sep='/')"
+        "from pathlib import Path; from scripts import mutants; Mutant = mutants.Mutant; "
+        f"mutants._own_tree(Path({str(tmp_path)!r})); "
+        f"print(*(mutants._tried(m)[0] for m in ({harmless!r}, {broken!r})), sep='/')"
     )
     told = subprocess.run(
         [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True

@@ -160,9 +160,9 @@ def test_5000_liars_break_no_promise(block):
 
 
 def test_a_liar_is_the_same_from_the_same_seed():
+    lives = [lived(3)[0] for _ in range(2)]
     journals = [
-        {p: list(j.records()) for p, j in lived(3)[0].journals.items() if p != lived(3)[0].liar}
-        for _ in range(2)
+        {p: list(j.records()) for p, j in life.journals.items() if p != life.liar} for life in lives
     ]
     assert journals[0] == journals[1]
     assert any(

@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-import polars as pl
 import pyarrow as pa
 import pytest
 from pyarrow import feather, fs, ipc, parquet
@@ -134,25 +133,30 @@ class OnlyAStream:
         return pa.Table.from_pandas(FRAME).__arrow_c_stream__(requested_schema)
 
 
-def handed_over() -> dict[str, object]:
-    """The same table as different libraries hold it."""
-    fields = [("id", "U8"), ("age", "f8"), ("visits", "i8"), ("sex", "U8")]
-    return {
-        "pandas": FRAME.set_index(pd.Index([9, 8, 7, 6])),
-        "categories of pandas": FRAME.astype({"sex": "category"}),
-        "polars": pl.from_pandas(FRAME),
-        "arrow": pa.Table.from_pandas(FRAME),
-        "batches of arrow": pa.Table.from_pandas(FRAME).to_reader(max_chunksize=1),
-        "anything with a stream": OnlyAStream(),
-        "mapping": {name: FRAME[name].tolist() for name in FRAME},
-        "numpy": np.array(list(FRAME.itertuples(index=False, name=None)), dtype=fields),
-    }
+def of_polars() -> object:
+    import polars as pl  # noqa: PLC0415 - it starts threads, which a fork would lose
+
+    return pl.from_pandas(FRAME)
 
 
-@pytest.mark.parametrize("library", handed_over())
+FIELDS = [("id", "U8"), ("age", "f8"), ("visits", "i8"), ("sex", "U8")]
+# The same table as different libraries hold it.
+HANDED_OVER: dict[str, Callable[[], object]] = {
+    "pandas": lambda: FRAME.set_index(pd.Index([9, 8, 7, 6])),
+    "categories of pandas": lambda: FRAME.astype({"sex": "category"}),
+    "polars": of_polars,
+    "arrow": lambda: pa.Table.from_pandas(FRAME),
+    "batches of arrow": lambda: pa.Table.from_pandas(FRAME).to_reader(max_chunksize=1),
+    "anything with a stream": OnlyAStream,
+    "mapping": lambda: {name: FRAME[name].tolist() for name in FRAME},
+    "numpy": lambda: np.array(list(FRAME.itertuples(index=False, name=None)), dtype=FIELDS),
+}
+
+
+@pytest.mark.parametrize("library", HANDED_OVER)
 def test_tables_are_handed_over_in_python(tmp_path: Path, library: str) -> None:
     FRAME.to_csv(tmp_path / "x.csv", index=False)
-    found = prepare(Table.of(handed_over()[library]), SETTINGS, role="passive")
+    found = prepare(Table.of(HANDED_OVER[library]()), SETTINGS, role="passive")
     expected = prepare(TableFile(tmp_path / "x.csv"), SETTINGS, role="passive")
     assert found.fingerprint == expected.fingerprint
 
