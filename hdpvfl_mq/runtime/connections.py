@@ -3,8 +3,8 @@
 It owns counting and cutting connections; it knows no message and no key list. libzmq limits neither
 the frames of one multipart message nor the connections it accepts, and its high-water marks count
 messages, not bytes. The kernel counts the bytes of every connection, so a thread compares that
-count with the bytes the application has taken, and cuts connections over a limit. The path of a
-message costs only two more additions.
+count with the bytes the application has taken, and cuts connections over a limit (watch.py). The
+path of a message costs only two more additions.
 """
 
 from __future__ import annotations
@@ -23,10 +23,11 @@ import zmq
 from zmq.utils.monitor import recv_monitor_message
 
 from hdpvfl_mq.runtime.tcp import Connection, borrowed, counted, peer_of
+from hdpvfl_mq.runtime.watch import watch
 
-TICK_S = 0.05
 _MESSAGE_SLACK = 512  # allowance for heartbeats between two messages of a connection
 _ASK_KERNEL_ABOVE = 2**18  # unacknowledged bytes above which the kernel is asked again
+_MUCH = 2**16  # unread bytes of one connection that are watched closely
 _OPENED = int(zmq.EVENT_ACCEPTED | zmq.EVENT_CONNECTED)
 _CLOSED = int(zmq.EVENT_DISCONNECTED | zmq.EVENT_CLOSED)
 _FAILED = int(zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL | zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL)
@@ -47,7 +48,7 @@ class Limits:
 
 
 class Connections:
-    """Watches the connections of one socket in a thread; `close` ends it."""
+    """The connections of one socket, watched by the process's thread until `close`."""
 
     def __init__(
         self,
@@ -59,7 +60,7 @@ class Connections:
         trouble: Callable[[int], object] = lambda event: None,
         overran: Callable[[float], object] = lambda since_s: None,
     ) -> None:
-        """The four functions are called from this object's own thread.
+        """The four functions are called from the watch's thread.
 
         `overran` gets the time at which a connection was made that sent more than the largest
         message.
@@ -69,19 +70,18 @@ class Connections:
         self._lock = threading.Lock()
         self._open: dict[int, Connection] = {}
         self.cut = 0
-        self._ended = threading.Event()
         self._monitored = monitored
         endpoint = f"inproc://connections-{id(self)}"
         monitored.monitor(endpoint, _EVENTS)
         # A plain socket: the thread polls it, no event loop does. libzmq blocks while it is full.
-        self._monitor: zmq.Socket[bytes] = zmq.Context.shadow(monitored.context.underlying).socket(
+        self.monitor: zmq.Socket[bytes] = zmq.Context.shadow(monitored.context.underlying).socket(
             zmq.PAIR
         )
-        self._monitor.setsockopt(zmq.RCVHWM, 0)
-        self._monitor.setsockopt(zmq.LINGER, 0)
-        self._monitor.connect(endpoint)
-        self._thread = threading.Thread(target=self._watch, name="connections", daemon=True)
-        self._thread.start()
+        self.monitor.setsockopt(zmq.RCVHWM, 0)
+        self.monitor.setsockopt(zmq.LINGER, 0)
+        self.monitor.connect(endpoint)
+        self._watch = watch()
+        self._watch.add(self)
 
     # -- the application's side ---------------------------------------------------------------
 
@@ -140,26 +140,26 @@ class Connections:
         return len(self._open)
 
     def close(self) -> None:
-        """End the thread; call this before the socket is closed."""
-        self._ended.set()
-        self._thread.join()
+        """End the watch; call this before the socket is closed."""
+        self._watch.remove(self)
         self._monitored.disable_monitor()
-        self._monitor.close()
+        self.monitor.close()
 
     # -- the watch ----------------------------------------------------------------------------
 
-    def _watch(self) -> None:
-        while not self._ended.is_set():
-            if self._monitor.poll(int(TICK_S * 1000)):
-                self._take_events()
-            with self._lock:
-                notes = self._check()
-            for note in notes:
-                self._note(note)
+    def look(self, *, has_events: bool) -> bool:
+        """Take the socket's events and cut connections over a limit."""
+        if has_events:
+            self._take_events()
+        with self._lock:
+            notes, unread = self._check()
+        for note in notes:
+            self._note(note)
+        return unread > _MUCH
 
     def _take_events(self) -> None:
-        while self._monitor.poll(0):
-            happened = recv_monitor_message(self._monitor)
+        while self.monitor.poll(0):
+            happened = recv_monitor_message(self.monitor)
             event, descriptor = int(happened["event"]), int(happened["value"])
             if event & (_FAILED | _CLOSED | _TROUBLE):
                 self._trouble(event)
@@ -186,9 +186,9 @@ class Connections:
         self._open[descriptor] = connection
         return connection
 
-    def _check(self) -> list[str]:
-        """Cut connections over a limit; returns the notes about them."""
-        notes = []
+    def _check(self) -> tuple[list[str], int]:
+        """Cut connections over a limit; returns notes about them and the most unread bytes."""
+        notes, most = [], 0
         for connection in list(self._open.values()):
             moved = counted(connection)
             if moved is None:
@@ -196,13 +196,14 @@ class Connections:
                 continue
             connection.taken = min(connection.taken, moved[1])
             unread = moved[1] - connection.taken
+            most = max(most, unread)
             if unread > self._limits.unread_bytes:
                 self._cut(connection)
                 self._overran(connection.since_s)
                 whose = connection.user or f"a stranger at {connection.address}"
                 notes.append(f"cut {whose}: {unread >> 20} MiB on their way that make no message")
         notes += self._cut_waiting()
-        return notes + self._cut_of_one_user()
+        return notes + self._cut_of_one_user(), most
 
     def _cut_waiting(self) -> list[str]:
         waiting = [c for c in self._open.values() if c.user is None]

@@ -17,6 +17,7 @@ LAG_S = 1.0  # silent for this long while others answer
 PROBE_S = 2.0  # a silent peer gets its first envelope again this often, below every other limit
 LAG_BYTES_PER_S = 2e6  # bulk waits longer: its receiver works before it acknowledges
 LAG_BULK_MAX_S = 60.0
+SLOWER_THAN_OTHERS = 2.0  # a member of a crowd may take so many times as long as any other has
 
 
 class Streams(Protocol):
@@ -32,6 +33,7 @@ class Streams(Protocol):
 class _Lag:
     acknowledged: int
     at: float
+    since: float  # when this was noted
     resent: int = 0  # number of the last envelope sent again; 0 if none was
     wait_s: float = 0.0  # between the last two copies
 
@@ -45,6 +47,9 @@ class Lagging:
     longest_s: float = 0.0
     lags: dict[PartyId, _Lag] = field(default_factory=dict)
     behind: set[PartyId] = field(default_factory=set)  # those that were sent to again
+    # The longest that a peer has taken to answer. While the answers of a crowd still come in, those
+    # that are missing are late, not lost, and a copy for one of them goes to many.
+    answer_s: float = 0.0
 
     def restart(self, now: float) -> None:
         """Everything was sent again to all peers just now."""
@@ -54,6 +59,8 @@ class Lagging:
 
     def idle(self) -> None:
         """Every peer has acknowledged everything."""
+        if self.check_at is not None:
+            self.answer_s /= 2.0  # what was slow once need not stay slow
         self.check_at = None
         self.lags.clear()
         self.behind.clear()
@@ -103,13 +110,20 @@ class Lagging:
         found: dict[PartyId, int] = {}
         waiting = mailbox.waiting_peers
         for party in self.lags.keys() - set(waiting):
+            self._answered(self.lags[party], now)
             self._drop(party)
+        silent = []
         for party in waiting:
             at, lag = mailbox.position(party), self.lags.get(party)
             if lag is None or lag.acknowledged != at.acknowledged:
+                self._answered(lag, now)
                 resent = lag.resent if lag else 0
-                self.lags[party] = _Lag(at.acknowledged, now + self._wait_s(LAG_S, at), resent)
-            elif lag.at <= now:
+                wait_s = self._wait_s(LAG_S, at)
+                self.lags[party] = _Lag(at.acknowledged, now + wait_s, now, resent)
+            else:
+                silent.append((party, at, lag))
+        for party, at, lag in silent:
+            if self._is_late(at, lag, now):
                 is_silent = lag.resent > 0
                 found[party] = self._again(party, at, now, count=1 if is_silent else EARLY_MAX)
         return found
@@ -119,11 +133,22 @@ class Lagging:
         wait_s = self._wait_s(PROBE_S, at)
         if before is not None and before.acknowledged == at.acknowledged:
             wait_s = max(wait_s, min(2 * before.wait_s, self.longest_s))
-        lag = _Lag(at.acknowledged, now + wait_s, wait_s=wait_s)
+        lag = _Lag(at.acknowledged, now + wait_s, now, wait_s=wait_s)
         lag.resent = min(at.sent, at.acknowledged + count)
         self.lags[party] = lag
         self.behind.add(party)
         return count
+
+    def _is_late(self, at: Position, lag: _Lag, now: float) -> bool:
+        """Whether a peer takes longer than it may, and in a crowd longer than the others."""
+        patience_s = min(self.longest_s, SLOWER_THAN_OTHERS * self.answer_s)
+        # Later envelopes would wait for a lost one, and their receiver takes that for withholding.
+        is_alone = at.sent == at.acknowledged + 1
+        return lag.at <= now and not (is_alone and now < lag.since + patience_s)
+
+    def _answered(self, lag: _Lag | None, now: float) -> None:
+        if lag is not None and not lag.resent:  # else it may have been away, not slow
+            self.answer_s = max(self.answer_s, now - lag.since)
 
     def _wait_s(self, shortest_s: float, at: Position) -> float:
         """How long a peer may take; it may have to work on its first envelope before it answers."""

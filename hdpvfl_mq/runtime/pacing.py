@@ -25,18 +25,18 @@ RESEND_MAX_S = 1.5  # a peer that restarts after a crash waits at most this long
 # A crowd waits longer: when all parties greet each other, each has work for all before it answers,
 # and copies would add to that work faster than it is done.
 CROWD_PEERS = 8
-CROWD_S = 0.06  # for each further peer
+CROWD_S = 0.25  # for each further peer
 CROWD_ACK_S = 0.004  # for each further peer: one acknowledgement for many, far below CROWD_S
 # Sending slows down to so many times this wait, so that copies stay few at any size and on any
 # machine. What was lost with a connection does not wait: whoever connects says what it has.
-CROWD_SLOWER = 32.0
+CROWD_SLOWER = 8.0
 # Bulk waits up to this long, by its size: copies fill the memory of a peer that works for minutes
 # before it reads them.
 BULK_RESEND_MAX_S = 60.0
 # Later envelopes may wait this long for a missing one, which its sender resends several times. The
 # sender of a large federation waits longer before it does.
 GAP_S = 15.0
-GAP_PEER_S = 0.5
+GAP_PEER_S = 2.0
 ASK_S = 3.0  # ask again for parts of a large array when none has come for this long, then slower
 ASK_MAX_S = 6.0
 GREET_S = 5.0  # send hello again after this long without an answer: the broker may have lost it
@@ -79,7 +79,8 @@ class Pacing:
 
     def after_turn(self, mailbox: Mailbox, turn: Turn, now: float) -> None:
         """Set the deadlines for what is pending after a turn."""
-        self.greet_at = None if mailbox.greeting is None else now + GREET_S
+        self.crowd_s = CROWD_S * max(0, mailbox.peer_count - CROWD_PEERS)
+        self.greet_at = None if mailbox.greeting is None else now + GREET_S + self.crowd_s
         acknowledged = mailbox.acknowledged
         stopped = dict(turn.stopped)
         gap_s = max(GAP_S, GAP_PEER_S * mailbox.peer_count)
@@ -101,7 +102,6 @@ class Pacing:
                 size = sum(len(frame) for frames in turn.send for frame in frames)
                 # Bulk of earlier turns is probably still on its way.
                 self.bulk_s = max(size / RESEND_BYTES_PER_S, self.bulk_s / 2)
-            self.crowd_s = CROWD_S * max(0, mailbox.peer_count - CROWD_PEERS)
             bulk_s = min(BULK_MAX_S, self.bulk_s)
             self.resend_s = RESEND_S + bulk_s + self.slower * self.crowd_s
             self.resend_at = now + self.resend_s
@@ -159,7 +159,7 @@ class Pacing:
             self.behind.clear()
         greet = self.greet_at is not None and self.greet_at <= now
         if greet:
-            self.greet_at = now + GREET_S
+            self.greet_at = now + GREET_S + self.crowd_s
         gaps, self.lasting = tuple(sorted(self.lasting)), set()
         ask = self.ask_at is not None and self.ask_at <= now
         if ask:

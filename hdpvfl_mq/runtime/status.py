@@ -10,13 +10,15 @@ import json
 import time
 from pathlib import Path
 from typing import Any
+from weakref import WeakSet
 
 from hdpvfl_mq.runtime.files import write_private
 
 EVERY_S = 0.2
-# With hundreds of parties or a busy machine a status takes longer; it may use a twentieth of the
-# time, but is never older than this.
+# With hundreds of parties or a busy machine a status takes longer. All statuses of a process may
+# use a twentieth of its time, but none is older than this.
 SHARE, OLDEST_S = 20.0, 2.0
+_all: WeakSet[Status] = WeakSet()
 
 
 class Status:
@@ -25,6 +27,7 @@ class Status:
     def __init__(self, path: Path) -> None:
         self._path = path
         self._begun_at = self._due_at = 0.0
+        _all.add(self)
 
     def due(self) -> bool:
         """Whether enough time has passed to collect the fields and write again."""
@@ -36,7 +39,7 @@ class Status:
         write_private(self._path, json.dumps(fields))
         now = time.monotonic()
         took_s = now - self._begun_at if self._begun_at else 0.0
-        self._due_at = now + min(OLDEST_S, max(EVERY_S, SHARE * took_s))
+        self._due_at = now + min(OLDEST_S, max(EVERY_S, SHARE * took_s * len(_all)))
 
 
 class Stopwatch:

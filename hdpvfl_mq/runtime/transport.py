@@ -31,8 +31,9 @@ PING, PONG = (b"ping",), (b"pong",)
 # A party reconnects after this many checks without an answer. A long turn counts as one check. A
 # check counts as none if the link carried more than BULK_BYTES: the answer waits behind bulk.
 UNANSWERED_LOOKS = 6
-# A party with many peers gives the broker longer: the ping waits behind what all of them send.
-PEERS_PER_LOOK = 2
+# A party with many peers gives the broker longer, because the ping waits behind what all of them
+# send, and asks as much less often. So many peers double the time.
+PEERS_PER_LOOK = 12
 BULK_BYTES = 16_384
 ROOM_BYTES = (
     32 * 2**20
@@ -168,13 +169,14 @@ class DealerLink(Arrivals):
         """
         moved = 0
         while True:
-            await asyncio.sleep(LOOK_S)
+            slower = 1.0 + self.peers / PEERS_PER_LOOK
+            await asyncio.sleep(LOOK_S * slower)
             before, moved = moved, self._connections.moved_bytes
             if not self.is_connected:
                 self._unanswered = 0
-            elif abs(moved - before) <= BULK_BYTES:
+            elif abs(moved - before) <= BULK_BYTES * slower:
                 self._unanswered += 1
-            if self._unanswered >= UNANSWERED_LOOKS + self.peers // PEERS_PER_LOOK:
+            if self._unanswered >= UNANSWERED_LOOKS:
                 self._unanswered = 0
                 self._connect_again()
             elif self.is_connected:

@@ -30,9 +30,10 @@ from schemas.envelope import (
 from schemas.messages import ARRAY_BYTES, IN_PARTS, MESSAGE, ROUTES, Message
 
 Frames = tuple[bytes, ...]
-# Headers that stay parsed while an envelope goes through a process, which asks several times; the
-# largest headers take 20 MB in all.
-_PARSED_HEADERS = 64
+# Headers that stay parsed while an envelope goes through a process, which asks several times; those
+# of a crowd wait for their turn together. Either kind takes at most 20 MB.
+_SMALL_HEADER_BYTES = 4 * 2**10
+_SMALL_HEADERS, _LARGE_HEADERS = 1024, 64
 _TENSOR_FIELDS = {"dtype", "shape", "data"}
 Model = TypeVar("Model", bound=BaseModel)
 
@@ -68,7 +69,8 @@ def check_frames(frames: Frames) -> None:
 def decode_header(frames: Frames) -> Header:
     """The header, which a broker may read; checks the sizes of the other frames for its kind."""
     check_frames(frames)
-    header = _parsed(frames[0])
+    is_small = len(frames[0]) <= _SMALL_HEADER_BYTES
+    header = (_parsed_small if is_small else _parsed_large)(frames[0])
     if sum(map(len, frames[3:])) > ARRAY_BYTES.get(header.kind, 0):
         raise PeerError(f"array frame is above its limit for {header.kind}")
     if is_in_parts(frames):
@@ -78,12 +80,15 @@ def decode_header(frames: Frames) -> Header:
     return header
 
 
-@lru_cache(maxsize=_PARSED_HEADERS)
 def _parsed(frame: bytes) -> Header:
     plain = unpack(frame, max_bytes=MAX_HEADER_BYTES)
     if isinstance(plain, dict) and "version" in plain:
         check_version(plain["version"])  # first: another version may have other fields
     return _validated(Header, plain, "header")
+
+
+_parsed_small = lru_cache(maxsize=_SMALL_HEADERS)(_parsed)
+_parsed_large = lru_cache(maxsize=_LARGE_HEADERS)(_parsed)
 
 
 def decode_body(header: Header, frames: Frames, array: Buffer | None = None) -> Message:

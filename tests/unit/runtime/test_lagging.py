@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import itertools
 
+import pytest
+
 from hdpvfl_mq.runtime.copies import Copies
 from hdpvfl_mq.runtime.lagging import LAG_BYTES_PER_S, LAG_S, PROBE_S, Lagging
 from hdpvfl_mq.wire.sequence import EARLY_MAX, Position
@@ -117,3 +119,50 @@ def test_acknowledging_one_after_the_other_does_not_get_a_window_of_copies_for_e
         found = lagging.asked("shop", at, 0.001 * acknowledged)
         copies += min(found.get("shop", 0), sent - acknowledged)
     assert copies <= 2 * sent
+
+
+class Crowd:
+    """A crowd that greets each other: each member answers one envelope, one after the other."""
+
+    def __init__(self, peers, between_s):
+        self.peers, self.between_s, self.now = peers, between_s, 0.0
+
+    @property
+    def answered(self):
+        return int(self.now / self.between_s)
+
+    @property
+    def waiting_peers(self):
+        return tuple(f"p{number}" for number in range(self.answered, self.peers))
+
+    def position(self, party):
+        return Position(0, 1, 100)
+
+
+@pytest.mark.parametrize("between_s", [0.1, 0.5, 2.0])
+def test_a_crowd_whose_answers_still_come_in_is_late_and_not_lost(between_s):
+    """Bug: on a busy machine each of 64 hellos was sent three times, to 32 receivers each time."""
+    lagging, crowd = Lagging(), Crowd(64, between_s)
+    sent_again = []
+    while crowd.answered < crowd.peers - 1:  # the last one never answers
+        crowd.now += 0.25
+        sent_again += lagging.due(crowd, crowd.now, pace_s=8.9, longest_s=134.0)
+    assert sent_again == []
+    crowd.between_s, waits_from = crowd.now / crowd.answered, crowd.now
+    crowd.peers = crowd.answered + 1
+    while not sent_again:
+        crowd.now += 0.25
+        crowd.between_s = crowd.now / (crowd.peers - 0.5)
+        sent_again += lagging.due(crowd, crowd.now, pace_s=8.9, longest_s=134.0)
+    assert sent_again == [f"p{crowd.peers - 1}"]
+    assert crowd.now <= max(3.0 * waits_from, 20.0)
+
+
+def test_a_peer_that_lacks_more_than_one_envelope_does_not_wait_for_the_crowd():
+    """Later envelopes wait for the lost one, and the peer takes that for withholding in the end."""
+    lagging, streams = Lagging(answer_s=100.0), Streams()
+    for step in range(1, 1000):
+        streams.sent += 1
+        if lagging.due(streams, step * STEP_S, pace_s=3.5, longest_s=134.0):
+            break
+    assert step * STEP_S < 6.0

@@ -277,3 +277,14 @@ def test_a_header_is_parsed_once_and_every_frame_still_checked_each_time():
     for _ in range(2):  # a refusal is not kept either
         with pytest.raises(PeerError):
             decode_header((wrong, *frames[1:]))
+
+
+def test_the_headers_of_a_crowd_stay_parsed_until_their_turn():
+    """Bug: of 500 hellos that wait for one turn each header was parsed twice."""
+    _, signature, *rest = frames_of("score_share")
+    crowd = [
+        (encode_header(header().model_copy(update={"epoch": epoch})), signature, *rest)
+        for epoch in range(1, 501)
+    ]
+    arrived = [decode_header(frames) for frames in crowd]
+    assert all(decode_header(each) is seen for each, seen in zip(crowd, arrived, strict=True))
