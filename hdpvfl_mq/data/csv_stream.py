@@ -3,8 +3,8 @@
 It owns the dialect and the checks that Arrow lacks: a column named twice, an unclosed quote, text
 after a closing quote, a NUL byte. It knows no settings and no meaning of a column.
 
-Numbers are converted while the file is parsed. If that fails, the remaining rows are read again as
-text, so that the reader of the column can name the row.
+All cells are read as text first, one row after the other, so that the reader of the column can name
+the row. csv_pieces.py is faster, and leaves to this module what it cannot cut or convert.
 """
 
 from __future__ import annotations
@@ -64,20 +64,8 @@ def batches(
     open_file: Open, dialect: Dialect, columns: Sequence[str], *, numeric: Collection[str]
 ) -> Iterator[Any]:
     """Record batches of these columns, named as in the header; `numeric` ones as float64."""
-    rows = 0
-    try:
-        for batch in _read(open_file, dialect, columns, numeric):
-            yield batch
-            rows += batch.num_rows
-    except (pa.ArrowInvalid, pa.ArrowKeyError):
-        pass
-    else:
-        return
-    for batch in _read(open_file, dialect, columns, ()):
-        skipped = min(rows, batch.num_rows)
-        rows -= skipped
-        if skipped < batch.num_rows:
-            yield _with_numbers(batch.slice(skipped), numeric, dialect)
+    for batch in _read(open_file, dialect, columns):
+        yield _with_numbers(batch, numeric, dialect)
 
 
 def _with_numbers(batch: Any, numeric: Collection[str], dialect: Dialect) -> Any:
@@ -101,36 +89,28 @@ def hint(names: Sequence[str], dialect: Dialect) -> str:
     return ""
 
 
-def _read(
-    open_file: Open, dialect: Dialect, columns: Sequence[str], numeric: Collection[str]
-) -> Iterator[Any]:
+def _read(open_file: Open, dialect: Dialect, columns: Sequence[str]) -> Iterator[Any]:
     ragged: list[Any] = []
 
     def refuse_row(row: Any) -> str:
         ragged.append(row)
         return "error"
 
-    kinds = {name: pa.float64() if name in numeric else pa.large_string() for name in columns}
-    size = max(BLOCK_BYTES, _CELL_BYTES * len(columns))
     with open_file() as raw:
         checked = _Checked(raw, dialect)
         try:
             reader = arrow_csv.open_csv(
                 pa.PythonFile(checked, mode="r"),
-                # Arrow numbers rows only with one thread: on the second reading.
-                read_options=arrow_csv.ReadOptions(use_threads=bool(numeric), block_size=size),
+                # Arrow numbers rows only with one thread.
+                read_options=arrow_csv.ReadOptions(
+                    use_threads=False, block_size=block_bytes(len(columns))
+                ),
                 parse_options=arrow_csv.ParseOptions(
                     delimiter=dialect.separator,
                     newlines_in_values=True,
                     invalid_row_handler=refuse_row,
                 ),
-                convert_options=arrow_csv.ConvertOptions(
-                    column_types=kinds,
-                    include_columns=list(columns),
-                    null_values=list(NO_NUMBER),
-                    strings_can_be_null=False,
-                    decimal_point=dialect.decimal,
-                ),
+                convert_options=conversion(columns, (), dialect),
             )
             with reader:
                 yield from reader
@@ -141,6 +121,24 @@ def _read(
             suspect = checked.suspect
     if suspect:
         _check_quotes(open_file, dialect)
+
+
+def conversion(columns: Sequence[str], numeric: Collection[str], dialect: Dialect) -> Any:
+    """How Arrow reads these columns: text, or float64 if they are `numeric`."""
+    return arrow_csv.ConvertOptions(
+        column_types={
+            name: pa.float64() if name in numeric else pa.large_string() for name in columns
+        },
+        include_columns=list(columns),
+        null_values=list(NO_NUMBER),
+        strings_can_be_null=False,
+        decimal_point=dialect.decimal,
+    )
+
+
+def block_bytes(columns: int) -> int:
+    """How much Arrow parses at a time: at least a row of long cells."""
+    return max(BLOCK_BYTES, _CELL_BYTES * columns)
 
 
 def _explain(error: pa.ArrowInvalid, ragged: list[Any]) -> None:
@@ -189,7 +187,7 @@ class _Checked(io.RawIOBase):
     """
 
     def __init__(self, raw: IO[bytes], dialect: Dialect) -> None:
-        self._raw = _as_utf8(raw, dialect.encoding)
+        self._raw = as_utf8(raw, dialect.encoding)
         self._last = b"\n"
         self._odd = self._astray = False
         edge = re.escape(dialect.separator.encode()) + rb'"\r\n'
@@ -229,7 +227,7 @@ class _Checked(io.RawIOBase):
         self._last = data[-2:] or self._last
 
 
-def _as_utf8(raw: Any, encoding: str) -> Any:
+def as_utf8(raw: Any, encoding: str) -> Any:
     """The same text as UTF-8."""
     try:
         "".encode(encoding)  # refuses codecs that do not encode text

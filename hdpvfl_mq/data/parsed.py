@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,9 +24,11 @@ from hdpvfl_mq.data.columns import (
     ids,
     refuse_beyond,
 )
-from hdpvfl_mq.data.tables import Column, Table, refuse
+from hdpvfl_mq.data.moments import ChunkMoments, moments_of
+from hdpvfl_mq.data.tables import Column, NotPlainError, Piece, Pieced, Table, refuse
+from hdpvfl_mq.engine.port import LOCAL, Engine
 from hdpvfl_mq.errors import DataError
-from schemas.data import DataSettings, NamedColumn
+from schemas.data import ColumnRule, DataSettings, NamedColumn
 from schemas.ids import PartyRole
 
 FAULTS_SHOWN = 20
@@ -45,9 +47,15 @@ class Source(Protocol):
         """A likely cause of a missing column, or an empty text."""
 
     def chunks(
-        self, columns: Sequence[str] | None = None, *, numeric: Sequence[str] = ()
+        self, columns: Sequence[str] | None = None, *, numeric: Sequence[str] = (), after: int = 0
     ) -> Iterator[Table]:
-        """The rows in order; `numeric` columns as numbers if all cells are numbers."""
+        """The rows in order; `numeric` columns as numbers if all cells are numbers.
+
+        Chunks of the first `after` rows are left out.
+        """
+
+    def pieces(self, columns: Sequence[str], *, numeric: Sequence[str]) -> Iterator[Pieced]:
+        """The same chunks, to be decoded by an engine, or nothing."""
 
 
 class Faults:
@@ -93,29 +101,44 @@ class Reading:
         """Rules of feature columns that are categories."""
         return tuple(rule for rule in self.rules if rule.categories is not None)
 
-    def chunks(self, source: Source) -> Iterator[Parsed]:
-        """Read the source's rows; one DataError at the end names the faults of all columns."""
+    def chunks(self, source: Source, engine: Engine = LOCAL) -> Iterator[Parsed]:
+        """Read the source's rows; one DataError at the end names the faults of all columns.
+
+        The engine decodes and checks pieces. From the first one with a fault on, chunks are read
+        here in order, so faults have the same text whatever the engine.
+        """
         own = self.settings
         side = [name for name in (own.weight_column, own.offset_column) if name]
         label = [own.label_column] if own.label_column else []
         as_numbers = [rule.name for rule in self.numeric] + side
         as_numbers += [] if own.label_classes else label
         wanted = [*own.id_columns, *label, *side, *(rule.name for rule in self.rules)]
+        rows, pieces = 0, source.pieces(wanted, numeric=as_numbers)
+        for found in engine.each(_prepared, ((self, piece, *texts) for piece, texts in pieces)):
+            if found is None:
+                break
+            yield found
+            rows += found.rows
+        else:
+            if rows:
+                return
         faults = Faults()
-        for chunk in source.chunks(wanted, numeric=as_numbers):
-            parsed = self._parsed(chunk, faults)
+        for chunk in source.chunks(wanted, numeric=as_numbers, after=rows):
+            parsed = self.parsed(chunk, faults)
             if not faults:
                 yield parsed
         if faults:
             raise DataError(faults.text())
 
-    def _parsed(self, chunk: Table, faults: Faults) -> Parsed:
+    def parsed(self, chunk: Table, faults: Faults) -> Parsed:
+        """The cells of a chunk; faults are recorded, and then not all cells are there."""
         own, first_row, numeric = self.settings, chunk.first_row, self.numeric
         matrix = np.zeros((len(numeric), chunk.rows))
         for place, rule in enumerate(numeric):
             with faults.of(rule.name):
                 matrix[place] = as_float(chunk, rule.name)
-        low, high = matrix.min(axis=1), matrix.max(axis=1)
+        moments = moments_of(matrix, [place for place, rule in enumerate(numeric) if learns(rule)])
+        low, high = moments.low, moments.high
         # Check all columns at once; comparisons with NaN are false, so an empty cell is a suspect.
         suspects = np.flatnonzero(~((low >= -CELL_LIMIT) & (high <= CELL_LIMIT)))
         for place in suspects.tolist():
@@ -142,8 +165,7 @@ class Reading:
         return Parsed(
             first_row=first_row,
             numbers=matrix,
-            low=low,
-            high=high,
+            moments=moments,
             words=words,
             ids=tuple(found_ids),
             label=label,
@@ -158,14 +180,13 @@ class Reading:
             refuse(first_row, rule.name, np.isnan(values), NO_NUMBER_STATED)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Parsed:
     """A chunk's cells, not yet standardised."""
 
     first_row: int
     numbers: NDArray[np.float64]  # a row for each numeric feature column
-    low: NDArray[np.float64]  # the smallest number of each, NaN where a cell is empty
-    high: NDArray[np.float64]
+    moments: ChunkMoments  # of these
     words: dict[str, Words]
     ids: tuple[Column, ...]
     label: NDArray[np.float64] | None  # a number, or the position among the declared classes
@@ -176,6 +197,21 @@ class Parsed:
     def rows(self) -> int:
         """Number of rows."""
         return len(self.ids[0])
+
+
+def _prepared(how: Reading, piece: Piece | None, *texts: Any) -> Parsed | None:
+    """Decode and check one piece; None if it has a fault."""
+    faults = Faults()
+    try:
+        parsed = None if piece is None else how.parsed(piece.table(texts), faults)
+    except NotPlainError:
+        return None
+    return None if faults else parsed
+
+
+def learns(rule: ColumnRule) -> bool:
+    """Whether a constant of this rule is fitted to the rows."""
+    return "learn" in (rule.centre, rule.scale, rule.missing, rule.categories)
 
 
 def reading(source: Source, settings: DataSettings, role: PartyRole) -> Reading:

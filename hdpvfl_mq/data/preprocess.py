@@ -19,6 +19,7 @@ from hdpvfl_mq.data.constants import resolve
 from hdpvfl_mq.data.fingerprint import Fingerprint, OtherColumns
 from hdpvfl_mq.data.parsed import Parsed, Reading, Source, reading
 from hdpvfl_mq.data.tables import Column, refuse
+from hdpvfl_mq.engine.port import LOCAL, Engine
 from schemas.data import DataSettings, NamedColumn
 from schemas.ids import PartyRole
 from schemas.model import LabelKind
@@ -64,14 +65,19 @@ class PreparedData:
 
 
 def prepare(
-    source: Source, settings: DataSettings, *, role: PartyRole, to_score: bool = False
+    source: Source,
+    settings: DataSettings,
+    *,
+    role: PartyRole,
+    to_score: bool = False,
+    engine: Engine = LOCAL,
 ) -> PreparedData:
     """Prepare in memory, as float64. Rows to score may have a constant column.
 
     The source is read once; its chunks are freed as the matrix fills.
     """
     how = reading(source, settings, role)
-    held = list(how.chunks(source))
+    held = list(how.chunks(source, engine))
     settled, rows = resolve(held, how, allow_constant=to_score)
     parts: list[tuple[Column, ...]] = []
     X = np.empty((rows, len(output_names(settled))))
@@ -88,15 +94,16 @@ def prepare_mapped(
     *,
     role: PartyRole,
     to_score: bool = False,
+    engine: Engine = LOCAL,
 ) -> PreparedData:
     """Prepare chunk by chunk, as float32, into allocated arrays; `take_ids` gets the ids.
 
     The source is read twice, because its rows do not fit into memory.
     """
     how = reading(source, settings, role)
-    settled, rows = resolve(how.chunks(source), how, allow_constant=to_score)
+    settled, rows = resolve(how.chunks(source, engine), how, allow_constant=to_score)
     X = allocate((rows, len(output_names(settled))), np.float32)
-    again = Reading(settled, settled.rules).chunks(source)
+    again = Reading(settled, settled.rules).chunks(source, engine)
     prepared = _encode_all(again, settled, X, allocate, take_ids)
     for array in (prepared.X, prepared.y, prepared.weights, prepared.offset):
         if array is not None:
@@ -238,7 +245,7 @@ def _standardised(chunk: Parsed, rules: list[NamedColumn]) -> NDArray[np.float64
 
     It is computed in place: allocating pages for every chunk takes longer than the arithmetic.
     """
-    values, filled = chunk.numbers, np.isnan(chunk.low)
+    values, filled = chunk.numbers, np.isnan(chunk.moments.low)
     for place in np.flatnonzero(filled):
         missing = rules[place].missing
         if isinstance(missing, float):
@@ -248,7 +255,7 @@ def _standardised(chunk: Parsed, rules: list[NamedColumn]) -> NDArray[np.float64
     with np.errstate(over="ignore"):
         np.divide(np.subtract(values, centre[:, None], out=values), scale[:, None], out=values)
         # Scaling keeps the order of numbers, so it is enough to check both ends.
-        ends = [(end - centre) / scale for end in (chunk.low, chunk.high)]
+        ends = [(end - centre) / scale for end in (chunk.moments.low, chunk.moments.high)]
     suspects = filled | ~(np.maximum(np.abs(ends[0]), np.abs(ends[1])) <= SCALED_LIMIT)
     for place in np.flatnonzero(suspects):
         too_large = np.abs(values[place]) > SCALED_LIMIT

@@ -18,10 +18,12 @@ from typing import Any
 import pyarrow as pa
 from pyarrow import ipc
 
-from hdpvfl_mq.data import csv_stream
+from hdpvfl_mq.data import csv_pieces, csv_stream
+from hdpvfl_mq.data.csv_pieces import CsvFile
 from hdpvfl_mq.data.csv_stream import PLAIN, Dialect
+from hdpvfl_mq.data.layout import Layout
 from hdpvfl_mq.data.places import DataFile, files_at, unreachable
-from hdpvfl_mq.data.tables import Table, check_names, concatenate
+from hdpvfl_mq.data.tables import NotPlainError, Pieced, Table, check_names, concatenate
 from hdpvfl_mq.errors import DataError, HdpvflError
 from schemas.data import MAX_COLUMNS, DataSettings
 
@@ -56,67 +58,87 @@ class TableFile:
         """The columns, in the order of the first file."""
         file = self._files[0]
         with _faults_of(file):
-            inside = _names(file, csv_stream.of_suffix(file.name, self.dialect))
+            inside = _names(file, self._dialect(file))
         names = (*inside, *(key for key, _ in file.partition))
         check_names(names)
         return names
 
+    @property
+    def _size(self) -> int:
+        """How many rows a chunk has."""
+        return max(1, self.chunk_cells // max(1, len(self.names)))
+
     def chunks(
-        self, columns: Sequence[str] | None = None, *, numeric: Collection[str] = ()
+        self,
+        columns: Sequence[str] | None = None,
+        *,
+        numeric: Collection[str] = (),
+        after: int = 0,
     ) -> Iterator[Table]:
         """The rows in order, with all columns or these; DataError if the source is broken.
 
         CSV columns are text, except that a `numeric` column is float64 if all its cells are plain
-        numbers.
+        numbers. Chunks of the first `after` rows are left out.
         """
         wanted = self.names if columns is None else tuple(columns)
-        size, rows = max(1, self.chunk_cells // max(1, len(self.names))), 0
-        for chunk in _rechunked(self._batches(wanted, frozenset(numeric), size), size):
-            yield Table(wanted, chunk.columns, first_row=rows + 1)
+        rows = 0
+        for chunk in _rechunked(self._batches(wanted, numeric), self._size):
+            if rows >= after:
+                yield Table(wanted, chunk.columns, first_row=rows + 1)
             rows += chunk.num_rows
         if rows == 0:
             raise DataError(f"{Path(str(self.place)).name} has no row{self.hint}")
         pa.default_memory_pool().release_unused()
 
-    def _batches(self, wanted: Sequence[str], numeric: frozenset[str], size: int) -> Iterator[Any]:
+    def pieces(self, columns: Sequence[str], *, numeric: Collection[str]) -> Iterator[Pieced]:
+        """The chunks of a CSV source, not yet decoded; None for one that only `chunks` can read.
+
+        Nothing follows None. Other formats have no pieces.
+        """
+        if self._files[0].format != "csv":
+            return
+        files = (
+            CsvFile(file.stream, self._dialect(file), self._layout(file, columns))
+            for file in self._files
+        )
+        try:
+            yield from csv_pieces.pieces(files, frozenset(numeric), self._size)
+        except (HdpvflError, NotPlainError, OSError, EOFError, pa.ArrowException, ValueError):
+            yield None, []  # `chunks` will come to the same fault, and name its row
+
+    def _batches(self, wanted: Sequence[str], numeric: Collection[str]) -> Iterator[Any]:
         for file in self._files:
             with _faults_of(file) as seen:
-                for batch in self._read(file, wanted, numeric, size):
+                for batch in self._read(file, self._layout(file, wanted), numeric):
                     yield batch
                     seen.rows += batch.num_rows
 
-    def _read(
-        self, file: DataFile, wanted: Sequence[str], numeric: frozenset[str], size: int
-    ) -> Iterator[Any]:
+    def _read(self, file: DataFile, layout: Layout, numeric: Collection[str]) -> Iterator[Any]:
         """Batches of one file with the wanted columns, including those from folder names."""
-        dialect = csv_stream.of_suffix(file.name, self.dialect)
-        written, fixed = _names(file, dialect), dict(file.partition)
-        for name in wanted:
-            if name not in written and name not in fixed:
-                raise DataError(f"there is no column {name!r}{self.hint}")
-        inside = [written[name] for name in wanted if name in written]
+        inside = layout.inside(layout.wanted)
         if file.format == "csv":
-            kinds = [written[name] for name in numeric if name in written]
+            kinds, dialect = layout.inside(numeric), self._dialect(file)
             batches = csv_stream.batches(file.stream, dialect, inside, numeric=kinds)
         else:
             read = _parquet if file.format == "parquet" else _arrow
-            batches = read(file, inside, size)
-        for batch in batches:
-            yield pa.table(
-                [
-                    batch.column(written[name])
-                    if name in written
-                    else pa.repeat(pa.scalar(fixed[name], pa.large_string()), batch.num_rows)
-                    for name in wanted
-                ],
-                names=list(wanted),
-            )
+            batches = read(file, inside, self._size)
+        return map(layout.table, batches)
+
+    def _layout(self, file: DataFile, wanted: Sequence[str]) -> Layout:
+        layout = Layout(tuple(wanted), _names(file, self._dialect(file)), dict(file.partition))
+        missing = layout.missing()
+        if missing is not None:
+            raise DataError(f"there is no column {missing!r}{self.hint}")
+        return layout
+
+    def _dialect(self, file: DataFile) -> Dialect:
+        return csv_stream.of_suffix(file.name, self.dialect)
 
     @cached_property
     def hint(self) -> str:
         """A likely cause of a missing column, or an empty text."""
-        dialect = csv_stream.of_suffix(self._files[0].name, self.dialect)
-        return csv_stream.hint(self.names, dialect) if self._files[0].format == "csv" else ""
+        file = self._files[0]
+        return csv_stream.hint(self.names, self._dialect(file)) if file.format == "csv" else ""
 
 
 def load_table(place: str | Path) -> Table:

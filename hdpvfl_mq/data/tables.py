@@ -7,7 +7,7 @@ file format and no meaning of a column. Text is always large_string here.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -24,6 +24,21 @@ TEXT = np.dtypes.StringDType()
 ROWS_SHOWN = 5
 # What pyarrow raises for values it cannot hold in one column.
 _MIXED = (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, OverflowError)
+
+
+class Piece(Protocol):
+    """A chunk of a source that is not yet decoded; it may be decoded in another process."""
+
+    def table(self, texts: Sequence[Any]) -> Table:
+        """The chunk, from the bytes that go with the piece; NotPlainError if it must be read."""
+
+
+# A piece and the bytes that go with it; None if the rest of the source must be read as chunks.
+Pieced = tuple[Piece | None, Sequence[Any]]
+
+
+class NotPlainError(Exception):
+    """A piece that cannot be cut or decoded."""
 
 
 class Table:
@@ -102,12 +117,20 @@ class Table:
         return Table(self.names, [array.take(places) for array in self._columns.values()])
 
     def chunks(
-        self, columns: Sequence[str] | None = None, *, numeric: Collection[str] = ()
+        self,
+        columns: Sequence[str] | None = None,
+        *,
+        numeric: Collection[str] = (),
+        after: int = 0,
     ) -> Iterator[Table]:
         """The table, or these columns of it, as a single chunk."""
         if self.rows == 0:
             raise DataError("the table has no row")
         yield self if columns is None else self.select(columns)
+
+    def pieces(self, columns: Sequence[str], *, numeric: Collection[str]) -> Iterator[Pieced]:
+        """None: nothing is to be decoded."""
+        return iter(())
 
     def __repr__(self) -> str:
         return f"<Table of {self.rows} rows and {len(self.names)} columns>"

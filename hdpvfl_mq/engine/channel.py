@@ -1,14 +1,14 @@
-"""Messages between a party's process and a worker: a few words, then large arrays as they lie.
+"""Messages between a party's process and a worker: large arrays travel as they lie in memory.
 
-It owns the form of a message; it knows no job. A large array is copied into the socket and out of
-it, and not packed with the words as well, which took longer than many a product with rows.
+It owns the form of a message; it knows no job. A large array anywhere in a message is copied into
+the socket and out of it, and not packed with the words as well, which took longer than many a
+product with rows.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
-from dataclasses import dataclass
+import pickle
 from multiprocessing.connection import Connection
 from typing import Any
 
@@ -18,48 +18,33 @@ _LARGE_BYTES = 2**14
 _VIEWS = 512  # that one system call takes; Linux takes 1024
 
 
-@dataclass(frozen=True, slots=True)
-class _Follows:
-    """The place of an array whose bytes follow the words."""
+def send(connection: Connection, message: Any) -> None:
+    """Send a message; OSError if the other side is gone."""
+    views: list[memoryview] = []
 
-    shape: tuple[int, ...]
-    dtype: str
+    def stays(buffer: pickle.PickleBuffer) -> bool:
+        view = buffer.raw()
+        if view.nbytes >= _LARGE_BYTES:
+            views.append(view)
+        return view.nbytes < _LARGE_BYTES
 
-
-def send(connection: Connection, words: Any, values: Sequence[Any] = ()) -> None:
-    """Send words and values; OSError if the other side is gone."""
-    told = [_Follows(each.shape, each.dtype.str) if _is_large(each) else each for each in values]
-    connection.send((words, told))
-    views = [memoryview(each).cast("B") for each in values if _is_large(each)]
+    words = pickle.dumps(message, protocol=5, buffer_callback=stays)
+    connection.send((words, [view.nbytes for view in views]))
     while views:
         views = _rest(views, os.writev(connection.fileno(), views[:_VIEWS]))
 
 
-def receive(connection: Connection) -> tuple[Any, list[Any]]:
-    """The next words and values; EOFError or OSError if the other side is gone."""
-    words, told = connection.recv()
-    values, views = list(told), list[memoryview]()
-    for place, each in enumerate(told):
-        if isinstance(each, _Follows):
-            values[place] = np.empty(each.shape, each.dtype)
-            views.append(memoryview(values[place]).cast("B"))
+def receive(connection: Connection) -> Any:
+    """The next message; EOFError or OSError if the other side is gone."""
+    words, sizes = connection.recv()
+    buffers = [np.empty(size, np.uint8) for size in sizes]
+    views = [buffer.data for buffer in buffers]
     while views:
         count = os.readv(connection.fileno(), views[:_VIEWS])
         if count == 0:
             raise EOFError
         views = _rest(views, count)
-    return words, values
-
-
-def _is_large(value: Any) -> bool:
-    """Whether a value is an array of plain numbers, in one piece, that is worth a copy less."""
-    return (
-        isinstance(value, np.ndarray)
-        and value.dtype.kind in "biuf"
-        and value.dtype.isnative
-        and value.flags.c_contiguous
-        and value.nbytes >= _LARGE_BYTES
-    )
+    return pickle.loads(words, buffers=buffers)  # noqa: S301 - from a process of this program
 
 
 def _rest(views: list[memoryview], done: int) -> list[memoryview]:

@@ -141,3 +141,6 @@ class LocalEngine:
 
     def __repr__(self) -> str:
         return "<LocalEngine>"
+
+
+LOCAL = LocalEngine()

@@ -210,7 +210,7 @@ class ProcessEngine:
             assert isinstance(ready, Connection)
             worker = self._workers[busy[ready]]
             try:
-                failed, found = receive(ready)
+                found = receive(ready)
             except (EOFError, OSError):
                 self._replace(busy[ready])
                 turn.lost(worker.jobs)
@@ -219,9 +219,9 @@ class ProcessEngine:
                 ready.close()  # the rest of the answer is in it; `_settle` replaces the worker
                 raise
             number = worker.jobs.popleft()
-            if isinstance(failed, Failure):
+            if isinstance(found, Failure):
                 name = turn.out[number].name
-                raise OperatorError(f"a worker could not compute {name}: {failed.kind}")
+                raise OperatorError(f"a worker could not compute {name}: {found.kind}")
             turn.answered(number, found)
 
     def _replace(self, place: int) -> None:

@@ -9,8 +9,7 @@ from __future__ import annotations
 import mmap
 import os
 import sys
-from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
 from multiprocessing.reduction import recv_handle
 from queue import Queue
@@ -53,15 +52,6 @@ class Compute:
         """The kernel's name."""
         return name_of(self.job.kernel)
 
-    @property
-    def values(self) -> tuple[Any, ...]:
-        """What may be large, and is sent apart."""
-        return self.job.along
-
-    def of(self, values: Sequence[Any]) -> Compute:
-        """The same with other values."""
-        return replace(self, job=replace(self.job, along=tuple(values)))
-
 
 @dataclass(frozen=True, slots=True)
 class Call:
@@ -74,15 +64,6 @@ class Call:
     def name(self) -> str:
         """The kernel's name."""
         return name_of(self.kernel)
-
-    @property
-    def values(self) -> Piece:
-        """What may be large, and is sent apart."""
-        return self.piece
-
-    def of(self, values: Sequence[Any]) -> Call:
-        """The same with other values."""
-        return replace(self, piece=tuple(values))
 
 
 Asked = Compute | Call
@@ -112,11 +93,7 @@ def serve(connection: Connection) -> None:
             held.pop(each.number, None)
         else:
             try:
-                found = _answer(each, held)
-                if isinstance(found, Failure):
-                    send(connection, found)
-                else:
-                    send(connection, None, found)
+                send(connection, _answer(each, held))
             except OSError:
                 return
 
@@ -132,13 +109,13 @@ class _Taken:
 def _read(connection: Connection, asked: Queue[Asked | _Taken | Drop | None]) -> None:
     try:
         while True:
-            each, values = receive(connection)
+            each = receive(connection)
             if isinstance(each, Take):
                 descriptor = recv_handle(connection)
                 X = matrix_of(descriptor, each.shape, each.dtype, mmap.ACCESS_READ)
                 os.close(descriptor)
                 each = _Taken(each.number, X)
-            asked.put(each.of(values) if isinstance(each, Asked) else each)
+            asked.put(each)
     except (EOFError, OSError, MemoryError):
         pass  # the party's process is gone, or gets another worker
     finally:

@@ -62,7 +62,7 @@ class WorkerProcess:
     def ask(self, job: int, asked: Asked) -> bool:
         """Hand over a job; False if the process has died."""
         try:
-            send(self.connection, asked.of(()), asked.values)
+            send(self.connection, asked)
         except OSError:
             return False
         self.jobs.append(job)

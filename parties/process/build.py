@@ -17,6 +17,7 @@ from hdpvfl_mq.arrays.chunked import Allocate
 from hdpvfl_mq.data.databases import spool
 from hdpvfl_mq.data.preprocess import PreparedData, prepare, prepare_mapped
 from hdpvfl_mq.data.readers import TableFile
+from hdpvfl_mq.engine.port import Engine
 from hdpvfl_mq.errors import DataError, SettingsError
 from hdpvfl_mq.journal.store import Journal
 from hdpvfl_mq.node.node import Node
@@ -160,7 +161,8 @@ def _assets(settings: PartySettings, keys: Keys) -> Assets:
     folder = files.state / "rows" if settings.data.on_disk else None
     allocate: Allocate = np.empty if folder is None else MappedArrays(folder)
     rules = settings.data if model is None else scoring_settings(model, settings.data)
-    data, ids = _rows(source, settings, rules, allocate)
+    engine = engine_of(settings.engine, allocate=allocate, folder=folder)
+    data, ids = _rows(source, settings, rules, allocate, engine)
     secret, salt = run_secret(files.secret)
     return Assets(
         party=settings.party,
@@ -183,7 +185,7 @@ def _assets(settings: PartySettings, keys: Keys) -> Assets:
         model=model,
         found=alignment_store.found(files.alignments, settings.run),
         allocate=allocate,
-        engine=engine_of(settings.engine, allocate=allocate, folder=folder),
+        engine=engine,
         wire=settings.wire,
         speaks=settings.wire_max,
     )
@@ -196,14 +198,26 @@ def gram_store(settings: PartySettings, policy: PartyPolicy, data: PreparedData)
 
 
 def _rows(
-    source: TableFile, settings: PartySettings, rules: DataSettings, allocate: Allocate
+    source: TableFile,
+    settings: PartySettings,
+    rules: DataSettings,
+    allocate: Allocate,
+    engine: Engine,
 ) -> tuple[PreparedData, NormalisedIds]:
     id_rules, to_score = settings.ids, settings.model is not None
     if not rules.on_disk:
-        data = prepare(source, rules, role=settings.role, to_score=to_score)
+        data = prepare(source, rules, role=settings.role, to_score=to_score, engine=engine)
         return data, normalise(data.ids, id_rules)
     ids = IdCollector(id_rules, allocate)
-    data = prepare_mapped(source, rules, allocate, ids.add, role=settings.role, to_score=to_score)
+    data = prepare_mapped(
+        source,
+        rules,
+        allocate,
+        ids.add,
+        role=settings.role,
+        to_score=to_score,
+        engine=engine,
+    )
     return data, ids.distinct()
 
 

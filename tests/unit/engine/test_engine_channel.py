@@ -34,6 +34,7 @@ VALUES: dict[str, list[Any]] = {
     "every other one": [LARGE[::2]],
     "a matrix, and by columns": [LARGE.reshape(1000, 300), LARGE.reshape(1000, 300).T],
     "of another machine": [LARGE.astype(">f8")],
+    "deep in it": [{"a": (LARGE, [LARGE[:5]])}],
     "nothing in it": [np.empty((0, 3))],
     "text": [np.array(["a", "long enough to be stored apart"] * 9000, np.dtypes.StringDType())],
 }
@@ -42,7 +43,7 @@ VALUES: dict[str, list[Any]] = {
 @pytest.mark.parametrize("name", VALUES)
 def test_a_message_arrives_as_it_was_sent(name: str, ends: tuple[Connection, Connection]) -> None:
     ours, theirs = ends
-    sending = Thread(target=channel.send, args=(ours, "words", VALUES[name]))
+    sending = Thread(target=channel.send, args=(ours, ("words", VALUES[name])))
     sending.start()
     found = channel.receive(theirs)
     sending.join()
@@ -51,7 +52,7 @@ def test_a_message_arrives_as_it_was_sent(name: str, ends: tuple[Connection, Con
 
 def test_numbers_arrive_at_addresses_that_are_multiples_of_their_size(ends) -> None:
     ours, theirs = ends
-    sending = Thread(target=channel.send, args=(ours, b"odd", [LARGE, LARGE[1:]]))
+    sending = Thread(target=channel.send, args=(ours, (b"odd", [LARGE, LARGE[1:]])))
     sending.start()
     _, found = channel.receive(theirs)
     sending.join()
@@ -68,7 +69,7 @@ def test_a_side_that_is_gone_in_the_middle_of_a_message_is_noticed(ends, monkeyp
 
     monkeypatch.setattr(os, "writev", half)
     with pytest.raises(OSError, match=r"^$"):
-        channel.send(ours, None, [LARGE])
+        channel.send(ours, [LARGE])
     ours.close()
     with pytest.raises(EOFError):
         channel.receive(theirs)

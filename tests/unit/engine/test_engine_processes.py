@@ -89,7 +89,7 @@ def test_rows_are_dropped_although_the_workers_that_held_them_died(engine: Proce
 def test_a_worker_ends_with_its_connection() -> None:
     worker = WorkerProcess()
     assert worker.ask(0, Call(np.size, (0,)))
-    assert channel.receive(worker.connection) == (None, [1])
+    assert channel.receive(worker.connection) == [1]
     worker.end()
     assert worker.process.returncode == 0
     assert not worker.ask(1, Call(np.size, (0,)))

@@ -1,0 +1,211 @@
+"""CSV cut between rows, so that an engine can decode the pieces at the same time.
+
+It owns where a row ends and how a piece becomes a table. It explains nothing: what is not plainly
+well-formed is left to csv_stream.py, which reads the file row after row and names the fault.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import IO, Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+from pyarrow import csv as arrow_csv
+
+from hdpvfl_mq.data.csv_stream import (
+    BLOCK_BYTES,
+    Dialect,
+    Open,
+    as_utf8,
+    block_bytes,
+    conversion,
+)
+from hdpvfl_mq.data.layout import Layout
+from hdpvfl_mq.data.tables import NotPlainError, Table
+
+Text = NDArray[np.uint8]
+PIECE_BYTES_MAX = 2**26
+_BOM = b"\xef\xbb\xbf"
+_QUOTE, _NEWLINE, _RETURN = b'"\n\r'
+
+
+@dataclass(frozen=True)
+class CsvFile:
+    """One file: its bytes, how they are written and which columns are wanted."""
+
+    open: Open
+    dialect: Dialect
+    layout: Layout
+
+
+@dataclass(frozen=True)
+class CsvPart:
+    """How some rows of one file become a table: all but their text."""
+
+    layout: Layout
+    dialect: Dialect
+    has_breaks: bool  # line ends inside cells
+    rows: int
+
+    def table(self, text: Text, numeric: Collection[str]) -> Any:
+        """The rows as an Arrow table; NotPlainError if Arrow does not find what was counted."""
+        layout = self.layout
+        try:
+            found = arrow_csv.read_csv(
+                pa.BufferReader(pa.py_buffer(text)),
+                read_options=arrow_csv.ReadOptions(
+                    block_size=block_bytes(len(layout.written)),
+                    column_names=list(layout.written.values()),
+                ),
+                parse_options=arrow_csv.ParseOptions(
+                    delimiter=self.dialect.separator, newlines_in_values=self.has_breaks
+                ),
+                convert_options=conversion(
+                    layout.inside(layout.wanted), layout.inside(numeric), self.dialect
+                ),
+            )
+        except (pa.ArrowException, ValueError):
+            raise NotPlainError from None
+        if found.num_rows != self.rows:
+            raise NotPlainError
+        return layout.table(found)
+
+
+@dataclass(frozen=True)
+class CsvPiece:
+    """How one chunk of a source is decoded: rows of one file, or of several that follow."""
+
+    first_row: int
+    numeric: frozenset[str]
+    parts: tuple[CsvPart, ...]
+
+    def table(self, texts: Sequence[Text]) -> Table:
+        """The chunk; NotPlainError if csv_stream.py must read it."""
+        tables = [
+            part.table(text, self.numeric) for part, text in zip(self.parts, texts, strict=True)
+        ]
+        whole = pa.concat_tables(tables)
+        return Table(whole.schema.names, whole.columns, first_row=self.first_row)
+
+
+def pieces(
+    files: Iterable[CsvFile], numeric: frozenset[str], size: int
+) -> Iterator[tuple[CsvPiece, list[Text]]]:
+    """Chunks of `size` rows, the last may have fewer; NotPlainError where a file cannot be cut."""
+    first_row, held = 1, 0
+    parts, texts = list[CsvPart](), list[Text]()
+    for file in files:
+        with file.open() as raw:
+            cutter = RowCutter(raw, file.dialect)
+            header, _ = cutter.take(1)
+            if b"\r" in header.tobytes().strip(b"\r\n"):
+                raise NotPlainError  # lines of old Macs, of which the first may be many rows
+            while (taken := cutter.take(size - held))[1]:
+                text, rows = taken
+                parts.append(CsvPart(file.layout, file.dialect, cutter.has_breaks, rows))
+                texts.append(text)
+                held += rows
+                if held == size:
+                    yield CsvPiece(first_row, numeric, tuple(parts)), texts
+                    first_row, held, parts, texts = first_row + size, 0, [], []
+    if held:
+        yield CsvPiece(first_row, numeric, tuple(parts)), texts
+
+
+class RowCutter:
+    """A CSV file from which whole rows are taken, as many as are asked for."""
+
+    def __init__(self, raw: IO[bytes], dialect: Dialect) -> None:
+        self._raw = as_utf8(raw, dialect.encoding)
+        self._blocks: list[bytes] = []
+        self._length = 0  # of the blocks, from the first row on that was not taken
+        self._ends = np.empty(0, dtype=np.int64)  # of rows, counted from there
+        self._line = -1  # where the last line ended, also an empty one
+        self._tail = b"\n"  # the last byte that was looked at, and the one after it
+        self._is_first, self._is_over, self._is_quoted = True, False, False
+        self.has_breaks = False  # inside quotes, so far
+        self._edges = np.zeros(256, dtype=np.bool_)
+        self._edges[[_QUOTE, _NEWLINE, _RETURN, *dialect.separator.encode()]] = True
+
+    def take(self, rows: int) -> tuple[Text, int]:
+        """The text of the next rows and how many they are: fewer only where the file ends."""
+        while len(self._ends) < rows and not self._is_over:
+            self._read()
+        count = min(rows, len(self._ends))
+        end = int(self._ends[count - 1]) if count else 0
+        text = self._cut(end)
+        self._ends = self._ends[count:] - end
+        self._line -= end
+        return text, count
+
+    def _cut(self, size: int) -> Text:
+        # Not from malloc: once so large a block was freed, it keeps the memory of later arrays.
+        text = np.frombuffer(pa.allocate_buffer(size), np.uint8)
+        place = 0
+        while place < size:
+            block = self._blocks[0]
+            here = memoryview(block)[: size - place]
+            text[place : place + len(here)] = here
+            place += len(here)
+            self._blocks[:1] = [block[len(here) :]] if len(here) < len(block) else []
+        self._length -= size
+        return text
+
+    def _read(self) -> None:
+        """Find the ends of rows in the next block."""
+        block = self._raw.read(BLOCK_BYTES)
+        self._is_over = not block
+        if self._is_first:
+            block, self._is_first = block.removeprefix(_BOM), False
+        if b"\0" in block or self._length > PIECE_BYTES_MAX:
+            raise NotPlainError
+        # The last byte is looked at when the next one is known.
+        window, start = self._tail + block, self._length - len(self._tail)
+        stop = len(window) - (not self._is_over)
+        self._blocks.append(block)
+        self._length += len(block)
+        self._tail = window[stop - 1 :]
+        bytes_ = np.frombuffer(window, np.uint8)
+        lines = np.flatnonzero(bytes_[1:stop] == _NEWLINE) + 1
+        if self._is_quoted or window.find(b'"', 1, stop) > 0:
+            lines = self._outside(bytes_, lines, stop)
+        self._add(bytes_, lines, start)
+        if self._is_over:
+            self._finish()
+
+    def _outside(self, window: Text, lines: NDArray[np.int64], stop: int) -> NDArray[np.int64]:
+        """Line ends that are not inside quotes; every quote must begin or end a cell."""
+        quotes = np.flatnonzero(window[1:stop] == _QUOTE) + 1
+        opening, closing = quotes[self._is_quoted :: 2], quotes[1 - self._is_quoted :: 2]
+        after = closing[closing + 1 < len(window)] + 1
+        if not (self._edges[window[opening - 1]].all() and self._edges[window[after]].all()):
+            raise NotPlainError
+        breaks = np.flatnonzero(window[1:stop] == _RETURN) + 1
+        self.has_breaks = self.has_breaks or bool(self._inside(quotes, breaks).any())
+        is_inside = self._inside(quotes, lines)
+        self.has_breaks = self.has_breaks or bool(is_inside.any())
+        self._is_quoted ^= bool(len(quotes) % 2)
+        return lines[~is_inside]
+
+    def _inside(self, quotes: NDArray[np.int64], places: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """Which places of a block have an odd number of quotes before them."""
+        odd: NDArray[np.bool_] = (np.searchsorted(quotes, places) + self._is_quoted) % 2 == 1
+        return odd
+
+    def _add(self, window: Text, lines: NDArray[np.int64], start: int) -> None:
+        """Count these lines as rows, except empty ones, which Arrow leaves out too."""
+        if len(lines):
+            length = np.diff(lines, prepend=self._line - start)
+            is_empty = (length == 1) | ((length == 2) & (window[lines - 1] == _RETURN))
+            self._ends = np.concatenate([self._ends, lines[~is_empty] + (start + 1)])
+            self._line = int(lines[-1]) + start
+
+    def _finish(self) -> None:
+        """The last line need not end with a line end."""
+        if self._is_quoted:
+            raise NotPlainError
+        if self._length - 1 > self._line:
+            self._ends = np.append(self._ends, self._length)

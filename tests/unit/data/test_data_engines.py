@@ -1,0 +1,126 @@
+"""Preparation by workers: the same bits and the same errors as in one process."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from hdpvfl_mq.data.preprocess import PreparedData, prepare, prepare_mapped
+from hdpvfl_mq.data.readers import TableFile
+from hdpvfl_mq.engine.port import LOCAL, Engine
+from hdpvfl_mq.engine.processes import ProcessEngine
+from hdpvfl_mq.errors import DataError
+from schemas.data import ColumnRule, DataSettings, NamedColumn
+from tests.unit.data.test_data_damaged import DAMAGED, SECRET
+
+SETTINGS = DataSettings(
+    label_column="y",
+    weight_column="w",
+    default=ColumnRule(centre="learn", scale="learn", missing="learn"),
+    rules=(NamedColumn(name="city", categories="learn", missing_category="none"),),
+)
+
+
+@pytest.fixture(scope="module")
+def engine() -> Iterator[ProcessEngine]:
+    engine = ProcessEngine(2)
+    yield engine
+    engine.close()
+
+
+class Counted:
+    """An engine that kills a worker while it prepares, and counts what it prepared."""
+
+    def __init__(self, engine: ProcessEngine, *, kills: bool = False) -> None:
+        self.engine, self.kills, self.pieces = engine, kills, 0
+        self.room = engine.room
+
+    def each(self, kernel: Any, pieces: Any) -> Iterator[Any]:
+        for found in self.engine.each(kernel, pieces):
+            if self.kills and self.pieces == 3:
+                os.kill(self.engine.pids[0], signal.SIGKILL)
+            self.pieces += 1
+            yield found
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    dice = np.random.default_rng(5)
+    cells = dice.normal(size=(997, 3))
+    lines = ["id,y,w,city,a,b,c"]
+    for place, row in enumerate(cells.tolist()):
+        city = ("Rome", '"a, b"', "", "Oslo")[place % 4]
+        numbers = [*row[:2], "" if place % 11 == 3 else row[2]]
+        lines.append(",".join(map(str, [f"k{place}", place % 2, 1.5, city, *numbers])))
+    path = tmp_path / "rows.csv"
+    path.write_text("\n".join(lines))
+    return path
+
+
+def bits(data: PreparedData) -> list[bytes]:
+    arrays = (data.X, data.y, data.weights)
+    text = data.settings.model_dump_json()
+    return [
+        data.fingerprint,
+        text.encode(),
+        *(each.tobytes() for each in arrays if each is not None),
+    ]
+
+
+@pytest.mark.parametrize("kills", [False, True])
+@pytest.mark.parametrize("on_disk", [False, True])
+def test_workers_prepare_the_same_bits(
+    engine: ProcessEngine, file: Path, *, on_disk: bool, kills: bool
+) -> None:
+    source = TableFile(file, chunk_cells=700)  # ten chunks
+
+    def prepared(engine: Engine) -> PreparedData:
+        if not on_disk:
+            return prepare(source, SETTINGS, role="active", engine=engine)
+        return prepare_mapped(
+            source, SETTINGS, np.empty, lambda _: None, role="active", engine=engine
+        )
+
+    counted = Counted(engine, kills=kills)
+    assert bits(prepared(counted)) == bits(prepared(LOCAL))
+    assert counted.pieces == (20 if on_disk else 10)
+
+
+def fault(path: Path, engine: Engine) -> str:
+    with pytest.raises(DataError) as caught:
+        prepare(TableFile(path, chunk_cells=6), DataSettings(), role="passive", engine=engine)
+    assert caught.value.__cause__ is None
+    return str(caught.value)
+
+
+@pytest.mark.parametrize("kind", [kind for kind in DAMAGED if kind != "binary"])
+def test_faults_have_the_same_text_whoever_prepares(
+    engine: ProcessEngine, tmp_path: Path, capfd: pytest.CaptureFixture[str], kind: str
+) -> None:
+    name, content, _ = DAMAGED[kind]
+    path = tmp_path / name
+    path.write_bytes(content) if isinstance(content, bytes) else content(path)
+    assert fault(path, engine) == fault(path, LOCAL)
+    assert SECRET not in "".join(capfd.readouterr())
+
+
+def test_a_fault_late_in_a_file_is_named_by_its_row(engine: ProcessEngine, file: Path) -> None:
+    lines = file.read_text().splitlines()
+    lines[900] = lines[900].replace("k899", "")
+    lines[951] = f"{lines[951].rpartition(',')[0]},{SECRET}"
+    file.write_text("\n".join(lines))
+    source, texts = TableFile(file, chunk_cells=700), set()
+    for each in (engine, LOCAL):
+        with pytest.raises(DataError) as caught:
+            prepare(source, SETTINGS, role="active", engine=each)
+        texts.add(str(caught.value))
+    assert len(texts) == 1
+    assert "column 'c', row 951: the cell is not a number" in (text := texts.pop())
+    assert "column 'id', row 900: the id is empty" in text
+    assert SECRET not in text
