@@ -28,6 +28,14 @@ def joining(model: dict[str, Any]) -> dict[str, Any]:
     }
 
 
+def result_lines(model: dict[str, Any]) -> list[str]:
+    """What an active party's operator reads after a training; why, if there is no fit."""
+    if trouble := model.get("trouble"):
+        return [f"warning: {trouble}; this model knows nothing of this party's columns"]
+    found = joining(model)
+    return [*partner_lines(found), *held_out_lines(found)]
+
+
 def partner_lines(found: dict[str, Any]) -> list[str]:
     """One line on whether the model uses its partners, and one for each of them."""
     if not found:

@@ -41,7 +41,7 @@ from parties.rounds.base import (
     released,
     share_message,
 )
-from parties.rounds.shares_fit import PrivateActive, fitted_or_told
+from parties.rounds.shares_fit import PrivateActive, fitted_or_trouble
 from schemas.ids import PartyId
 from schemas.messages import Residual
 from schemas.privacy import Release
@@ -197,7 +197,7 @@ def _fit(own: Assets, state: Training) -> Step[Training]:
         if counted(state, passive):
             came[passive] = rounds.shares[passive]
             transcript = next_transcript(transcript, came[passive][0])
-    rounds = replace(fitted_or_told(own, state, came), shares=MappingProxyType({}))
+    rounds = replace(fitted_or_trouble(own, state, came), shares=MappingProxyType({}))
     return finished_round(replace(state, transcript=transcript, rounds=rounds), is_over=True)
 
 

@@ -86,10 +86,10 @@ def added(own: Assets, setup: Setup, asked: Query, parts: Mapping[PartyId, Part]
     without, reasons = dict[PartyId, bytes](), dict[PartyId, str]()
     for passive in plan.manifest.passive_parties:  # party order: arrival is not information
         part = parts.get(passive) or Part.nobody(len(places))
-        told, left = np.zeros(len(places)), part.scale**2
+        explained, left = np.zeros(len(places)), part.scale**2
         if (known := own.trained.score_regressions.get(passive)) is not None:
-            told, left = A @ known.b, known.variance
-        expected, variance = _expected(told, left, part)
+            explained, left = A @ known.b, known.variance
+        expected, variance = _expected(explained, left, part)
         factor = gamma.get(passive, 1.0)
         theta, doubt = theta + factor * expected, doubt + factor**2 * variance
         if part.refused:
@@ -112,15 +112,17 @@ def _refused(setup: Setup, without: Mapping[PartyId, bytes]) -> bytes:
     return bytes(np.bitwise_or.reduce(masks).tobytes())
 
 
-def _expected(told: FloatVector, variance: float, part: Part) -> tuple[FloatVector, FloatVector]:
-    """A partner's expected scores, given its answer and `told`, and their variances.
+def _expected(
+    explained: FloatVector, variance: float, part: Part
+) -> tuple[FloatVector, FloatVector]:
+    """A partner's expected scores, given its answer and `explained`, and their variances.
 
-    `told` is the regression on the active party's columns and `variance` what it leaves
+    `explained` is the regression on the active party's columns and `variance` what it leaves
     unexplained: the whole variance of a missing score.
     """
-    missing, noise = unpacked(part.refused, len(told)), part.noise_std**2
+    missing, noise = unpacked(part.refused, len(explained)), part.noise_std**2
     trust = 1.0 if noise == 0.0 else variance / (variance + noise)
     doubt = np.where(missing, variance, variance * (1.0 - trust))
-    expected = told.copy()
-    expected[~missing] += trust * (part.values - told[~missing])
+    expected = explained.copy()
+    expected[~missing] += trust * (part.values - explained[~missing])
     return expected, doubt

@@ -62,7 +62,7 @@ class PrivateActive(ActiveRounds):
         return dict(zip(self.partners, self.fit.coefficients.tolist(), strict=True))
 
 
-def fitted_or_told(own: Assets, state: Training, came: Came) -> PrivateActive:
+def fitted_or_trouble(own: Assets, state: Training, came: Came) -> PrivateActive:
     """The fit with the shares, else without; if both fail, the run goes on and `trouble` says so.
 
     Labels and a peer's numbers can decide whether a fit fails: a process that stopped at a failure
@@ -135,9 +135,9 @@ def _regressions(
     """Regression of each partner's scores on the active party's columns, for noised scores."""
     if expected is None:
         return {}
-    told, left = expected.told / column[:, None], np.diag(expected.doubt_unseen)
+    slopes, left = expected.slopes / column[:, None], np.diag(expected.doubt_unseen)
     return {
-        party: ScoreRegression(told[:, number], float(left[number]))
+        party: ScoreRegression(slopes[:, number], float(left[number]))
         for number, party in enumerate(partners)
     }
 

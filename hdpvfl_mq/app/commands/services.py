@@ -12,7 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from hdpvfl_mq.app.joining import held_out_lines, joining, partner_lines
+from hdpvfl_mq.app.joining import joining, result_lines
 from hdpvfl_mq.app.lines import say
 from hdpvfl_mq.app.live import Federation, Wanted
 from hdpvfl_mq.errors import OperatorError, SettingsError
@@ -200,15 +200,14 @@ def train(options: argparse.Namespace) -> int:
     warning = delta_warning(manifest.budget.delta, model["rows"]) if manifest.budget else None
     if warning and not options.json:
         say(f"warning: {warning}")
-    found = joining(model)
     answer = {"run": run.name, "model": str(run.model_file), "warning": warning}
-    lines = (*partner_lines(found), *held_out_lines(found), f"model    {run.model_file}")
+    lines = (*result_lines(model), f"model    {run.model_file}")
 
     def say_lines() -> None:
         for line in lines:
             say(line)
 
-    return show(options, {**answer, "partners": found, **progress.fields}, say_lines)
+    return show(options, {**answer, "partners": joining(model), **progress.fields}, say_lines)
 
 
 def _manifest(options: argparse.Namespace, federation: Federation) -> RunManifest:

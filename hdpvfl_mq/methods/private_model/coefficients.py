@@ -96,7 +96,7 @@ def _normal_equations(
     own = A.T @ direction / len(A) / slope
     G = A.T @ A / len(A) + _RIDGE * np.eye(A.shape[1])
     error = error + received / seen * float(own @ np.linalg.solve(G, own))
-    right = with_label - expected.told.T @ own
+    right = with_label - expected.slopes.T @ own
     S, m = expected.doubt_unseen, np.full(partners, prior_mean(partners))
     V = _COMMON_STD**2 + _OWN_STD**2 * np.eye(partners)
     gain = V @ S @ np.linalg.inv(S @ V @ S + np.diag(error))

@@ -22,8 +22,8 @@ Matrix = NDArray[np.float64]
 
 # Prior mean and deviation of the share of a score's variance that the active party's columns
 # explain, and the range that an estimate may have.
-_TOLD_SHARE, _TOLD_STD = 0.2, 0.3
-_TOLD_RANGE = (0.02, 0.97)
+_EXPLAINED_SHARE, _EXPLAINED_STD = 0.2, 0.3
+_EXPLAINED_RANGE = (0.02, 0.97)
 # Prior mean and deviation of the correlation of two partners' scores beyond those columns.
 _OVERLAP, _OVERLAP_STD = 0.3, 0.1
 _SMALLEST = 0.03
@@ -47,7 +47,7 @@ class Expected:
     seen: int  # the first rows; no scores were received for the others
     doubt_seen: Matrix
     doubt_unseen: Matrix
-    told: Matrix = field(repr=False)  # coefficients of A, (columns, partners)
+    slopes: Matrix = field(repr=False)  # coefficients of A, (columns, partners)
     trust: Matrix  # weights of the unexplained part of scores, (partners, partners)
 
     @property
@@ -63,8 +63,8 @@ class Expected:
 
     def of_rows(self, A: Matrix, values: Matrix) -> Matrix:
         """Expected scores of other rows, given their columns and received scores."""
-        told = A @ self.told
-        found: Matrix = told + (values - told) @ self.trust.T
+        explained = A @ self.slopes
+        found: Matrix = explained + (values - explained) @ self.trust.T
         return found
 
 
@@ -76,11 +76,11 @@ def expect(A: Matrix, shares: Shares, allocate: Allocate = np.empty) -> Expected
     """
     seen, partners = shares.values.shape
     noise = np.diag(shares.noise_std**2)
-    told = _regressions(A[:seen], shares)
+    slopes = _regressions(A[:seen], shares)
     received = shares.values
 
     def raw(rows: slice) -> Matrix:
-        found: Matrix = received[rows] - A[:seen][rows] @ told
+        found: Matrix = received[rows] - A[:seen][rows] @ slopes
         return found
 
     mean = summed(seen, lambda rows: raw(rows).sum(axis=0)) / seen
@@ -91,11 +91,11 @@ def expect(A: Matrix, shares: Shares, allocate: Allocate = np.empty) -> Expected
         return found
 
     moments = summed(seen, square_of_left) / seen
-    explained = variance_of(len(A), lambda rows: A[rows] @ told)
+    explained = variance_of(len(A), lambda rows: A[rows] @ slopes)
     variance = np.maximum(shares.size**2 - explained, 0.1 * shares.size**2)
     unseen = _covariance(moments, seen, variance, shares.noise_std**2)
     trust = unseen @ np.linalg.inv(unseen + noise)
-    scores = filled((len(A), partners), lambda rows: A[rows] @ told, allocate)
+    scores = filled((len(A), partners), lambda rows: A[rows] @ slopes, allocate)
     for rows in chunks(seen, BLOCK_ROWS):
         scores[rows] += (raw(rows) - mean) @ trust.T
     return Expected(
@@ -104,7 +104,7 @@ def expect(A: Matrix, shares: Shares, allocate: Allocate = np.empty) -> Expected
         seen=seen,
         doubt_seen=unseen - trust @ unseen,
         doubt_unseen=unseen,
-        told=told,
+        slopes=slopes,
         trust=trust,
     )
 
@@ -119,30 +119,31 @@ def _regressions(A: Matrix, shares: Shares) -> Matrix:
     G = summed(seen, lambda rows: A[rows].T @ A[rows]) / seen
     b = summed(seen, lambda rows: A[rows].T @ shares.values[rows]) / seen
     inverse, rank = np.linalg.pinv(G, rcond=1e-9, hermitian=True), np.linalg.matrix_rank(G)
-    told = np.empty((columns, shares.values.shape[1]))
-    for partner in range(told.shape[1]):
+    slopes = np.empty((columns, shares.values.shape[1]))
+    for partner in range(slopes.shape[1]):
         variance = float(shares.size[partner]) ** 2
         off = float(shares.noise_std[partner]) ** 2 + variance
         fitted = float(b[:, partner] @ inverse @ b[:, partner]) / variance
-        share = _told_share(fitted, off / variance, int(rank), seen)
+        share = _explained_share(fitted, off / variance, int(rank), seen)
         ridge = np.full(columns, off * columns / (seen * share * variance))
         ridge[-1] = off / (seen * variance) * 0.01
-        told[:, partner] = np.linalg.solve(G + np.diag(ridge), b[:, partner])
-    return told
+        slopes[:, partner] = np.linalg.solve(G + np.diag(ridge), b[:, partner])
+    return slopes
 
 
-def _told_share(fitted: float, off: float, rank: int, rows: int) -> float:
+def _explained_share(fitted: float, off: float, rank: int, rows: int) -> float:
     """The share of variance that A explains: the fitted share without what chance fits.
 
     `off` is the variance of a received score in units of an exact one's. With few rows for each
     column the fit says nothing, and the share is the prior's.
     """
     if 2 * rank > rows:
-        return _TOLD_SHARE
+        return _EXPLAINED_SHARE
     found = fitted - off * rank / rows
     error = math.sqrt(2.0 * rank) * off / rows + 2.0 * math.sqrt(off * max(found, 0.1) / rows)
     return min(
-        max(_posterior(found, error, _TOLD_SHARE, _TOLD_STD), _TOLD_RANGE[0]), _TOLD_RANGE[1]
+        max(_posterior(found, error, _EXPLAINED_SHARE, _EXPLAINED_STD), _EXPLAINED_RANGE[0]),
+        _EXPLAINED_RANGE[1],
     )
 
 

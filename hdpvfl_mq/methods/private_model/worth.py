@@ -20,8 +20,10 @@ def worth(expected: Expected | None, A: Matrix, fit: LastFit) -> list[float]:
     if expected is None or not fit.is_joint:
         return [0.0] * len(fit.coefficients)
     scores = expected.scores
-    told = float(variance(len(A), lambda rows: A[rows] @ fit.w + scores[rows] @ fit.coefficients))
+    theta_variance = float(
+        variance(len(A), lambda rows: A[rows] @ fit.w + scores[rows] @ fit.coefficients)
+    )
     doubt = float(fit.coefficients @ expected.doubt_seen @ fit.coefficients)
     known = fit.coefficients**2 * np.diag(expected.doubt_unseen)
-    whole = max(told + max(doubt, 0.0), float(known.sum()), 1e-300)
+    whole = max(theta_variance + max(doubt, 0.0), float(known.sum()), 1e-300)
     return [float(share) for share in known / whole]

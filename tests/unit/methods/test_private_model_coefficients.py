@@ -37,7 +37,7 @@ def test_a_score_that_repeats_own_columns_is_seen_through_the_noise():
     A, dice = columns()
     repeated, new = 0.3 * A[:, 0], 0.3 * dice.normal(size=ROWS)
     expected = expect(A, received(np.column_stack([repeated, new])))
-    explained = (A @ expected.told).var(axis=0) / expected.shares.size**2
+    explained = (A @ expected.slopes).var(axis=0) / expected.shares.size**2
     assert explained[0] > 0.7
     assert explained[1] < 0.1
 
