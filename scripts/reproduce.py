@@ -82,14 +82,15 @@ PARTS = ("recovery", "q1", "attacks", "q2", "q2steps", "steps", "tuned", "varian
 TIMED = ("q3", "he")
 
 
-def run(grid: Grid, parts: Iterable[str], out: Path, *, jobs: int, command: str) -> None:
+def run(size: str, parts: Sequence[str], out: Path, *, jobs: int) -> None:
     """Run parts, write their tables, and make figures and page from all existing tables.
 
     A run that was stopped goes on where it was, as long as the commit is the same.
     """
     out.mkdir(parents=True, exist_ok=True)
     commit = _commit()  # the loaded code, even if files change during the run
-    size = command.rpartition("--")[-1]
+    some = "" if tuple(parts) == PARTS else f" --parts {','.join(parts)}"
+    command, grid = f"python -m scripts.reproduce --{size}{some}", GRIDS[size]
     for part in parts:
         began = time.monotonic()
         print(f"{part} ...", flush=True)
@@ -164,10 +165,8 @@ def main() -> int:
     if chosen.page:
         make_page(chosen.out)
         return 0
-    name = chosen.size or "full"
-    command = f"python -m scripts.reproduce --{name}"
     wanted = [part for part in PARTS if part in chosen.parts.split(",")]
-    run(GRIDS[name], wanted, chosen.out, jobs=chosen.jobs, command=command)
+    run(chosen.size or "full", wanted, chosen.out, jobs=chosen.jobs)
     return 0
 
 

@@ -181,8 +181,13 @@ def test_with_noise_labels_stay_within_the_bound():
 # -- the whole --------------------------------------------------------------------------------
 
 
-def test_a_tiny_run_writes_tables_figures_and_page(tmp_path):
-    reproduce.run(SMALL, ("q1", "q2", "attacks"), tmp_path, jobs=1, command="tiny")
+def test_a_tiny_run_writes_tables_figures_and_page(tmp_path, monkeypatch):
+    monkeypatch.setitem(reproduce.GRIDS, "tiny", SMALL)
+    reproduce.run("tiny", ("q1", "q2", "attacks"), tmp_path, jobs=1)
+    assert (
+        "`python -m scripts.reproduce --tiny --parts q1,q2,attacks`"
+        in (tmp_path / "README.md").read_text()
+    )
     text = (tmp_path / "README.md").read_text()
     for heading in ("What was to be reached", "Q1", "Q2", "Attacks", "Limits"):
         assert heading in text
