@@ -58,6 +58,7 @@ def pytest_collection_finish() -> None:
     """What was imported stays: no search for garbage walks it again, no fork copies it for that."""
     gc.collect()
     gc.freeze()
+    gc.set_threshold(10_000, 10, 10)  # tests make few cycles, and each search walks what they share
 
 
 def _kind(item: Any) -> str:
