@@ -19,6 +19,8 @@ ROOT = Path(__file__).parent.parent
 if str(ROOT) not in sys.path:
     sys.path.insert(0, str(ROOT))
 
+gc.disable()  # until all is collected: imports leave little garbage and much to walk
+
 # Bit-identical results are promised for one BLAS thread; processes the tests start inherit this.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
@@ -56,8 +58,10 @@ def pytest_collection_modifyitems(items: list[Any]) -> None:
 
 def pytest_collection_finish() -> None:
     """What was imported stays: no search for garbage walks it again, no fork copies it for that."""
+    gc.enable()
     gc.collect()
     gc.freeze()
+    gc.set_threshold(10_000, 10, 10)  # tests make few cycles, and each search walks what they share
 
 
 def _kind(item: Any) -> str:

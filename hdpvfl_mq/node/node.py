@@ -176,12 +176,10 @@ class Node(Exchanging):
     def _recorded_input(
         self, recorded: EnvelopeReceived | Moved
     ) -> tuple[Input | PeerError, bytes]:
-        match recorded:
-            case EnvelopeReceived(frames=frames):
-                header, digest = self.mailbox.recall(frames)
-                return self._received(header, frames), digest
-            case _:
-                return recorded, NO_PARENT
+        if isinstance(recorded, EnvelopeReceived):
+            header, digest = self.mailbox.recall(recorded.frames)
+            return self._received(header, recorded.frames), digest
+        return recorded, NO_PARENT
 
     def _step(self, given: Input | PeerError, recorded: RecordedInput, parent: bytes) -> None:
         if isinstance(given, Started):

@@ -15,6 +15,7 @@ import pytest
 import hdpvfl_mq.runtime.simulation
 import hdpvfl_mq.wire.sequence
 from hdpvfl_mq.audit.audit import audit
+from hdpvfl_mq.audit.evidence import Evidence
 from hdpvfl_mq.machine import Send
 from hdpvfl_mq.methods import plan_run
 from hdpvfl_mq.node.node import Node
@@ -61,19 +62,19 @@ def check(federation: Federation, simulation: Simulation) -> None:
     rounds = plan_run(federation.manifest, 117).rounds
     assert [each.round for each in trained] == [rounds] * 3
     assert len({each.residuals for each in trained}) == 1
-    assert [v for v in audit(evidence_of(federation)) if v.found] == []
+    evidence = evidence_of(federation)
+    assert [v for v in audit(evidence) if v.found] == []
     for party in federation.parties:
         booked = federation.ledgers[party].execute("SELECT release_id FROM entry")
-        assert released(federation, party) <= {release_id for (release_id,) in booked}
+        assert released(evidence, party) <= {release_id for (release_id,) in booked}
         again = federation.node(party)
         again.open()  # the journal folds to the weights that the party ended with
         found = again.state.trained.rounds.final_weights
         np.testing.assert_array_equal(found, federation.weights(simulation)[party])
 
 
-def released(federation: Federation, party: str) -> set[str]:
-    transcript = evidence_of(federation, only=(party,)).transcripts[party]
-    mine = (e for e in transcript.envelopes if e.header.sender == party)
+def released(evidence: Evidence, party: str) -> set[str]:
+    mine = (e for e in evidence.transcripts[party].envelopes if e.header.sender == party)
     kinds = ("score_share", "residual")
     return {e.message.release.release_id for e in mine if e.header.kind in kinds}
 
@@ -86,7 +87,7 @@ def life(seed: int) -> Simulation:
     return simulation
 
 
-@pytest.mark.parametrize("seed", [0, 1, 5])  # 200 in make soak
+@pytest.mark.parametrize("seed", [1, 5])  # one of each policy; 200 in make soak
 def test_every_party_completes_the_run_whoever_was_away(seed):
     assert life(seed).now < 2 * AWAY_S
 
@@ -116,7 +117,7 @@ def test_a_party_that_is_back_gets_what_it_missed_while_rounds_go_on(policy, see
     faults = Faults(delay_s=delay_s, absences=(("shop", 1.2, 6.0),))
     simulation = federation.simulate(seed=seed, faults=faults)
     check(federation, simulation)
-    shares = [r for r in released(federation, "shop") if "/share/" in r]
+    shares = [r for r in released(evidence_of(federation), "shop") if "/share/" in r]
     assert max(int(r.rsplit("/", 1)[1]) for r in shares) > 60  # it took part again
 
 
@@ -129,7 +130,7 @@ def test_more_missed_rounds_than_may_wait_out_of_order_are_caught_up(monkeypatch
     simulation = federation.simulate(faults=faults)
     check(federation, simulation)
     assert simulation.now < AWAY_S
-    shares = [r for r in released(federation, "shop") if "/share/" in r]
+    shares = [r for r in released(evidence_of(federation), "shop") if "/share/" in r]
     missed = plan_run(federation.manifest, 117).rounds - len(shares)
     assert missed > EARLY_MAX // 4
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.seconds
 ROOT = Path(__file__).parents[2]
 FILES = {
     "test_shared.py": """

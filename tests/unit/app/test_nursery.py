@@ -15,6 +15,7 @@ import pytest
 from hdpvfl_mq.app.demo import warm
 from hdpvfl_mq.app.demo.nursery import LOST, Nursery
 
+pytestmark = pytest.mark.seconds
 PROGRAM = "tests.unit.app.nursery_program"
 ROOT = Path(__file__).parents[3]
 WAIT_S = 60.0

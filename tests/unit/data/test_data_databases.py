@@ -10,7 +10,6 @@ from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
 
-import duckdb
 import numpy as np
 import pytest
 from pydantic import ValidationError
@@ -56,6 +55,8 @@ def sqlite(path: Path) -> str:
 
 
 def duck(path: Path) -> str:
+    import duckdb  # noqa: PLC0415 - at its end it prints what it leaked, in the main process too
+
     with duckdb.connect(str(path)) as database:
         database.execute("create table people (id text, a double, b integer)")
         database.executemany("insert into people values (?, ?, ?)", PEOPLE)

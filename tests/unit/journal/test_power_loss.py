@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import random
 import sqlite3
+import sys
 from functools import partial
 
 import pytest
@@ -17,7 +18,6 @@ from schemas.privacy import Budget, ReleaseBooked, RunReserved, SpendEvent
 from schemas.records import GENESIS, StepRecord, TimerFired
 from tests.unit.journal.power import Connection, Disk, PowerFailure
 
-# A connection that is thrown away while the machine is off complains about the disk.
 pytestmark = [
     pytest.mark.seconds,
     pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
@@ -31,6 +31,15 @@ SPENDS = 6
 def elsewhere(tmp_path, monkeypatch):
     """The disk is simulated, but a journal makes its empty file on the real one first."""
     monkeypatch.chdir(tmp_path)
+
+
+@pytest.fixture(autouse=True)
+def _quiet(monkeypatch):
+    """A connection that is thrown away while the machine is off complains about the disk.
+
+    pytest would write a traceback of every complaint before it drops it: half of the time here.
+    """
+    monkeypatch.setattr(sys, "unraisablehook", lambda complaint: None)
 
 
 def release(number: int) -> ReleaseBooked:
@@ -104,12 +113,6 @@ def test_no_acknowledged_spend_is_lost(crashes):
 def test_the_same_test_fails_with_normal():
     """As many crashes as the quick form has are enough to notice a loss."""
     assert lost_spends(CRASHES, "NORMAL") > 0
-
-
-@pytest.fixture(autouse=True)
-def in_a_folder_of_its_own(tmp_path, monkeypatch):
-    """The store makes its file, with its mode, before the simulated disk opens it."""
-    monkeypatch.chdir(tmp_path)
 
 
 def records(count: int):

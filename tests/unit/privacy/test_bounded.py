@@ -32,6 +32,7 @@ from hdpvfl_mq.privacy.bounded_laws import (
 from hdpvfl_mq.privacy.table import WHOLE, integer_table
 from schemas.privacy import PURE_UNIT_BITS
 
+pytestmark = pytest.mark.seconds
 WORD = 2**64
 EPSILONS = (2.0**-20, 0.01, 0.1, 0.5, 1.0, 1.29, 2.0, 5.0, LARGEST_EPSILON)
 

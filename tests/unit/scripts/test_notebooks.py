@@ -12,6 +12,7 @@ import pytest
 
 from hdpvfl_mq.app import cli
 
+pytestmark = pytest.mark.seconds
 FOLDER = Path(__file__).parents[3] / "docs" / "notebooks"
 PATHS = sorted(FOLDER.glob("*.ipynb"))
 each_notebook = pytest.mark.parametrize("path", PATHS, ids=lambda path: path.stem)
