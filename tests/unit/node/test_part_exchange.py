@@ -21,14 +21,15 @@ def asked(monkeypatch):
     listed = parts.PartList.of_array(array)
     journal = Journal(":memory:", run="run", party="bank")
     journal.keep_parts((listed.digests[n], listed.cut(array, n)) for n in range(len(listed)))
-    exchange = PartExchange(journal)
+    exchange, frames = PartExchange(journal), (b"", b"", b"", *listed.frames)
 
     def numbers(*requests):
         for sequence, wanted in requests:
             request = PartRequest(sequence=sequence, numbers=tuple(wanted))
-            exchange.want("shop", request, (b"", b"", b"", *listed.frames))
+            exchange.want("shop", request, frames)
         return [part.number for _, part in exchange.served()]
 
+    numbers.exchange, numbers.frames = exchange, frames
     yield numbers
     journal.close()
 
@@ -46,6 +47,23 @@ def test_many_requests_of_one_turn_are_served_up_to_the_limit_newest_first(asked
     served = asked(*((1, range(n, n + 4)) for n in range(0, 80, 4)))
     assert len(served) == MAX_PARTS_ASKED
     assert served[:4] == [76, 77, 78, 79]
+
+
+def test_peers_take_turns_and_each_part_is_read_when_it_is_taken(asked, monkeypatch):
+    """Bug: all that a crowd asked for was in memory at once, 16 MiB for each peer."""
+    exchange, frames = asked.exchange, asked.frames
+    read, part = [], exchange._store.part
+    monkeypatch.setattr(exchange._store, "part", lambda digest: read.append(digest) or part(digest))
+    for peer, numbers in (("shop", (4, 5, 6)), ("telco", (7,))):
+        exchange.want(peer, PartRequest(sequence=1, numbers=numbers), frames)
+    served = exchange.served()
+    assert read == []
+    assert [(peer, each.number) for peer, each in (next(served), next(served))] == [
+        ("shop", 4),
+        ("telco", 7),
+    ]
+    assert len(read) == 2
+    assert [each.number for _, each in served] == [5, 6]
 
 
 @pytest.fixture
