@@ -14,14 +14,21 @@ from schemas.tensor import Tensor
 
 
 @pytest.fixture
-def asked(monkeypatch):
-    """Numbers of the parts that leave after requests of (sequence number, part numbers)."""
+def serving(monkeypatch):
+    """An exchange that has an array in 100 parts, and the envelope that lists them."""
     monkeypatch.setattr(parts, "PART_BYTES", 1)
     array = bytes(range(100))
     listed = parts.PartList.of_array(array)
     journal = Journal(":memory:", run="run", party="bank")
     journal.keep_parts((listed.digests[n], listed.cut(array, n)) for n in range(len(listed)))
-    exchange, frames = PartExchange(journal), (b"", b"", b"", *listed.frames)
+    yield PartExchange(journal), (b"", b"", b"", *listed.frames)
+    journal.close()
+
+
+@pytest.fixture
+def asked(serving):
+    """Numbers of the parts that leave after requests of (sequence number, part numbers)."""
+    exchange, frames = serving
 
     def numbers(*requests):
         for sequence, wanted in requests:
@@ -29,9 +36,7 @@ def asked(monkeypatch):
             exchange.want("shop", request, frames)
         return [part.number for _, part in exchange.served()]
 
-    numbers.exchange, numbers.frames = exchange, frames
-    yield numbers
-    journal.close()
+    return numbers
 
 
 def test_two_requests_of_one_turn_are_both_served(asked):
@@ -49,11 +54,16 @@ def test_many_requests_of_one_turn_are_served_up_to_the_limit_newest_first(asked
     assert served[:4] == [76, 77, 78, 79]
 
 
-def test_peers_take_turns_and_each_part_is_read_when_it_is_taken(asked, monkeypatch):
+def test_peers_take_turns_and_each_part_is_read_when_it_is_taken(serving, monkeypatch):
     """Bug: all that a crowd asked for was in memory at once, 16 MiB for each peer."""
-    exchange, frames = asked.exchange, asked.frames
+    exchange, frames = serving
     read, part = [], exchange._store.part
-    monkeypatch.setattr(exchange._store, "part", lambda digest: read.append(digest) or part(digest))
+
+    def noted(digest):
+        read.append(digest)
+        return part(digest)
+
+    monkeypatch.setattr(exchange._store, "part", noted)
     for peer, numbers in (("shop", (4, 5, 6)), ("telco", (7,))):
         exchange.want(peer, PartRequest(sequence=1, numbers=numbers), frames)
     served = exchange.served()

@@ -139,9 +139,14 @@ async def test_no_part_is_made_that_the_connection_has_no_room_for(ended):
     link, made = HeldLink(), []
     runner = Runner(ended, link, patience_s=60, observe=lambda _: None)
     link.room = 2
-    parts = (made.append(n) or (b"%d" % n,) for n in range(9))
+
+    def parts():
+        for number in range(9):
+            made.append(number)
+            yield (b"%d" % number,)
+
     for _ in range(2):
-        await runner._finish(Turn((), (), None, parts=parts))
+        await runner._finish(Turn((), (), None, parts=parts()))
     assert link.sent == [(b"0",), (b"1",)]
     assert made == [0, 1]
 
