@@ -79,7 +79,7 @@ class Runner:
             if self._node.outcome is not None:
                 ended_at = ended_at or now
                 mailbox = self._node.mailbox
-                over = not mailbox.awaits_answers and not mailbox.owes
+                over = not mailbox.awaited_peers and not mailbox.owes
                 if over or now - ended_at > self._farewell_s:
                     return self._node.outcome
 
