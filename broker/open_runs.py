@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import math
+from collections import Counter
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
@@ -28,6 +29,8 @@ from schemas.base import in_words
 from schemas.commands import CannotOpen, CloseRun, EndRun
 from schemas.config import BrokerServiceSettings, BrokerSettings, Member, RunManifest
 from schemas.ids import COORDINATOR, PartyId, RunId
+
+UNHEARD_ENDS_MAX = 32  # runs that are over and wait for one party to acknowledge that
 
 
 class OpenRuns(Lobby):
@@ -147,6 +150,22 @@ class OpenRuns(Lobby):
         del self.table[name], self.runners[name], self._opened_by[name]
         hosted.node.close()
         self.admit()
+
+    def give_up_on(self, federation: HostedFederation) -> None:
+        """Wait no longer for parties that leave very many ends without an acknowledgement.
+
+        Each such run keeps files open. The registrar tells these parties when they come back.
+        """
+        ends: Counter[PartyId] = Counter()
+        for name in reversed(self.table):
+            hosted = self.run_of(federation, name)
+            if hosted is None or hosted.node.outcome is None:
+                continue
+            awaited = hosted.node.mailbox.awaited_peers
+            ends.update(awaited)
+            for party in (each for each in awaited if ends[each] > UNHEARD_ENDS_MAX):
+                hosted.node.mailbox.give_up(party)
+                hosted.link.wake.set()
 
     def describe_run(self, federation: HostedFederation, name: RunId, known: AgreedRun) -> Answer:
         """The fields of one run, for the status."""

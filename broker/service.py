@@ -129,6 +129,7 @@ class BrokerService(OpenRuns):
                 run.admit(federation.standing.members)
         self.admit()
         self.open_or_close_lobby()
+        self.give_up_on(federation)
         for name, agreed in federation.standing.runs.items():
             hosted = self.run_of(federation, name)
             if agreed.phase == "proposed":

@@ -61,7 +61,8 @@ class StopRun(Closed):
 class EndRun(Extended):
     """The run's node has ended in this process.
 
-    `unheard` are parties that have not acknowledged the end, because what they signed is false.
+    `unheard` are parties that have not acknowledged the end: what they signed is false, or they
+    leave too many ends without an answer.
     """
 
     later: ClassVar[tuple[str, ...]] = ("unheard",)

@@ -40,8 +40,7 @@ class Chained:
         )
         self.head = chain.link(record)
         self.tree.append(self.head)
-        self._uncommitted.records.append((self.steps, record, self.head))
-        self._uncommitted.is_due |= not waits
+        self._uncommitted.add((self.steps, record, self.head), waits=waits)
         self.steps += 1
 
     def _stamp(self) -> Stamp:

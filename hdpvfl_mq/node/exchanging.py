@@ -100,7 +100,7 @@ class Exchanging(Performing):
         if not self.parts.is_busy and not taken:
             return turn
         stamp = self._stamp()
-        served = tuple(
+        served = (
             self.mailbox.unnumbered(party, part, stamp) for party, part in self.parts.served()
         )
         return replace(

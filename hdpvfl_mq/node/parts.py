@@ -203,12 +203,21 @@ class PartExchange:
         self._wanted[peer] = PartRequest(sequence=request.sequence, numbers=first), parts
 
     def served(self) -> Iterator[tuple[PartyId, Part]]:
-        """The parts that each peer has asked for since the last turn, once."""
-        wanted, self._wanted = self._wanted, {}
-        for peer, (request, parts) in sorted(wanted.items()):
-            for number in request.numbers:
-                stored = self._store.part(parts.digests[number])
-                if stored is None:
-                    raise IntegrityError(f"part {number} of a release that was sent is missing")
-                tensor = Tensor(dtype="|u1", shape=(len(stored),), data=stored)
-                yield peer, Part(sequence=request.sequence, number=number, tensor=tensor)
+        """The parts that each peer has asked for since the last turn, once.
+
+        They take turns, so that a link with little room serves each peer.
+        """
+        wanted, self._wanted = sorted(self._wanted.items()), {}
+        return (
+            (peer, self._part(request.sequence, parts, request.numbers[turn]))
+            for turn in range(MAX_PARTS_ASKED)
+            for peer, (request, parts) in wanted
+            if turn < len(request.numbers)
+        )
+
+    def _part(self, sequence: int, parts: PartList, number: int) -> Part:
+        stored = self._store.part(parts.digests[number])
+        if stored is None:
+            raise IntegrityError(f"part {number} of a release that was sent is missing")
+        tensor = Tensor(dtype="|u1", shape=(len(stored),), data=stored)
+        return Part(sequence=sequence, number=number, tensor=tensor)

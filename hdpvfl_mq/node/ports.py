@@ -99,8 +99,9 @@ class Turn:
     send: tuple[Frames, ...]
     arm: tuple[Arm, ...]
     outcome: str | None
-    # Parts of large arrays that peers asked for; what the link has no room for, they ask for again.
-    parts: tuple[Frames, ...] = ()
+    # Parts of large arrays that peers asked for, each read when it is taken: all that a crowd asks
+    # for would not fit into memory. What the link has no room for, they ask for again.
+    parts: Iterable[Frames] = ()
     parts_taken: int = 0
     # Peers whose next envelope must wait for another peer's message, and its number.
     stopped: tuple[tuple[PartyId, int], ...] = ()

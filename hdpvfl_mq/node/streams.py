@@ -46,6 +46,7 @@ class Streams:
         self._owed: set[PartyId] = set()
         self._refused_bytes: Counter[PartyId] = Counter()
         self._false: set[PartyId] = set()  # peers that signed what is false
+        self._given_up: set[PartyId] = set()  # peers for whose answers nobody waits any more
         self._early_from: set[PartyId] = set()  # peers whose envelopes came out of order
         self._lacking: set[PartyId] = set()  # peers that have acknowledged the same again
         self._anew: dict[PartyId, int] = {}  # size of the journal when a name was forgotten
@@ -71,7 +72,8 @@ class Streams:
             counted.pop(party, None)
         for named in (self._busy.arrived, self._busy.waiting, self._owed, self._false):
             named.discard(party)
-        self._left.discard(party)
+        for set_aside in (self._left, self._given_up):
+            set_aside.discard(party)
         self._early_from.discard(party)
         self._lacking.discard(party)
 
@@ -174,12 +176,16 @@ class Streams:
         return bool(self._busy.waiting)
 
     @property
-    def awaits_answers(self) -> bool:
-        """Whether a peer may still acknowledge an envelope; one that signed what is false cannot.
+    def awaited_peers(self) -> tuple[PartyId, ...]:
+        """Peers that may still acknowledge an envelope; one that signed what is false cannot.
 
         Its acknowledgements are refused, so at the end of a run nobody waits for them.
         """
-        return any(box.waiting for party, box in self._outbox.items() if party not in self._false)
+        return tuple(sorted(self._busy.waiting - self._false - self._given_up))
+
+    def give_up(self, party: PartyId) -> None:
+        """Wait no longer for what a peer has not acknowledged."""
+        self._given_up.add(party)
 
     @property
     def unacknowledged_count(self) -> int:

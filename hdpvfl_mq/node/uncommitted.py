@@ -19,6 +19,7 @@ from schemas.privacy import Release
 from schemas.records import Arm, Charge, CheckLedger, RememberHead, Reserve
 
 _PARTS_AT_ONCE = 16
+WAITING_BYTES_MAX = 4 * 2**20  # of records that wait; a commit is cheap beside its bytes then
 # Makes the ledger's and the journal's writes of one turn durable; returns when both are.
 WriteBoth = Callable[[Write, Write], None]
 
@@ -42,6 +43,13 @@ class Uncommitted:
     send: list[Frames] = field(default_factory=list)
     arm: list[Arm] = field(default_factory=list)
     is_due: bool = False  # else all records may wait for the next commit
+    record_bytes: int = 0
+
+    def add(self, record: tuple[int, bytes, bytes], *, waits: bool) -> None:
+        """Add a record; one that `waits` needs no commit of its own, unless many do."""
+        self.records.append(record)
+        self.record_bytes += len(record[1])
+        self.is_due |= not waits or self.record_bytes > WAITING_BYTES_MAX
 
     def commit(self, ledger: LedgerPort | None, journal: RecordStore, both: WriteBoth) -> None:
         """Make the turn durable; the caller sends only after this returns.

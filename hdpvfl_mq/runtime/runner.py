@@ -79,7 +79,7 @@ class Runner:
             if self._node.outcome is not None:
                 ended_at = ended_at or now
                 mailbox = self._node.mailbox
-                over = not mailbox.awaits_answers and not mailbox.owes
+                over = not mailbox.awaited_peers and not mailbox.owes
                 if over or now - ended_at > self._farewell_s:
                     return self._node.outcome
 
@@ -128,9 +128,11 @@ class Runner:
     async def _finish(self, turn: Turn) -> None:
         for frames in turn.send:
             await self._link.send(frames)
-        for frames in turn.parts:
-            if self._link.has_room():  # else the peer asks again
+        if self._link.has_room():  # else the peer asks again
+            for frames in turn.parts:
                 await self._link.send(frames)
+                if not self._link.has_room():
+                    break
         self._pacing.after_turn(self._node.mailbox, turn, asyncio.get_running_loop().time())
         self._tally.refusals += self._node.refused - self._refused
         self._refused = self._node.refused

@@ -17,9 +17,10 @@ from hdpvfl_mq.errors import NetworkError, PeerError
 from hdpvfl_mq.node.node import Event, Node
 from hdpvfl_mq.node.ports import Turn
 from hdpvfl_mq.runtime.pacing import Pacing
-from hdpvfl_mq.wire.codec import Frames
+from hdpvfl_mq.wire.codec import Frames, decode_header
 from hdpvfl_mq.wire.sequence import EARLY_MAX
 from schemas.ids import COORDINATOR, PartyId
+from schemas.messages import GREETINGS
 
 RESTART_S = 0.3  # time until a killed process restarts
 PATIENCE_S = 3600.0  # virtual time after which a run that has not ended is a failure
@@ -39,6 +40,8 @@ class Switch(Protocol):
     def from_connection(self, connection: bytes, user: str | None, frames: Frames) -> Any: ...
 
     def from_coordinator(self, frames: Frames) -> Any: ...
+
+    def unreachable(self, connection: bytes) -> None: ...
 
 
 Operator = Callable[[Node], Event | None]
@@ -213,6 +216,9 @@ class Simulation:
     def _at_broker(self, party: PartyId, life: int, frames: Frames) -> None:
         if not self._processes[COORDINATOR].alive:
             return
+        if life > 1 and decode_header(frames).kind in GREETINGS:
+            for earlier in range(1, life):  # the broker sees that these connections are closed
+                self._router.unreachable(_connection(party, earlier))
         try:
             routed = self._router.from_connection(_connection(party, life), party, frames)
         except PeerError:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
+
 from hdpvfl_mq.runtime.keys import make_keys
 from hdpvfl_mq.runtime.knock import knock
 from hdpvfl_mq.runtime.settings import dump_settings, fields_of, load_settings
@@ -182,3 +184,17 @@ async def test_a_member_that_was_removed_does_not_come_back_with_a_restart(tmp_p
         broker = services.live[COORDINATOR]
         await until(lambda: "active" in broker.connected(broker.federations[name]), "active")
         assert set(broker.federations[name].standing.members) == {"active"}
+
+
+@pytest.mark.slow  # tests/simulation/test_lost_journal.py has it without services
+@pytest.mark.parametrize("victim", [COORDINATOR, "passive-1"])
+async def test_a_journal_lost_in_mid_run_ends_the_run_for_all(tmp_path, victim):
+    async with standing(tmp_path, guarantee="none", epochs=20_000) as services:
+        await services.propose("one")
+        await until(lambda: services.run("active", "one").get("round", 0) > 3, "rounds")
+        await services.stop(victim)
+        for file in (services.demo.folder.parent / "one" / victim).glob("journal.db*"):
+            file.unlink()
+        await services.start(victim)
+        seen = await services.phase("one", "over")  # of a deadline of hours
+        assert "completed" not in {each["outcome"] for each in seen.values()}

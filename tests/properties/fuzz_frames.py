@@ -1,8 +1,9 @@
 """Send frames with valid signatures and random content to nodes in every phase, from a seed.
 
 A party's or the coordinator's node is folded from the first records of an honest run, so it is in
-the middle of that run; then members with valid keys send what no honest member would. `python -m
-tests.properties.fuzz_frames N` sends N frames (make fuzz: 20 million).
+the middle of that run; then members with valid keys send what no honest member would, until the run
+is over for this node. `python -m tests.properties.fuzz_frames N` sends N frames (make fuzz: 20
+million).
 
 Every frame is signed by the member it names, so every signature is valid unless the fuzz changed
 that name. In make fuzz, nine blocks of ten have a hash keyed by the member's key in the place of
@@ -33,7 +34,7 @@ from hdpvfl_mq.wire.codec import Frames, decode_header, encode_body
 from hdpvfl_mq.wire.signing import envelope_digest, sign
 from schemas.envelope import NO_PARENT
 from schemas.ids import COORDINATOR
-from schemas.messages import ROUTES
+from schemas.messages import LAST_WORDS, ROUTES
 from schemas.records import EnvelopeReceived
 from tests.federation import Federation, manifest, tables
 from tests.samples import KINDS, sample
@@ -41,6 +42,9 @@ from tests.simulation.byzantine import with_change
 
 FRAMES_A_NODE = 2500  # before the next one is made
 FRAMES_A_TURN = 25
+ENDING = ("Leaving", "Closed")  # phases in which few moves are left
+FRAMES_AFTER_THE_END = 100
+LAST_WORDS_KEPT = 0.01
 BLOCK = 200_000  # frames from one seed
 _MAX = 2**20
 SIGN = [sign]  # how a thrower signs
@@ -81,6 +85,22 @@ class FirstRecords:
 
     def commit(self, records) -> None:
         """What a node adds is not needed again."""
+
+
+class Unbooked:
+    """The ledger of the calm run, which has releases of the same names with other payloads."""
+
+    def __init__(self, ledger) -> None:
+        self._ledger = ledger
+
+    def __getattr__(self, name: str):
+        return getattr(self._ledger, name)
+
+    def booking(self, releases):
+        return lambda: None
+
+    def book_again(self, releases) -> None:
+        """They are booked."""
 
 
 @cache
@@ -132,6 +152,8 @@ class Thrower:
         dice = self._dice
         is_routed = dice.random() < 0.97
         kind, body, arrays = dice.choice(self._mine if is_routed else templates())
+        while kind in LAST_WORDS and dice.random() > LAST_WORDS_KEPT:  # few moves are left after it
+            kind, body, arrays = dice.choice(self._mine)
         contacts = self._node.mailbox._contacts
         may_send = [p for p, contact in contacts.items() if contact.role in ROUTES[kind][0]]
         sender = dice.choice(may_send or sorted(contacts))
@@ -153,8 +175,14 @@ class Thrower:
 
     def _header(self, kind: str, sender: str) -> dict:
         party, number = self._node.identity.party, self._next[sender]
-        delivery = {"party": party, "sequence": number, "ack": 0, "seen": NO_PARENT}
-        return {**self._template, "sender": sender, "kind": kind, "to": (delivery,)}
+        outbox = self._node.mailbox._outbox[sender]
+        # What it must have seen, or nothing, which is refused once it has answered.
+        ack = outbox.confirmed if self._dice.random() < 0.95 else 0
+        seen = outbox.digests.get(ack, NO_PARENT)
+        delivery = {"party": party, "sequence": number, "ack": ack, "seen": seen}
+        epoch = max(1, self._node.mailbox._epochs.get(sender, 1))
+        stated = {"sender": sender, "kind": kind, "to": (delivery,), "epoch": epoch}
+        return {**self._template, **stated}
 
     def settle(self) -> None:
         """Go on from what the node has taken, so that the next frames are in order."""
@@ -183,6 +211,7 @@ def prepared(dice: random.Random) -> Node:
     records = _records(party)
     node = calm().node(party)
     node._journal = FirstRecords(records[: dice.randrange(1, len(records))])
+    node._ledger = None if node._ledger is None else Unbooked(node._ledger)
     node.open()
     return node
 
@@ -191,28 +220,29 @@ def throw(count: int, seed: int, *, hashes: bool = False) -> Counter[str]:
     """Throw frames; returns what became of them. Anything a node raises is a defect."""
     dice = random.Random(f"fuzz {seed}")
     counted: Counter[str] = Counter()
-    for _ in range(max(1, count // FRAMES_A_NODE)):
+    while (left := count - counted["thrown"]) > 0:
         node = prepared(dice)
         steps = node.steps
         with hashes_for_signatures() if hashes else nullcontext():
-            counted["thrown"] += _throw_at(node, min(count, FRAMES_A_NODE), dice)
+            counted.update(_throw_at(node, min(left, FRAMES_A_NODE), dice))
         counted["taken"] += node.steps - steps
         counted["nodes"] += 1
         counted[node.identity.role] += 1
     return counted
 
 
-def _throw_at(node: Node, count: int, dice: random.Random) -> int:
-    thrower, thrown = Thrower(node, dice), 0
-    for _ in range(count // FRAMES_A_TURN):
-        batch = [thrower.frames() for _ in range(FRAMES_A_TURN)]
+def _throw_at(node: Node, count: int, dice: random.Random) -> Counter[str]:
+    thrower, thrown, ending = Thrower(node, dice), 0, 0
+    while thrown < count and ending < FRAMES_AFTER_THE_END:
+        batch = [thrower.frames() for _ in range(min(FRAMES_A_TURN, count - thrown))]
+        ending += len(batch) if type(node.state).__name__ in ENDING else 0
         try:
             node.turn(batch)
         except PeerError as left:
             raise AssertionError(f"{node.identity.party}: a refusal got out: {left}") from left
         thrown += len(batch)
         thrower.settle()
-    return thrown
+    return Counter(thrown=thrown, ending=ending)
 
 
 def _block(seed: int) -> tuple[bool, str]:

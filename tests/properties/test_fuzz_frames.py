@@ -17,7 +17,9 @@ SIGNED = 4  # blocks with Ed25519; the others have keyed hashes, as nine of ten 
 def test_200_000_signed_frames_break_no_node(seed):
     counted = throw(200_000 // BLOCKS, seed, hashes=seed >= SIGNED)
     assert counted["thrown"] == 200_000 // BLOCKS
-    assert counted["taken"] > counted["thrown"] // 5  # many reach the roles, not only the door
+    # Most reach the roles, not only the door, and find them in the middle of the run.
+    assert counted["taken"] > counted["thrown"] // 2
+    assert counted["ending"] < counted["thrown"] // 2
 
 
 def test_hashes_in_the_place_of_signatures_change_nothing_else():

@@ -14,23 +14,29 @@ from schemas.tensor import Tensor
 
 
 @pytest.fixture
-def asked(monkeypatch):
-    """Numbers of the parts that leave after requests of (sequence number, part numbers)."""
+def serving(monkeypatch):
+    """An exchange that has an array in 100 parts, and the envelope that lists them."""
     monkeypatch.setattr(parts, "PART_BYTES", 1)
     array = bytes(range(100))
     listed = parts.PartList.of_array(array)
     journal = Journal(":memory:", run="run", party="bank")
     journal.keep_parts((listed.digests[n], listed.cut(array, n)) for n in range(len(listed)))
-    exchange = PartExchange(journal)
+    yield PartExchange(journal), (b"", b"", b"", *listed.frames)
+    journal.close()
+
+
+@pytest.fixture
+def asked(serving):
+    """Numbers of the parts that leave after requests of (sequence number, part numbers)."""
+    exchange, frames = serving
 
     def numbers(*requests):
         for sequence, wanted in requests:
             request = PartRequest(sequence=sequence, numbers=tuple(wanted))
-            exchange.want("shop", request, (b"", b"", b"", *listed.frames))
+            exchange.want("shop", request, frames)
         return [part.number for _, part in exchange.served()]
 
-    yield numbers
-    journal.close()
+    return numbers
 
 
 def test_two_requests_of_one_turn_are_both_served(asked):
@@ -46,6 +52,28 @@ def test_many_requests_of_one_turn_are_served_up_to_the_limit_newest_first(asked
     served = asked(*((1, range(n, n + 4)) for n in range(0, 80, 4)))
     assert len(served) == MAX_PARTS_ASKED
     assert served[:4] == [76, 77, 78, 79]
+
+
+def test_peers_take_turns_and_each_part_is_read_when_it_is_taken(serving, monkeypatch):
+    """Bug: all that a crowd asked for was in memory at once, 16 MiB for each peer."""
+    exchange, frames = serving
+    read, part = [], exchange._store.part
+
+    def noted(digest):
+        read.append(digest)
+        return part(digest)
+
+    monkeypatch.setattr(exchange._store, "part", noted)
+    for peer, numbers in (("shop", (4, 5, 6)), ("telco", (7,))):
+        exchange.want(peer, PartRequest(sequence=1, numbers=numbers), frames)
+    served = exchange.served()
+    assert read == []
+    assert [(peer, each.number) for peer, each in (next(served), next(served))] == [
+        ("shop", 4),
+        ("telco", 7),
+    ]
+    assert len(read) == 2
+    assert [each.number for _, each in served] == [5, 6]
 
 
 @pytest.fixture

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from hdpvfl_mq.errors import OperatorError
+from hdpvfl_mq.node import uncommitted
 from schemas.messages import Residual
 from tests.samples import example
 from tests.unit.node.node_bench import PAUSE, messages
@@ -23,6 +24,18 @@ def test_a_release_without_an_answer_is_committed_with_the_next_answer(bench):
     assert messages(turn) == ["score_share", "withdraw"]
     assert bench.log.events == ["reserve", "enter", "book", "commit"]
     assert len(bench.stored()) == len(before) + 3
+
+
+def test_large_releases_do_not_wait_in_memory(bench, monkeypatch):
+    """Bug: while one party withheld its share, those of all others were in memory twice."""
+    first = bench.bank.say(RESIDUAL)
+    monkeypatch.setattr(uncommitted, "WAITING_BYTES_MAX", 1.5 * sum(map(len, first)))
+    bench.node.turn([first])
+    assert bench.log.events == []
+    bench.node.turn([bench.bank.say(RESIDUAL)])
+    assert bench.log.events == ["commit"]
+    bench.node.turn([bench.bank.say(RESIDUAL)])
+    assert bench.log.events == ["commit"]
 
 
 def test_nothing_is_acknowledged_before_it_is_on_disk(bench):

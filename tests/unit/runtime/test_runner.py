@@ -8,6 +8,7 @@ import pytest
 
 from hdpvfl_mq.errors import NetworkError
 from hdpvfl_mq.node.parts import UNSERVED_MAX, _Incoming
+from hdpvfl_mq.node.ports import Turn
 from hdpvfl_mq.runtime.arrivals import Arrivals
 from hdpvfl_mq.runtime.metrics import Tally
 from hdpvfl_mq.runtime.runner import Runner
@@ -132,6 +133,22 @@ async def test_copies_wait_for_room_on_the_connection(ended):
     first = ended.mailbox.position("bank").acknowledged + 1
     assert [int(number) for _, number in link.sent] == [first, first + 1, *range(first, first + 3)]
     assert tally.resends == 5
+
+
+async def test_no_part_is_made_that_the_connection_has_no_room_for(ended):
+    link, made = HeldLink(), []
+    runner = Runner(ended, link, patience_s=60, observe=lambda _: None)
+    link.room = 2
+
+    def parts():
+        for number in range(9):
+            made.append(number)
+            yield (b"%d" % number,)
+
+    for _ in range(2):
+        await runner._finish(Turn((), (), None, parts=parts()))
+    assert link.sent == [(b"0",), (b"1",)]
+    assert made == [0, 1]
 
 
 async def test_a_peer_that_serves_no_parts_is_recorded_when_a_request_is_due(ended):
