@@ -57,8 +57,8 @@ async def _run(settings: PartySettings) -> str:
     except (DataError, SettingsError, RefusedError):  # a full disk or a lock can be waited out
         await tell(settings, keys)
         raise
-    link = DealerLink(settings.broker, keys, bytes.fromhex(settings.broker_curve_key))
-    link.peers = len(settings.peers)
+    broker_key, peers = bytes.fromhex(settings.broker_curve_key), len(settings.peers)
+    link = DealerLink(settings.broker, keys, broker_key, peers=peers)
     hub = Hub(link)
     run_link = hub.open(settings.run)
     stop_on_signals(hosted.connect(run_link))

@@ -102,9 +102,11 @@ class Streams:
     def owe_all(self) -> None:
         """Acknowledge again to every peer what is recorded of it.
 
-        After a connection was lost this says what did not arrive over it.
+        After a connection was lost this says what did not arrive over it, also to peers of which
+        nothing has arrived: their first envelope may be among it.
         """
-        self._owed.update(party for party, inbox in self._inbox.items() if inbox.received)
+        if any(inbox.received for inbox in self._inbox.values()):  # else nothing was lost yet
+            self._owed.update(self._inbox)
 
     def take_lacking(self) -> tuple[PartyId, ...]:
         """Peers that have acknowledged the same again, and less than was sent to them."""

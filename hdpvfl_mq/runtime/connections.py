@@ -44,6 +44,7 @@ class Limits:
     unsent_bytes: int  # from one sender to one connection
     waiting: int = 256  # all connections that have not sent a message yet
     waiting_s: float = 10.0  # how long a connection may stay without a message
+    waiting_member_s: float = 0.05  # and longer for each key that may connect: all may at once
     per_user: int = 4  # connections of one key
 
 
@@ -70,6 +71,7 @@ class Connections:
         self._lock = threading.Lock()
         self._open: dict[int, Connection] = {}
         self.cut = 0
+        self.members = 0  # how many keys may connect
         self._monitored = monitored
         endpoint = f"inproc://connections-{id(self)}"
         monitored.monitor(endpoint, _EVENTS)
@@ -209,10 +211,11 @@ class Connections:
         waiting = [c for c in self._open.values() if c.user is None]
         by_address = Counter(c.address for c in waiting)
         now, cut = time.monotonic(), 0
+        waiting_s = self._limits.waiting_s + self._limits.waiting_member_s * self.members
         waiting.sort(key=lambda c: (-by_address[c.address], c.since_s))
         for place, connection in enumerate(waiting):
             is_over = len(waiting) - place > self._limits.waiting
-            if is_over or now - connection.since_s > self._limits.waiting_s:
+            if is_over or now - connection.since_s > waiting_s:
                 self._cut(connection)
                 cut += 1
         if not cut:

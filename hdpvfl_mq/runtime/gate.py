@@ -75,7 +75,7 @@ class Gate:
         self._zap.plain.bind(_ZAP)
         self._socket = LoopSocket(self._context, zmq.ROUTER)
         socket = self._socket.plain
-        set_common_options(socket)
+        set_common_options(socket, len(allowed))
         loop = asyncio.get_running_loop()
         self.connections = Connections(
             socket,
@@ -147,6 +147,7 @@ class Gate:
         """ZAP: admit a key on the list under its party's name; refuse every other key."""
         while True:
             asked = [frame.bytes for frame in await self._zap.receive()]
+            self.connections.members = len(self._allowed)
             version, request, _, _, _, mechanism, *credentials = asked
             known = mechanism == b"CURVE" and len(credentials) == 1
             party = self._allowed.get(credentials[0]) if known else None

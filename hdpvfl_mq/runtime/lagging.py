@@ -141,7 +141,9 @@ class Lagging:
 
     def _is_late(self, at: Position, lag: _Lag, now: float) -> bool:
         """Whether a peer takes longer than it may, and in a crowd longer than the others."""
-        patience_s = min(self.longest_s, SLOWER_THAN_OTHERS * self.answer_s)
+        # As long as nobody has answered, nobody is later than the others.
+        answer_s = self.answer_s or self.longest_s
+        patience_s = min(self.longest_s, SLOWER_THAN_OTHERS * answer_s)
         # Later envelopes would wait for a lost one, and their receiver takes that for withholding.
         is_alone = at.sent == at.acknowledged + 1
         return lag.at <= now and not (is_alone and now < lag.since + patience_s)

@@ -67,6 +67,7 @@ class Pacing:
     bulk_s: float = 0.0
     crowd_s: float = 0.0
     slower: float = 1.0  # how many times longer a crowd takes than it should
+    busy_until: float = 0.0  # so long a crowd that is heard may answer nothing
     acknowledged: int = 0
     greet_at: float | None = None
     gaps: dict[PartyId, tuple[int, float]] = field(default_factory=dict)  # missing number, since
@@ -104,6 +105,9 @@ class Pacing:
                 self.bulk_s = max(size / RESEND_BYTES_PER_S, self.bulk_s / 2)
             bulk_s = min(BULK_MAX_S, self.bulk_s)
             self.resend_s = RESEND_S + bulk_s + self.slower * self.crowd_s
+            self.resend_at = now + self.resend_s
+            self.busy_until = now + CROWD_SLOWER * self.crowd_s
+        elif now < self.busy_until:  # others of the crowd are heard, so it works
             self.resend_at = now + self.resend_s
         self.acknowledged = acknowledged
 

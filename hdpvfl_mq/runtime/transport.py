@@ -25,6 +25,7 @@ from schemas.envelope import MAX_ARRAY_BYTES
 
 UNREAD_MESSAGES = 2  # libzmq holds this many per connection; one more may be arriving
 LINGER_MS = 500
+HANDSHAKE_MS, HANDSHAKE_MEMBER_MS = 5_000, 50
 # A party pings and the broker answers, outside any journal, to check that both directions work:
 # one damaged length field can swallow everything after it in one direction only.
 PING, PONG = (b"ping",), (b"pong",)
@@ -60,18 +61,21 @@ FINAL_TROUBLE = ("own key refused", "no common protocol")  # waiting does not en
 AFTER_REFUSAL_S = 1.0
 
 
-def set_common_options(socket: zmq.Socket[bytes]) -> None:
+def set_common_options(socket: zmq.Socket[bytes], members: int = 0) -> None:
     """Set the limits of a socket, and how it notices that a peer is gone.
+
+    `members` is how many may connect to the broker: if all do so at once on a busy machine, a
+    handshake takes longer, and one that is given up is work for nothing.
 
     ZeroMQ heartbeats stay off: with a low RCVHWM they abort the process when a connection breaks
     while its input is stopped (libzmq issues 3937 and 4767). The kernel notices idle peers that
     are gone, and a party asks its broker for an answer every other second.
     """
     socket.setsockopt(zmq.LINGER, LINGER_MS)
+    socket.setsockopt(zmq.HANDSHAKE_IVL, HANDSHAKE_MS + HANDSHAKE_MEMBER_MS * members)
     socket.setsockopt(zmq.MAXMSGSIZE, MAX_MESSAGE_BYTES)
     socket.setsockopt(zmq.SNDHWM, QUEUE_MAX)
     socket.setsockopt(zmq.RCVHWM, UNREAD_MESSAGES)
-    socket.setsockopt(zmq.HANDSHAKE_IVL, 5_000)
     socket.setsockopt(zmq.CONNECT_TIMEOUT, 3_000)
     socket.setsockopt(zmq.TCP_KEEPALIVE, 1)
     socket.setsockopt(zmq.TCP_KEEPALIVE_IDLE, 2)
@@ -83,9 +87,18 @@ class DealerLink(Arrivals):
     """A party's one outgoing connection, to the broker."""
 
     def __init__(
-        self, endpoint: str, keys: Keys, broker_key: bytes, *, proxy: str | None = None
+        self,
+        endpoint: str,
+        keys: Keys,
+        broker_key: bytes,
+        *,
+        proxy: str | None = None,
+        peers: int = 0,
     ) -> None:
-        """`proxy` is host:port of a SOCKS5 proxy for outgoing connections."""
+        """`proxy` is host:port of a SOCKS5 proxy for outgoing connections.
+
+        `peers` is how many parties share the broker's time with this one.
+        """
         super().__init__()
         self.endpoint = endpoint
         self.bytes_sent = 0
@@ -97,7 +110,7 @@ class DealerLink(Arrivals):
         self._context = zmq.Context()
         self._socket = LoopSocket(self._context, zmq.DEALER)
         socket = self._socket.plain
-        set_common_options(socket)
+        set_common_options(socket, peers)
         # Set no routing id: the broker gives every connection a new one. It would ignore a fixed id
         # after a reconnect until it notices that the old connection is dead.
         socket.setsockopt(zmq.RECONNECT_IVL, 100)
@@ -115,7 +128,7 @@ class DealerLink(Arrivals):
             trouble=lambda event: loop.call_soon_threadsafe(self._failed, event),
         )
         self._unanswered = 0
-        self.peers = 0  # how many parties share the broker's time with this one
+        self.peers = peers
         self._reader = self.watch(asyncio.create_task(self._read()))
         try:
             socket.connect(endpoint)

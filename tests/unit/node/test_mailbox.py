@@ -112,6 +112,18 @@ def test_an_acknowledgement_to_a_crowd_is_several_envelopes():
     assert sorted(party for group in receivers for party in group) == sorted(PEERS[:100])
 
 
+def test_a_lost_connection_is_told_also_to_peers_whose_first_envelope_it_lost():
+    """Bug: of 256 that greet each other, those with a new connection waited for minutes."""
+    mailbox = crowd(3)
+    mailbox.owe_all()
+    assert not mailbox.owes  # nothing has arrived over the first connection, so nothing is lost
+    mailbox._inbox[PEERS[0]].received = 1
+    mailbox.owe_all()
+    ack = mailbox.acknowledgement(Stamp(1, bytes(32), 0, bytes(32)), RECEIVERS_MAX)
+    said = {delivery.party: delivery.ack for delivery in decode_header(ack).to}
+    assert said == {PEERS[0]: 1, PEERS[1]: 0, PEERS[2]: 0}
+
+
 def test_an_envelope_that_several_peers_lack_is_sent_again_once():
     """Bug: each of 32 silent receivers caused a copy to all 32."""
     mailbox = crowd(64)

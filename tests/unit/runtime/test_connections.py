@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import socket
+from dataclasses import replace
 
 import pytest
+import zmq
 from nacl.signing import SigningKey
 
 from hdpvfl_mq.app.demo.prepare import free_port
@@ -14,6 +16,7 @@ from hdpvfl_mq.runtime.connections import Limits
 from hdpvfl_mq.runtime.gate import PENALTY_S, Gate, Pace
 from hdpvfl_mq.runtime.keys import Keys
 from hdpvfl_mq.runtime.tcp import peer_of
+from hdpvfl_mq.runtime.transport import DealerLink
 from scripts.attacks.raw_curve import RawCurve
 from tests.integration.sockets import new_curve_secret, until
 
@@ -76,6 +79,31 @@ async def test_connections_that_say_nothing_are_cut_above_their_number(gate):
     await noted(gate, "connections that said nothing")
     await until(lambda: gate.connections.count <= LIMITS.waiting)
     for each in held:
+        each.close()
+
+
+@pytest.mark.parametrize(("members", "is_cut"), [(0, True), (1000, False)])
+async def test_a_connection_of_many_members_may_be_silent_for_longer(gate, members, is_cut):
+    """Bug: 512 parties on a busy machine connected again and again, each after ten seconds."""
+    quick = replace(LIMITS, waiting_s=0.5, waiting_member_s=0.05)
+    gate.connections._limits, gate.connections.members = quick, members
+    host, port = gate.endpoint.removeprefix("tcp://").split(":")
+    with socket.create_connection((host, int(port))):
+        if is_cut:
+            await noted(gate, "connections that said nothing")
+        await asyncio.sleep(1.5)
+        assert gate.connections.count == (0 if is_cut else 1)
+
+
+@pytest.mark.parametrize(("members", "handshake_ms"), [(2, 5_100), (512, 30_600)])
+async def test_a_handshake_with_many_members_may_take_longer(members, handshake_ms):
+    """Bug: 512 parties on a busy machine gave up 866 handshakes and began each again."""
+    broker, party, endpoint = new_keys(), new_keys(), f"tcp://127.0.0.1:{free_port()}"
+    keys = {number.to_bytes(32, "big"): f"p{number}" for number in range(members)}
+    gate = Gate(endpoint, broker, keys, refused=lambda reason: None)
+    link = DealerLink(endpoint, party, broker.curve_public, peers=members)
+    for each in (gate, link):
+        assert each._socket.plain.getsockopt(zmq.HANDSHAKE_IVL) == handshake_ms
         each.close()
 
 

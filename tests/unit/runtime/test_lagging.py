@@ -158,6 +158,14 @@ def test_a_crowd_whose_answers_still_come_in_is_late_and_not_lost(between_s):
     assert crowd.now <= max(3.0 * waits_from, 20.0)
 
 
+def test_nobody_of_a_crowd_is_later_than_the_others_before_the_first_answer():
+    lagging, crowd = Lagging(), Crowd(64, 1000.0)
+    while not lagging.due(crowd, crowd.now, pace_s=14.5, longest_s=112.0):
+        crowd.now += 1.0
+        assert crowd.now < 120.0
+    assert crowd.now > 110.0
+
+
 def test_a_peer_that_lacks_more_than_one_envelope_does_not_wait_for_the_crowd():
     """Later envelopes wait for the lost one, and the peer takes that for withholding in the end."""
     lagging, streams = Lagging(answer_s=100.0), Streams()

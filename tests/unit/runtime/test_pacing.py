@@ -186,6 +186,22 @@ def test_copies_to_a_crowd_that_works_for_minutes_stay_few(mailbox, peers, slowe
     assert resent <= copies
 
 
+@pytest.mark.parametrize(("peers", "at_most_s"), [(CROWD_PEERS, 0.7), (64, 130.0), (256, 570.0)])
+def test_a_crowd_that_is_heard_works_and_is_sent_no_copies(mailbox, peers, at_most_s):
+    """Bug: each of 256 parties on a busy machine sent its hellos twice before it had any answer."""
+    pacing, now = Pacing(), 0.0
+    mailbox.has_unacknowledged, mailbox.peer_count = True, peers
+    pacing.after_turn(mailbox, turn(send=[(b"",)]), now)
+    while not pacing.due(now).resend:  # hellos of others arrive, and no answer
+        now += 0.1
+        pacing.after_turn(mailbox, turn(), now)
+        assert now < at_most_s
+    assert now > 0.7 * at_most_s
+    silent = Pacing()
+    silent.after_turn(mailbox, turn(send=[(b"",)]), 0.0)
+    assert silent.due(RESEND_S + CROWD_S * (peers - CROWD_PEERS)).resend
+
+
 def test_a_peer_that_says_what_it_has_is_sent_the_rest_at_once_and_then_slowly(mailbox):
     """Bug: what was lost with a connection waited for the timer, which is slow in a crowd."""
     pacing = Pacing()
