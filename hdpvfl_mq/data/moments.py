@@ -47,8 +47,11 @@ def moments_of(values: Numbers, learning: Sequence[int]) -> ChunkMoments:
     for column in learning:
         present = _present(values[column]) if empty[column] else values[column]
         if present.size:
-            count[column], mean[column] = present.size, present.mean()
-            squares[column] = np.square(present - mean[column]).sum()
+            count[column] = present.size
+            # Infinite and huge cells are refused by the caller, who knows their rows.
+            with np.errstate(over="ignore", invalid="ignore"):
+                mean[column] = present.mean()
+                squares[column] = np.square(present - mean[column]).sum()
     return ChunkMoments(low, high, least, most, empty, count, mean, squares)
 
 
