@@ -119,6 +119,8 @@ class Runner:
 
     async def _again(self, unacknowledged: tuple[Frames, ...]) -> None:
         for frames in unacknowledged:
+            if not self._link.has_room():  # the envelopes themselves may still be on their way
+                return
             self._tally.resends += 1
             self.resends += 1
             await self._link.send(frames)
