@@ -1,6 +1,6 @@
 """One release of many rows through the exchange of parts, with the private memory of both sides.
 
-It owns made-up values and two processes with a journal each, which talk over a pipe; there is no
+It owns made-up values and two processes with a journal each, which talk over a socket; there is no
 role, no model and no broker. The receiver is killed half-way and started again. Run as a program:
 `python -m scripts.benches.large_release FOLDER ROWS`.
 """
@@ -11,8 +11,9 @@ import argparse
 import hashlib
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from multiprocessing import get_context
-from multiprocessing.connection import Connection
+from multiprocessing.connection import Client, Connection, Listener
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 
@@ -64,7 +65,7 @@ class Side:
         return message
 
 
-def send(folder: Path, rows: int, link: Connection) -> None:
+def send(folder: Path, rows: int) -> None:
     """Make the values, store their parts, and serve them until the other side has all."""
     side, state = Side("passive", folder), hashlib.sha256()
     values = MappedArrays(folder)((rows,), "<i8")
@@ -80,17 +81,23 @@ def send(folder: Path, rows: int, link: Connection) -> None:
     for first in range(0, len(listed), PARTS_AT_ONCE):
         numbers = range(first, min(first + PARTS_AT_ONCE, len(listed)))
         side.journal.keep_parts((listed.digests[n], listed.cut(array, n)) for n in numbers)
+    with Listener(str(folder / "link")) as door:
+        while True:
+            with suppress(EOFError, OSError), door.accept() as link:  # it was killed: once more
+                _serve(side, envelope, link)
+                link.send(state.hexdigest())
+                return
+
+
+def _serve(side: Side, envelope: Frames, link: Connection) -> None:
+    """Answer requests until the other side says that it has all."""
     link.send(envelope)
     while (frames := link.recv()) is not None:
-        if frames == ():  # the other side has begun again
-            link.send(envelope)
-            continue
         request = side.opened(frames)
         assert isinstance(request, PartRequest)
         side.parts.want("active", request, envelope)
         for party, part in side.parts.served():
             link.send(side.mailbox.unnumbered(party, part, _STAMP))
-    link.send(state.hexdigest())
 
 
 def _share(array: memoryview) -> ScoreShare:
@@ -100,9 +107,12 @@ def _share(array: memoryview) -> ScoreShare:
     return sample.model_copy(update={"release": release})
 
 
-def receive(folder: Path, rows: int, link: Connection, stop_after: int | None) -> None:
+def receive(folder: Path, rows: int, door: Path) -> None:
     """Ask for parts and store them; then the digest of the whole array, as it is mapped."""
     side = Side("active", folder)
+    while not door.exists():
+        time.sleep(SAMPLE_S)
+    link = Client(str(door))
     envelope = link.recv()
     side.mailbox.accept(envelope)
     limit, sequence = rows * 8, decode_header(envelope).to[0].sequence
@@ -115,14 +125,13 @@ def receive(folder: Path, rows: int, link: Connection, stop_after: int | None) -
             assert isinstance(part, Part)
             side.parts.take("passive", part)
         taken += side.parts.store()
-        if stop_after is not None and taken >= stop_after:
-            time.sleep(3600)  # until it is killed
     whole, state = side.parts.whole(envelope, limit), hashlib.sha256()
     for start in range(0, len(whole), 2**20):
         state.update(whole[start : start + 2**20])
     link.send(None)
     assert link.recv() == state.hexdigest(), "another array arrived"
-    print(f"{taken} parts after the second start; the array is the one that was sent", flush=True)
+    listed = len(PartList.of_frames(envelope))
+    print(f"{taken} of {listed} parts came after the second start; the array is whole", flush=True)
 
 
 def _waiting(link: Connection) -> Iterator[Frames]:
@@ -153,27 +162,22 @@ def main() -> int:
     chosen = parser.parse_args()
     chosen.folder.mkdir(parents=True, exist_ok=True)
     make, began, watched = get_context("spawn"), time.monotonic(), Watched()
-    ours, theirs = make.Pipe()
-    passive = make.Process(target=send, args=(chosen.folder / "passive", chosen.rows, ours))
-    half = chosen.rows * 8 // 2**20 // 2
+    folder, rows = chosen.folder.absolute(), chosen.rows
+    passive = make.Process(target=send, args=(folder / "passive", rows))
 
-    def receiver(stop_after: int | None) -> BaseProcess:
-        where = chosen.folder / "active"
-        process = make.Process(target=receive, args=(where, chosen.rows, theirs, stop_after))
+    def receiver() -> BaseProcess:
+        arguments = (folder / "active", rows, folder / "passive" / "link")
+        process = make.Process(target=receive, args=arguments)
         process.start()
         return process
 
     passive.start()
-    active = receiver(half)
-    journal = chosen.folder / "active" / "journal.db"
-    while passive.is_alive() and _bytes(journal) < half * 2**20:
+    active = receiver()
+    while passive.is_alive() and _bytes(folder / "active" / "journal.db") < rows * 4:
         watched.look(active=active, passive=passive)
     active.kill()
     active.join()
-    while theirs.poll(1.0):
-        theirs.recv()  # what was on its way is lost
-    theirs.send(())
-    active = receiver(None)
+    active = receiver()
     while active.is_alive() and passive.is_alive():
         watched.look(active=active, passive=passive)
     passive.join()
@@ -181,7 +185,7 @@ def main() -> int:
     active.kill()  # if the other side failed, it waits for ever
     peaks = ", ".join(f"{name} {most:.0f}" for name, most in sorted(watched.most.items()))
     took = time.monotonic() - began
-    print(f"{chosen.rows} rows: {took:.0f} s; private MiB at most: {peaks}", flush=True)
+    print(f"{rows} rows: {took:.0f} s; private MiB at most: {peaks}", flush=True)
     return int(any(each.exitcode != 0 for each in (active, passive)))
 
 
