@@ -74,8 +74,8 @@ def send(folder: Path, rows: int) -> None:
             -(2**40), 2**40, min(ROWS_AT_ONCE, rows - start)
         )
         values[start : start + len(part)] = part
-        state.update(part)
-    array = memoryview(values).cast("B").toreadonly()
+        state.update(part.data)
+    array = values.data.cast("B").toreadonly()
     envelope = side.mailbox.write(("active",), _share(array), NO_PARENT, _STAMP)
     listed = PartList.of_frames(envelope)
     for first in range(0, len(listed), PARTS_AT_ONCE):
@@ -101,7 +101,7 @@ def _serve(side: Side, envelope: Frames, link: Connection) -> None:
 
 
 def _share(array: memoryview) -> ScoreShare:
-    sample = example(ScoreShare)
+    sample: ScoreShare = example(ScoreShare)
     tensor = Tensor(dtype="<i8", shape=(len(array) // 8,), data=array)
     release = sample.release.model_copy(update={"tensor": tensor})
     return sample.model_copy(update={"release": release})

@@ -124,3 +124,10 @@ def test_a_fault_late_in_a_file_is_named_by_its_row(engine: ProcessEngine, file:
     assert "column 'c', row 951: the cell is not a number" in (text := texts.pop())
     assert "column 'id', row 900: the id is empty" in text
     assert SECRET not in text
+
+
+def test_workers_import_no_pandas(engine: ProcessEngine, file: Path) -> None:
+    """Bug: pyarrow imported it in every worker, for half a second and 50 MB."""
+    prepare(TableFile(file, chunk_cells=700), SETTINGS, role="active", engine=engine)
+    looks = ["'pyarrow' in __import__('sys').modules", "'pandas' in __import__('sys').modules"]
+    assert list(engine.each(eval, [(look,) for look in looks])) == [True, False]
