@@ -24,7 +24,8 @@ def resolve(
     for chunk in chunks:
         moments.add(chunk.moments)
         if chunk.label is not None:
-            label.add(moments_of(chunk.label[None, :], (0,)))
+            y = chunk.label[None, :]
+            label.add(moments_of(y, y.min(axis=1), y.max(axis=1), learning=(0,)))
         for rule in how.words:
             found[rule.name].update(word for word in chunk.words[rule.name].words if word)
             if len(found[rule.name]) > MAX_CATEGORIES:

@@ -6,6 +6,7 @@ well-formed is left to csv_stream.py, which reads the file row after row and nam
 
 from __future__ import annotations
 
+import mmap
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import IO, Any
@@ -143,7 +144,7 @@ class RowCutter:
 
     def _cut(self, size: int) -> Text:
         # Not from malloc: once so large a block was freed, it keeps the memory of later arrays.
-        text = np.frombuffer(pa.allocate_buffer(size), np.uint8)
+        text = np.frombuffer(mmap.mmap(-1, max(1, size)), np.uint8, count=size)
         place = 0
         while place < size:
             block = self._blocks[0]

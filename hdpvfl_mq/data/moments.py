@@ -29,13 +29,15 @@ class ChunkMoments:
     squares: Numbers  # sums of squared deviations from the mean
 
 
-def moments_of(values: Numbers, learning: Sequence[int]) -> ChunkMoments:
+def moments_of(
+    values: Numbers, low: Numbers, high: Numbers, *, learning: Sequence[int]
+) -> ChunkMoments:
     """Of a chunk: a row of the matrix is a column of the source, NaN an empty cell.
 
-    Means and deviations are computed for the `learning` columns alone.
+    `low` and `high` are the ends of each column. Means and deviations are computed for the
+    `learning` columns alone, whose cells are finite and may be squared.
     """
     columns = len(values)
-    low, high = values.min(axis=1), values.max(axis=1)
     least, most = low.copy(), high.copy()
     empty, count = np.zeros(columns, dtype=np.int64), np.zeros(columns, dtype=np.int64)
     mean, squares = np.zeros(columns), np.zeros(columns)

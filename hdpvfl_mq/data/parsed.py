@@ -137,8 +137,7 @@ class Reading:
         for place, rule in enumerate(numeric):
             with faults.of(rule.name):
                 matrix[place] = as_float(chunk, rule.name)
-        moments = moments_of(matrix, [place for place, rule in enumerate(numeric) if learns(rule)])
-        low, high = moments.low, moments.high
+        low, high = matrix.min(axis=1), matrix.max(axis=1)
         # Check all columns at once; comparisons with NaN are false, so an empty cell is a suspect.
         suspects = np.flatnonzero(~((low >= -CELL_LIMIT) & (high <= CELL_LIMIT)))
         for place in suspects.tolist():
@@ -162,10 +161,11 @@ class Reading:
             offset = (
                 None if own.offset_column is None else complete_numbers(chunk, own.offset_column)
             )
+        learning = [place for place, rule in enumerate(numeric) if learns(rule)]
         return Parsed(
             first_row=first_row,
             numbers=matrix,
-            moments=moments,
+            moments=moments_of(matrix, low, high, learning=() if faults else learning),
             words=words,
             ids=tuple(found_ids),
             label=label,

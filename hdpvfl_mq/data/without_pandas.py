@@ -8,17 +8,11 @@ from __future__ import annotations
 
 import os
 import sys
-from importlib.abc import MetaPathFinder
-from types import ModuleType
 
 os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")
 import pyarrow as pa
 
-
-class _NoPandas(MetaPathFinder):
-    def find_spec(self, name: str, path: object, target: ModuleType | None = None) -> None:
-        if name == "pandas":
-            raise ModuleNotFoundError(name=name)
+from hdpvfl_mq.engine.no_pandas import NoPandas
 
 
 def leave_pandas_out() -> None:
@@ -28,7 +22,7 @@ def leave_pandas_out() -> None:
     """
     if "pandas" in sys.modules:
         return
-    finder = _NoPandas()
+    finder = NoPandas()
     sys.meta_path.insert(0, finder)
     try:
         pa.scalar(0)

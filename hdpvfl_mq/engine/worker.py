@@ -20,6 +20,7 @@ from threadpoolctl import threadpool_limits
 
 from hdpvfl_mq.engine.channel import receive, send
 from hdpvfl_mq.engine.core_dumps import forbid_core_dumps
+from hdpvfl_mq.engine.no_pandas import NoPandas
 from hdpvfl_mq.engine.port import Job, Kernel, Matrix, Piece, name_of
 from hdpvfl_mq.engine.shared_rows import matrix_of
 
@@ -134,5 +135,6 @@ def _answer(asked: Asked, held: dict[int, Matrix]) -> list[Any] | Failure:
 def main() -> None:
     """Serve on the descriptor that the command line names."""
     forbid_core_dumps()  # rows, noise keys and un-noised values are in its memory
+    sys.meta_path.insert(0, NoPandas())
     serve(Connection(int(sys.argv[1])))
     os._exit(0)  # nothing to write, nothing to wait for

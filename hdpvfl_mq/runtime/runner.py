@@ -119,7 +119,8 @@ class Runner:
 
     async def _again(self, unacknowledged: tuple[Frames, ...]) -> None:
         for frames in unacknowledged:
-            if not self._link.has_room():  # a broker that does not read would have all copies kept
+            # What was sent may still be on its way, or the broker does not read.
+            if not self._link.has_room():
                 return
             self._tally.resends += 1
             self.resends += 1

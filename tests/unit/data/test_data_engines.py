@@ -124,3 +124,20 @@ def test_a_fault_late_in_a_file_is_named_by_its_row(engine: ProcessEngine, file:
     assert "column 'c', row 951: the cell is not a number" in (text := texts.pop())
     assert "column 'id', row 900: the id is empty" in text
     assert SECRET not in text
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("cell", ["-inf", "1e300"])
+def test_a_cell_that_cannot_be_squared_is_refused_before_it_is(file: Path, cell: str) -> None:
+    lines = file.read_text().splitlines()
+    lines[9] = f"{lines[9].rpartition(',')[0]},{cell}"
+    file.write_text("\n".join(lines))
+    with pytest.raises(DataError, match="column 'c', row 9: the cell is"):
+        prepare(TableFile(file, chunk_cells=700), SETTINGS, role="active")
+
+
+def test_workers_import_no_pandas(engine: ProcessEngine, file: Path) -> None:
+    """Bug: pyarrow imported it in every worker, for half a second and 50 MB."""
+    prepare(TableFile(file, chunk_cells=700), SETTINGS, role="active", engine=engine)
+    looks = ["'pyarrow' in __import__('sys').modules", "'pandas' in __import__('sys').modules"]
+    assert list(engine.each(eval, [(look,) for look in looks])) == [True, False]
