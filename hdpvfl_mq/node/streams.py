@@ -102,11 +102,13 @@ class Streams:
     def owe_all(self) -> None:
         """Acknowledge again to every peer what is recorded of it.
 
-        After a connection was lost this says what did not arrive over it, also to peers of which
-        nothing has arrived: their first envelope may be among it.
+        After a connection was lost this says what did not arrive over it. Once parties write to
+        each other, it says so also to those of which nothing has arrived: their first envelope may
+        be among it.
         """
-        if any(inbox.received for inbox in self._inbox.values()):  # else nothing was lost yet
-            self._owed.update(self._inbox)
+        heard = {party for party, inbox in self._inbox.items() if inbox.received}
+        is_all = any(self._contacts[party].role != "coordinator" for party in heard)
+        self._owed.update(self._inbox if is_all else heard)
 
     def take_lacking(self) -> tuple[PartyId, ...]:
         """Peers that have acknowledged the same again, and less than was sent to them."""
