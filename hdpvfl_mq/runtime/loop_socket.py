@@ -31,6 +31,15 @@ class LoopSocket:
 
     async def receive(self) -> list[zmq.Frame]:
         """The frames of the next message; cancelling loses none."""
+        while (first := await self._first()) is None:
+            pass
+        frames = [first]
+        while frames[-1].more:
+            frames.append(self.plain.recv(_AT_ONCE, copy=False))
+        return frames
+
+    async def _first(self) -> zmq.Frame | None:
+        """The first frame of the next message; None if a connection broke and took it along."""
         while not int(self.plain.get(_EVENTS)) & _READABLE:
             self._is_readable.clear()
             await self._is_readable.wait()
@@ -39,10 +48,10 @@ class LoopSocket:
         if self._in_a_row > _IN_A_ROW:
             self._in_a_row = 0
             await asyncio.sleep(0)
-        frames = [self.plain.recv(_AT_ONCE, copy=False)]
-        while frames[-1].more:
-            frames.append(self.plain.recv(_AT_ONCE, copy=False))
-        return frames
+        try:
+            return self.plain.recv(_AT_ONCE, copy=False)
+        except zmq.Again:
+            return None
 
     def send(self, frames: Sequence[bytes]) -> None:
         """Queue the frames of one message; zmq.Again if there is no room for them.

@@ -101,3 +101,28 @@ async def test_a_full_queue_is_said_at_once(context):
     with pytest.raises(zmq.Again):
         mine.send([b"head", b"body"])
     mine.close()
+
+
+async def test_a_message_that_goes_with_its_connection_is_waited_for_no_longer(context):
+    """Bug: with 512 parties on one machine a reader ended, and with it its process."""
+    mine, other = pair(context)
+
+    class Vanishing:
+        """A socket whose first message is gone when it is read."""
+
+        def __init__(self, socket):
+            self._socket, self._lost = socket, 1
+
+        def __getattr__(self, name):
+            return getattr(self._socket, name)
+
+        def recv(self, *arguments, **options):
+            if self._lost:
+                self._lost -= 1
+                raise zmq.Again
+            return self._socket.recv(*arguments, **options)
+
+    mine.plain = Vanishing(mine.plain)
+    other.send_multipart([b"one", b"two"])
+    assert await received(mine) == [b"one", b"two"]
+    mine.close()
