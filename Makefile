@@ -59,11 +59,11 @@ run-parties: $(READY)
 predict: $(READY)
 	@$(BIN)/hdpvfl predict $(RUN) --epsilon $(EPSILON) --delta $(DELTA) --out $(OUT) $(if $(EXACT),--exact) $(if $(NOISED),--noised) $(call option,ROWS,rows)
 
-# tests/forks.py: one process imports all tests, and its forks run them file by file. tests/conftest.py
-# puts small files last, so all workers end together. There are more workers than cores, because
-# tests of real processes and sockets wait for much of their time.
+# A file stays in one worker, so what its tests share is made once. tests/conftest.py puts small
+# files last, so all workers end together. There are more workers than cores, because tests of real
+# processes and sockets wait for much of their time.
 WORKERS ?= 4
-SPREAD = -p tests.forks --forks $(WORKERS)
+SPREAD = -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 
 test: $(READY)
 	@$(BIN)/python -m pytest $(SPREAD)

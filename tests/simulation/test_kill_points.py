@@ -122,6 +122,9 @@ class MinedFederation(Federation):
             def from_coordinator(self, frames):
                 return router.from_coordinator(frames)
 
+            def unreachable(self, connection):
+                router.unreachable(connection)
+
         return Watching()
 
     def seen(self, frames) -> None:
