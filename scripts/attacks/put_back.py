@@ -23,6 +23,7 @@ from scripts.attacks.stage import WAIT_S, Row, Stage, stage
 VICTIM = "passive-2"
 SETTINGS: dict[str, Any] = {"guarantee": "sound", "epochs": 60}
 DISK_BYTES = 64 * 1024
+STATUS_S = 3.0  # no status is older
 SECONDS = 60.0  # most time until all parties know, on a busy machine
 
 
@@ -71,14 +72,18 @@ def _other_journal(folder: Path, name: str, put_back: Callable[[Path, Path], Non
         _until_round(on, 3)
         _kill(on)
         shutil.copytree(own, copy)
+        time.sleep(STATUS_S)  # the run waits for the victim: then the status is that of now
+        reached = on.rounds()
         on.started.start(VICTIM)
-        _until_round(on, 10)
+        _until_round(on, reached + 10)
         _kill(on)
         before = _sent(on)
         for file in own.glob("journal.db*"):
             file.unlink()
         put_back(own, copy)
         kept = _sent(on)
+        if not kept < before:
+            raise RuntimeError("the journal that is put back lacks nothing")
         on.started.start(VICTIM)
         began = time.monotonic()
         on.wait(tuple(on.started.demo.parties))
