@@ -18,7 +18,7 @@ from schemas.federation import FederationMessage
 from schemas.ids import MAX_PASSIVES, Epoch, Parties, PartyId, Round
 from schemas.privacy import LedgerHead, Release
 from schemas.route import ACTIVE_ROLE, ALL_ROLES, COORDINATOR_ROLE, PARTY_ROLES, PASSIVE_ROLE, Route
-from schemas.scoring import ScoringMessage
+from schemas.scoring import ScoreReply, ScoringMessage
 from schemas.signed import SignedMessage
 from schemas.tensor import Tensor
 
@@ -247,7 +247,8 @@ Message = (
     | SignedMessage
     | FederationMessage
 )
-Releasing = ScoreShare | Residual  # the only messages that carry numbers about rows
+Releasing = ScoreShare | Residual  # the only messages that carry numbers about rows of a training
+Numbers = Releasing | ScoreReply
 MESSAGE: TypeAdapter[Message] = TypeAdapter(Annotated[Message, Field(discriminator="kind")])
 
 # What each class states, by kind.

@@ -11,6 +11,7 @@ import sqlite3
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
+from hdpvfl_mq.durable import make_exclusive
 from hdpvfl_mq.errors import IntegrityError, OperatorError
 from hdpvfl_mq.journal import chain
 from hdpvfl_mq.journal import parts as stored_parts
@@ -34,11 +35,7 @@ def open_database(path: Path | str) -> sqlite3.Connection:
         connection = sqlite3.connect(
             str(path), timeout=0.0, isolation_level=None, check_same_thread=False
         )
-        connection.execute("PRAGMA locking_mode=EXCLUSIVE")
-        connection.execute("PRAGMA journal_mode=WAL")
-        connection.execute("PRAGMA synchronous=FULL")
-        connection.execute("BEGIN EXCLUSIVE")
-        connection.execute("COMMIT")
+        make_exclusive(connection)
     except OSError as broken:
         raise OperatorError(
             f"cannot open {path}: {broken.strerror}; check the folder and disk"

@@ -24,7 +24,7 @@ from hdpvfl_mq.wire.parts import is_in_parts
 from schemas.commands import OperatorCommand
 from schemas.envelope import NO_PARENT, Header
 from schemas.ids import PartyId
-from schemas.messages import NEEDED, Releasing
+from schemas.messages import NEEDED, Numbers
 from schemas.privacy import LedgerHead, Release
 from schemas.records import (
     GENESIS,
@@ -207,9 +207,10 @@ class Node(Exchanging):
                 header = decode_header(recorded.frames)
                 if header.kind in NEEDED:
                     stored = (*stored, *self._wronged(Offence(header.sender), parent))
-        is_release = isinstance(given, Received) and isinstance(given.message, Releasing)
-        # A release that waits for those of other peers is committed with the answer to all of them.
-        self._append(recorded, stored, waits=is_release and not stored)
+        # A release that waits for those of other peers is committed with the answer to all of them,
+        # a score with its acknowledgement or with the next query.
+        has_numbers = isinstance(given, Received) and isinstance(given.message, Numbers)
+        self._append(recorded, stored, waits=has_numbers and not stored)
 
     def _wronged(self, offence: Offence, parent: bytes) -> tuple[RecordedEffect, ...]:
         """Let the role react to a peer whose message was refused or is missing."""

@@ -69,6 +69,7 @@ class LedgerPort(Protocol):
 
     `booking` checks and enters releases, or raises; the function it returns makes them durable.
     `book_again` books, durably, those of a journal's releases that the ledger does not have.
+    `charge` counts a query, durably; the function it returns makes the ledger remember that count.
     """
 
     def standing(self) -> LedgerStanding: ...
@@ -83,7 +84,7 @@ class LedgerPort(Protocol):
 
     def book_again(self, releases: Sequence[Release]) -> None: ...
 
-    def charge(self, charge: Charge) -> None: ...
+    def charge(self, charge: Charge) -> Write: ...
 
     def charged(self) -> Charged: ...
 

@@ -38,6 +38,7 @@ class Uncommitted:
     reservations: list[Reserve] = field(default_factory=list)
     releases: list[Release] = field(default_factory=list)
     charges: list[Charge] = field(default_factory=list)
+    charged: list[Write] = field(default_factory=list)  # what the ledger must remember of them
     ledger_orders: list[LedgerOrder] = field(default_factory=list)
     parts: list[tuple[PartList, Buffer]] = field(default_factory=list)
     send: list[Frames] = field(default_factory=list)
@@ -63,16 +64,27 @@ class Uncommitted:
             raise IntegrityError("a release without a ledger to book it in")
         for parts, array in self.parts:
             _keep(journal, parts, array)
-        if ledger is not None and self.releases:
-            both(ledger.booking(self.releases), lambda: journal.commit(self.records))
+        if ledger is not None and (self.releases or self.charged):
+            both(self._ledger_write(ledger), lambda: journal.commit(self.records))
         elif self.records:
             journal.commit(self.records)
+
+    def _ledger_write(self, ledger: LedgerPort) -> Write:
+        """What the ledger writes beside the journal: a run has releases or charges, never both."""
+        if self.releases:
+            assert not self.charged
+            return ledger.booking(self.releases)
+
+        def remember() -> None:
+            for write in self.charged:
+                write()
+
+        return remember
 
     def charge(self, ledger: LedgerPort) -> bool:
         """Charge queries of scores; whether there were any."""
         charges, self.charges = self.charges, []
-        for charge in charges:
-            ledger.charge(charge)
+        self.charged += [ledger.charge(charge) for charge in charges]
         return bool(charges)
 
     def _settle(self, ledger: LedgerPort) -> None:

@@ -17,6 +17,7 @@ import sqlite3
 from collections.abc import Callable, Collection, Iterator, Sequence
 from pathlib import Path
 
+from hdpvfl_mq.durable import make_exclusive
 from hdpvfl_mq.errors import IntegrityError, OperatorError, RefusedError
 from hdpvfl_mq.privacy.ledger import Books, Entry, already, apply, decode, encode, extend, in_slot
 from hdpvfl_mq.privacy.ledger_heads import LedgerHeads
@@ -24,7 +25,6 @@ from hdpvfl_mq.privacy.ledger_rows import folded, release_id_of
 from hdpvfl_mq.privacy.ledger_secret import LedgerSecret
 from hdpvfl_mq.privacy.ledger_sketch import ASKED_FROM, IdSketch, shared
 from hdpvfl_mq.privacy.ledger_tables import (
-    begin_exclusive,
     claim,
     connected,
     make_tables,
@@ -63,7 +63,8 @@ class Ledger(LedgerHeads):
         self.people_file: Path | None = None
         try:
             # Lock before the first read, so that a second process that opens it fails at once.
-            begin_exclusive(connection)
+            make_exclusive(connection)
+            connection.execute("BEGIN IMMEDIATE")
             make_tables(connection)
             claim(connection, party)
             connection.execute("COMMIT")

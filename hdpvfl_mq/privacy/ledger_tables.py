@@ -43,14 +43,6 @@ def connected(path: str | Path) -> sqlite3.Connection:
         raise OperatorError(f"the ledger {path} cannot be opened: {error}") from error
 
 
-def begin_exclusive(connection: sqlite3.Connection) -> None:
-    """Begin a transaction on a durable file that no other process can open from now on."""
-    connection.execute("PRAGMA locking_mode = EXCLUSIVE")
-    connection.execute("PRAGMA journal_mode = WAL")
-    connection.execute("PRAGMA synchronous = FULL")
-    connection.execute("BEGIN EXCLUSIVE")
-
-
 def make_tables(connection: sqlite3.Connection) -> None:
     """Create missing tables and migrate older formats; recorded spends do not change."""
     version = connection.execute("PRAGMA user_version").fetchone()[0]

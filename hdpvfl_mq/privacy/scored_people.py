@@ -21,10 +21,11 @@ from pathlib import Path
 import numpy as np
 
 from hdpvfl_mq.arrays.chunked import chunks
+from hdpvfl_mq.durable import make_exclusive
 from hdpvfl_mq.errors import IntegrityError, OperatorError
 from hdpvfl_mq.privacy.ledger import EMPTY_LEDGER, extend
 from hdpvfl_mq.privacy.ledger_secret import LedgerSecret
-from hdpvfl_mq.privacy.ledger_tables import begin_exclusive, connected, translated
+from hdpvfl_mq.privacy.ledger_tables import connected, translated
 from hdpvfl_mq.privacy.score_limits import Asked, Counts, Hashes, Limits, judged
 from schemas.privacy import LedgerHead, PeopleScored
 
@@ -55,7 +56,8 @@ class ScoredPeople:
         """Take over a connection with `isolation_level=None` and check its chain."""
         self._db, self._secret, self._broken = connection, secret, False
         try:
-            begin_exclusive(connection)
+            make_exclusive(connection)
+            connection.execute("BEGIN IMMEDIATE")
             for statement in _TABLES:
                 connection.execute(statement)
             _claim(connection, party, secret.check())

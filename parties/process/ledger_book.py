@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
@@ -198,8 +199,8 @@ class LedgerBook:
             return mine.reserve.fingerprint
         return self._ledger.secret.fingerprint(self._unkeyed)
 
-    def charge(self, charge: Charge) -> None:
-        """Charge one query to the people it asks for, before any score leaves."""
+    def charge(self, charge: Charge) -> Write:
+        """Charge one query to the people it asks for; returns what makes the ledger remember it."""
         people, party = self._ledger.scored_people(), self._scored_by
         assert party is not None  # only a scoring session charges
         setup, model = setup_of(party.node.state), party.own.trained
@@ -215,7 +216,7 @@ class LedgerBook:
         )
         policy, left = self._policy, max(0, below(self._cap()) - self._held())
         people.charge(asked, Limits(policy.queries_max, policy.models_max, left))
-        self._ledger.remember(ACCOUNT, people.head, bytes(64))
+        return partial(self._ledger.remember, ACCOUNT, people.head, bytes(64))
 
     def charged(self) -> Charged:
         """What the account grants of this run's last query."""

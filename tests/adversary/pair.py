@@ -226,7 +226,7 @@ class Pair:
         if side.settled(effects):
             said += self._taken(side, LedgerRead(standing=side.book.standing()))
         for charge in (e for e in effects if isinstance(e, Charge)):
-            side.book.charge(charge)
+            side.book.charge(charge)()
             said += self._taken(side, side.book.charged())
         return said
 

@@ -19,10 +19,14 @@ from hdpvfl_mq.node.uncommitted import Uncommitted
 from hdpvfl_mq.privacy.ledger_store import Ledger
 from hdpvfl_mq.privacy.mechanism import unsealed
 from hdpvfl_mq.runtime.simulation import Faults
+from hdpvfl_mq.wire.codec import decode_header
 from parties.common_rows import block_of, rows_of
+from parties.process.ledger_file import ACCOUNT
 from parties.rounds import scoring
+from schemas.commands import OperatorCommand
 from schemas.model import LossSpec
 from schemas.privacy import Budget
+from schemas.records import EnvelopeReceived
 from schemas.tensor import Tensor
 from scripts.verify_journal import verify
 from tests.evidence import Cheat, evidence_of, replace_model, saying, write_run
@@ -128,6 +132,52 @@ def test_a_query_and_its_answer_are_one_commit(models, monkeypatch):
     monkeypatch.setattr(Uncommitted, "commit", watched)
     session(models).run()
     assert {each for each in together if any(each)} == {(1, 1)}
+
+
+def test_an_answer_is_committed_with_the_next_query(models, monkeypatch):
+    together, commit = [], Uncommitted.commit
+
+    def watched(turn, *stores):
+        inputs = [chain.decode(stored, index).input for index, stored, _ in turn.records]
+        replies = [i for i in inputs if isinstance(i, EnvelopeReceived) and _is_reply(i.frames)]
+        asks = [i for i in inputs if isinstance(i, OperatorCommand)]
+        together.append((len(replies), len(asks)))
+        commit(turn, *stores)
+
+    monkeypatch.setattr(Uncommitted, "commit", watched)
+    ran = session(models)
+    ran.run()
+    at_bank = [each for each in together if any(each)]
+    # The first query, each later one or the end with both answers to the one before.
+    assert at_bank == [(0, 1)] + [(2, 1)] * len(ran.answers)
+
+
+def _is_reply(frames) -> bool:
+    return decode_header(frames).kind == "score_reply"
+
+
+def test_no_score_leaves_before_the_ledger_knows_that_it_was_counted(models):
+    ran, sent = session(models), []
+    federation, router = ran.federation, ran.federation.router()
+
+    class Watching:
+        def __getattr__(self, name):
+            return getattr(router, name)
+
+        def from_connection(self, connection, user, frames):
+            if _is_reply(frames):
+                party = decode_header(frames).sender
+                counted = federation.scored[party].execute("SELECT max(sequence) FROM entry")
+                known = federation.ledgers[party].execute(
+                    "SELECT sequence FROM remembered WHERE peer = ?", (ACCOUNT,)
+                )
+                sent.append((counted.fetchone(), known.fetchone()))
+            return router.from_connection(connection, user, frames)
+
+    federation.router = Watching
+    ran.run()
+    assert len(sent) >= 2 * len(ran.answers)
+    assert all(counted == known for counted, known in sent)
 
 
 def test_noised_scores_clip_at_b_and_are_charged_to_who_is_scored(models):
