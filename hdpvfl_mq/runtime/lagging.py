@@ -14,6 +14,7 @@ from hdpvfl_mq.wire.sequence import EARLY_MAX, Position
 from schemas.ids import PartyId
 
 LAG_S = 1.0  # silent for this long while others answer
+LOOKS = 16.0  # so often the peers of a crowd are looked at in the time that one may take
 PROBE_S = 2.0  # a silent peer gets its first envelope again this often, below every other limit
 LAG_BYTES_PER_S = 2e6  # bulk waits longer: its receiver works before it acknowledges
 LAG_BULK_MAX_S = 60.0
@@ -81,7 +82,7 @@ class Lagging:
         if self.check_at is None:
             self.check_at = now + LAG_S
         elif self.check_at <= now:
-            self.check_at = now + LAG_S
+            self.check_at = now + max(LAG_S, pace_s / LOOKS)
             found |= self._scan(mailbox, now)
         return found
 

@@ -7,7 +7,7 @@ import itertools
 import pytest
 
 from hdpvfl_mq.runtime.copies import Copies
-from hdpvfl_mq.runtime.lagging import LAG_BYTES_PER_S, LAG_S, PROBE_S, Lagging
+from hdpvfl_mq.runtime.lagging import LAG_BYTES_PER_S, LAG_S, LOOKS, PROBE_S, Lagging
 from hdpvfl_mq.wire.sequence import EARLY_MAX, Position
 
 STEP_S = 0.05  # a round of the others
@@ -174,3 +174,17 @@ def test_a_peer_that_lacks_more_than_one_envelope_does_not_wait_for_the_crowd():
         if lagging.due(streams, step * STEP_S, pace_s=3.5, longest_s=134.0):
             break
     assert step * STEP_S < 6.0
+
+
+def test_a_crowd_is_not_looked_at_every_second():
+    """With 512 peers that answer within minutes, looking at all of them took a tenth of a core."""
+    looks = []
+
+    class Counted(Streams):
+        @property
+        def waiting_peers(self):
+            looks.append(self.sent)
+            return super().waiting_peers
+
+    rounds(Lagging(), Counted(), 64.0, pace_s=128.0)
+    assert 4 <= len(looks) <= 64.0 / (128.0 / LOOKS)
