@@ -113,6 +113,13 @@ def test_fresh_splits_are_judged_apart():
     assert all(v.met for v in verdicts if v.splits == "0-9" and v.epsilon == 1.0)
 
 
+def test_all_splits_are_also_judged_together_once_they_are_there():
+    rows = [*q1_rows(0.995), *scored(methods.SOUND, 0.5, epsilon=1.0, splits=range(10, 20))]
+    labels = [v.splits for v in targets.all_verdicts(rows, (1.0,))]
+    assert set(labels) == {"0-9", "10-19", "0-19"}
+    assert {v.splits for v in targets.all_verdicts(q1_rows(0.995), (1.0,))} == {"0-9"}
+
+
 def test_an_error_is_that_of_the_difference_on_the_same_splits():
     rows = [{"split": n, "auc": 0.7 + n} for n in range(3)]
     alone = [{"split": n, "auc": 0.6 + n} for n in (2, 0, 1)]
