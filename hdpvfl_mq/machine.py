@@ -15,7 +15,7 @@ from typing import Any, Generic, Literal, Protocol, TypeVar
 from hdpvfl_mq.errors import PeerError
 from schemas.commands import OperatorCommand
 from schemas.federation import Forget, Meet, SignWith
-from schemas.ids import PartyId
+from schemas.ids import COORDINATOR, PartyId
 from schemas.messages import Message
 from schemas.records import (
     Arm,
@@ -172,6 +172,11 @@ class Role(Protocol):
 
     def thaw(self, frozen: bytes) -> Any | None:
         """The frozen state; None if this role's data or settings have changed since."""
+
+
+def awaited(role: Role, state: Any) -> tuple[PartyId, ...]:
+    """The peers that a role may be waiting for, with the coordinator."""
+    return (COORDINATOR, *role.progress(state).get("waiting_for", ()))
 
 
 class NoReleases:

@@ -110,6 +110,11 @@ class Streams:
         is_all = any(self._contacts[party].role != "coordinator" for party in heard)
         self._owed.update(self._inbox if is_all else heard)
 
+    def owe(self, party: PartyId) -> None:
+        """Acknowledge again to a peer what is recorded of it: the next envelope is missing."""
+        if party in self._inbox:
+            self._owed.add(party)
+
     def take_lacking(self) -> tuple[PartyId, ...]:
         """Peers that have acknowledged the same again, and less than was sent to them."""
         lacking = tuple(sorted(self._lacking & self._busy.waiting))

@@ -16,6 +16,7 @@ from schemas.ids import PartyId
 LAG_S = 1.0  # silent for this long while others answer
 LOOKS = 16.0  # so often the peers of a crowd are looked at in the time that one may take
 PROBE_S = 2.0  # a silent peer gets its first envelope again this often, below every other limit
+ASKED_S = 10.0  # a peer that asks again is sent to again this much later, also in a crowd
 LAG_BYTES_PER_S = 2e6  # bulk waits longer: its receiver works before it acknowledges
 LAG_BULK_MAX_S = 60.0
 SLOWER_THAN_OTHERS = 2.0  # a member of a crowd may take so many times as long as any other has
@@ -95,7 +96,10 @@ class Lagging:
         lag = self.lags.get(party)
         if lag is not None and at.acknowledged < lag.resent and now < lag.at:
             return {}
-        return {party: self._again(party, at, now, count=EARLY_MAX)}
+        count = self._again(party, at, now, count=EARLY_MAX)
+        lag = self.lags[party]
+        lag.at = min(lag.at, now + ASKED_S + self._work_s(at))  # the copies may be lost as well
+        return {party: count}
 
     def _next_window(self, party: PartyId, at: Position, now: float) -> int:
         """How many envelopes a peer gets that has answered what was sent to it again."""
@@ -155,8 +159,10 @@ class Lagging:
 
     def _wait_s(self, shortest_s: float, at: Position) -> float:
         """How long a peer may take; it may have to work on its first envelope before it answers."""
-        work_s = min(LAG_BULK_MAX_S, at.first_bytes / LAG_BYTES_PER_S)
-        return max(shortest_s, self.pace_s) + work_s
+        return max(shortest_s, self.pace_s) + self._work_s(at)
+
+    def _work_s(self, at: Position) -> float:
+        return min(LAG_BULK_MAX_S, at.first_bytes / LAG_BYTES_PER_S)
 
     def _drop(self, party: PartyId) -> None:
         self.lags.pop(party, None)

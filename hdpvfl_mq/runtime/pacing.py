@@ -37,6 +37,13 @@ BULK_RESEND_MAX_S = 60.0
 # sender of a large federation waits longer before it does.
 GAP_S = 15.0
 GAP_PEER_S = 2.0
+# A missing envelope is asked for after this long, then more and more slowly.
+LACK_S = 2.0
+LACK_MAX_S = 30.0
+# Whoever hears nothing of a crowd for this long asks those it waits for: no later envelope would
+# show that their last one was lost.
+QUIET_S = 5.0
+QUIET_MAX_S = 60.0
 ASK_S = 3.0  # ask again for parts of a large array when none has come for this long, then slower
 ASK_MAX_S = 6.0
 GREET_S = 5.0  # send hello again after this long without an answer: the broker may have lost it
@@ -54,6 +61,9 @@ class Due:
     ask: bool = False  # again for the missing parts of a large array
     # Peers that were away while others answered, and how many envelopes each is sent again.
     behind: tuple[tuple[PartyId, int], ...] = ()
+    asked: tuple[PartyId, ...] = ()  # those of them that have said what they have
+    lacks: tuple[PartyId, ...] = ()  # peers whose missing envelope is asked for
+    is_quiet: bool = False  # ask all that this node waits for
 
 
 @dataclass
@@ -72,10 +82,16 @@ class Pacing:
     greet_at: float | None = None
     gaps: dict[PartyId, tuple[int, float]] = field(default_factory=dict)  # missing number, since
     lasting: set[PartyId] = field(default_factory=set)
+    lacks: set[PartyId] = field(default_factory=set)  # those of `gaps` that are not closed
+    lack_at: float | None = None
+    lack_s: float = LACK_S
+    quiet_at: float | None = None
+    quiet_s: float = QUIET_S
     ask_at: float | None = None
     ask_s: float = ASK_S
     lagging: Lagging = field(default_factory=Lagging)
     behind: dict[PartyId, int] = field(default_factory=dict)
+    asked: set[PartyId] = field(default_factory=set)
     copies: Copies = field(default_factory=Copies)
 
     def after_turn(self, mailbox: Mailbox, turn: Turn, now: float) -> None:
@@ -87,6 +103,8 @@ class Pacing:
         gap_s = max(GAP_S, GAP_PEER_S * mailbox.peer_count)
         for party in {*mailbox.take_early(), *stopped}:
             self._note_gap(party, stopped.get(party) or mailbox.missing(party), now, gap_s)
+        self._after_gaps(mailbox, now)
+        self._after_silence(mailbox, now)
         self._after_parts(turn, now)
         for arm in turn.arm:
             self.timers[arm.timer] = now + arm.delay_ms / 1000
@@ -122,6 +140,23 @@ class Pacing:
             self.lasting.add(party)
             del self.gaps[party]
 
+    def _after_gaps(self, mailbox: Mailbox, now: float) -> None:
+        """Frames arrive in the order in which they were sent, so what is missing was dropped."""
+        self.lacks = {party for party in self.gaps if mailbox.missing(party) is not None}
+        if not self.lacks:
+            self.lack_at, self.lack_s = None, LACK_S
+        elif self.lack_at is None:
+            self.lack_at = now + self.lack_s
+
+    def _after_silence(self, mailbox: Mailbox, now: float) -> None:
+        """Start to count again if something was heard; a small run resends soon enough."""
+        is_heard = mailbox.owes or mailbox.acknowledged > self.acknowledged
+        if not self.crowd_s:
+            self.quiet_at = None
+        elif is_heard or self.quiet_at is None:
+            self.quiet_s = QUIET_S
+            self.quiet_at = now + self.quiet_s
+
     def _after_answers(self, mailbox: Mailbox, now: float) -> None:
         """Answers of some peers and new envelopes put `resend_at` off, but not what others lack."""
         lacking = mailbox.take_lacking()
@@ -130,10 +165,13 @@ class Pacing:
                 mailbox, now, pace_s=self.resend_s, longest_s=CROWD_SLOWER * self.crowd_s
             )
             for party in lacking:
-                self.behind |= self.lagging.asked(party, mailbox.position(party), now)
+                found = self.lagging.asked(party, mailbox.position(party), now)
+                self.behind |= found
+                self.asked |= found.keys()
         else:
             self.lagging.idle()
             self.behind.clear()
+            self.asked.clear()
 
     def _after_parts(self, turn: Turn, now: float) -> None:
         if not turn.is_asking:
@@ -169,9 +207,19 @@ class Pacing:
         if ask:
             self.ask_s = min(ASK_MAX_S, self.ask_s * 2)
             self.ask_at = now + self.ask_s
+        lacks = ()
+        if self.lack_at is not None and self.lack_at <= now:
+            lacks = tuple(sorted(self.lacks))
+            self.lack_s = min(LACK_MAX_S, 2 * self.lack_s)
+            self.lack_at = now + self.lack_s
+        is_quiet = self.quiet_at is not None and self.quiet_at <= now
+        if is_quiet:
+            self.quiet_s = min(QUIET_MAX_S, 2 * self.quiet_s)
+            self.quiet_at = now + self.quiet_s
         timers = tuple(TimerFired(timer=name) for name in fired)
         behind, self.behind = tuple(sorted(self.behind.items())), {}
-        return Due(timers, acknowledge, resend, greet, gaps, ask, behind)
+        asked, self.asked = tuple(sorted(self.asked)), set()
+        return Due(timers, acknowledge, resend, greet, gaps, ask, behind, asked, lacks, is_quiet)
 
     def again(self, mailbox: Mailbox, due: Due, now: float) -> tuple[Frames, ...]:
         """The envelopes to send again, each once."""
@@ -180,13 +228,24 @@ class Pacing:
             self.copies.note(found, now)
             return found
         found = mailbox.unacknowledged_by_each(due.behind)
-        return self.copies.due(found, now, wait_s=self.slower * self.crowd_s)
+        asked = mailbox.unacknowledged_by_each([b for b in due.behind if b[0] in due.asked])
+        return self.copies.due(found, now, wait_s=self.slower * self.crowd_s, asked=asked)
 
     def next(self) -> float | None:
         """The time of the next deadline."""
         if self.lasting or self.behind:
             return 0.0  # at once
         moments = [*self.timers.values()]
-        others = (self.acknowledge_at, self.resend_at, self.greet_at, self.ask_at)
-        moments += [at for at in others if at is not None]
+        moments += [
+            at
+            for at in (
+                self.acknowledge_at,
+                self.resend_at,
+                self.greet_at,
+                self.ask_at,
+                self.lack_at,
+                self.quiet_at,
+            )
+            if at is not None
+        ]
         return min(moments, default=None)

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from hdpvfl_mq.errors import NetworkError
+from hdpvfl_mq.machine import awaited
 from hdpvfl_mq.node.node import Event, Node
 from hdpvfl_mq.node.ports import Turn
 from hdpvfl_mq.runtime.arrivals import Link
@@ -113,7 +114,10 @@ class Runner:
                 await self._link.send(frames)
         if connected:
             node.mailbox.owe_all()
-        if due.acknowledge or connected:
+        asking = awaited(node.role, node.state) if due.is_quiet else due.lacks
+        for party in asking:
+            node.mailbox.owe(party)
+        if due.acknowledge or connected or asking:
             while (ack := node.acknowledgement()) is not None:
                 await self._link.send(ack)
 

@@ -14,6 +14,7 @@ from functools import partial
 from typing import Any, Protocol
 
 from hdpvfl_mq.errors import NetworkError, PeerError
+from hdpvfl_mq.machine import awaited
 from hdpvfl_mq.node.node import Event, Node
 from hdpvfl_mq.node.ports import Turn
 from hdpvfl_mq.runtime.pacing import Pacing
@@ -194,13 +195,17 @@ class Simulation:
             process.node.note_unserved()
             for frames in process.node.ask_again():
                 self._send(party, frames)
-        while due.acknowledge and (ack := process.node.acknowledgement()) is not None:
+        asking = awaited(process.node.role, process.node.state) if due.is_quiet else due.lacks
+        for silent in asking:
+            process.node.mailbox.owe(silent)
+        is_due = due.acknowledge or due.is_quiet or due.lacks
+        while is_due and (ack := process.node.acknowledgement()) is not None:
             self._send(party, ack)
         for party_with_gap in due.gaps:
             process.node.note_missing(party_with_gap)
         if due.fired or process.node.has_refusals:
             self._finish_turn(process, party, process.node.turn((), due.fired))
-        elif due.resend or due.acknowledge or due.greet or due.ask or due.behind:
+        elif due.resend or is_due or due.greet or due.ask or due.behind:
             self._wake_later(process, party)
 
     # -- the network --------------------------------------------------------------------------

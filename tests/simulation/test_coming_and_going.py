@@ -7,6 +7,7 @@ which the coordinator's orders and the active party's residuals reach it.
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -19,8 +20,9 @@ from hdpvfl_mq.audit.evidence import Evidence
 from hdpvfl_mq.machine import Send
 from hdpvfl_mq.methods import plan_run
 from hdpvfl_mq.node.node import Node
-from hdpvfl_mq.runtime import lagging
+from hdpvfl_mq.runtime import lagging, pacing
 from hdpvfl_mq.runtime.simulation import Faults, Simulation
+from hdpvfl_mq.wire.codec import decode_header
 from hdpvfl_mq.wire.sequence import EARLY_MAX
 from schemas.ids import COORDINATOR
 from schemas.messages import Residual
@@ -158,3 +160,32 @@ def test_a_false_residual_to_a_party_that_is_left_out_ends_the_run(seed):
     for name in ("shop", "telco"):
         assert federation.outcomes[name] == "mismatch"
         assert "bank" in simulation.nodes[name].state.reason
+
+
+@pytest.mark.parametrize("victim", ["shop", "bank"])
+@pytest.mark.parametrize("number", [2, 4])
+def test_a_lost_envelope_is_repaired_although_a_crowd_resends_slowly(victim, number, monkeypatch):
+    """Bug: 512 parties ended a run, because one envelope of the coordinator was lost."""
+    monkeypatch.setattr(pacing, "CROWD_PEERS", 0)
+    monkeypatch.setattr(pacing, "CROWD_S", 100.0)
+    monkeypatch.setattr(pacing, "CROWD_ACK_S", 0.0)
+    federation = Federation(manifest())
+    router, dropped = federation.router(), []
+
+    class Losing:
+        def __getattr__(self, name):
+            return getattr(router, name)
+
+        def from_coordinator(self, frames):
+            routed, header = router.from_coordinator(frames), decode_header(frames)
+            numbers = {each.party: each.sequence for each in header.to}
+            if numbers.get(victim) == number and not dropped:
+                dropped.append(header.kind)
+                return replace(routed, connections=())
+            return routed
+
+    federation.router = Losing
+    simulation = federation.simulate()
+    assert dropped
+    assert set(federation.outcomes.values()) == {"completed"}
+    assert simulation.now < 60.0

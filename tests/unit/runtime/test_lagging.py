@@ -6,8 +6,15 @@ import itertools
 
 import pytest
 
-from hdpvfl_mq.runtime.copies import Copies
-from hdpvfl_mq.runtime.lagging import LAG_BYTES_PER_S, LAG_S, LOOKS, PROBE_S, Lagging
+from hdpvfl_mq.runtime.copies import LOST_S, Copies
+from hdpvfl_mq.runtime.lagging import (
+    ASKED_S,
+    LAG_BYTES_PER_S,
+    LAG_S,
+    LOOKS,
+    PROBE_S,
+    Lagging,
+)
 from hdpvfl_mq.wire.sequence import EARLY_MAX, Position
 
 STEP_S = 0.05  # a round of the others
@@ -174,6 +181,25 @@ def test_a_peer_that_lacks_more_than_one_envelope_does_not_wait_for_the_crowd():
         if lagging.due(streams, step * STEP_S, pace_s=3.5, longest_s=134.0):
             break
     assert step * STEP_S < 6.0
+
+
+def test_what_a_peer_asks_for_is_not_put_off_by_a_copy_that_was_lost():
+    """Bug: a copy was not sent again for minutes, although its receiver said that it lacks it."""
+    copies, frames = Copies(), (b"lost",)
+    assert copies.due([frames], 0.0, wait_s=1000.0) == (frames,)
+    assert copies.due([frames], LOST_S, wait_s=1000.0) == ()
+    assert copies.due([frames], LOST_S - 0.1, wait_s=1000.0, asked=[frames]) == ()
+    assert copies.due([frames], LOST_S, wait_s=1000.0, asked=[frames]) == (frames,)
+    assert copies.due([frames], LOST_S, wait_s=1000.0, asked=[frames]) == ()
+
+
+def test_whoever_asks_again_in_a_crowd_does_not_wait_for_the_crowd():
+    lagging, streams = Lagging(), Streams()
+    streams.sent = 3
+    lagging.due(streams, 0.0, pace_s=126.0, longest_s=1000.0)
+    assert lagging.asked("shop", streams.position("shop"), 1.0) == {"shop": EARLY_MAX}
+    assert lagging.asked("shop", streams.position("shop"), 2.0) == {}
+    assert lagging.asked("shop", streams.position("shop"), 1.1 + ASKED_S) == {"shop": EARLY_MAX}
 
 
 def test_a_crowd_is_not_looked_at_every_second():

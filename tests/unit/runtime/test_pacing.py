@@ -15,6 +15,10 @@ from hdpvfl_mq.runtime.pacing import (
     GAP_PEER_S,
     GAP_S,
     GREET_S,
+    LACK_MAX_S,
+    LACK_S,
+    QUIET_MAX_S,
+    QUIET_S,
     RESEND_MAX_S,
     RESEND_S,
     Pacing,
@@ -145,18 +149,18 @@ def test_a_crowd_is_given_time_to_answer(mailbox, peers, first_s):
     pacing = Pacing()
     mailbox.has_unacknowledged, mailbox.peer_count = True, peers
     pacing.after_turn(mailbox, turn(send=[(b"",)]), 0.0)
-    assert pacing.next() == pytest.approx(first_s)
-    assert pacing.due(pacing.next()).resend
+    assert pacing.resend_at == pytest.approx(first_s)
+    assert pacing.due(pacing.resend_at).resend
     mailbox.acknowledged, slower_s = 1, pacing.resend_s  # one of many has answered
     assert first_s < slower_s <= max(GAP_S, GAP_PEER_S * peers) / 2
     pacing.after_turn(mailbox, turn(), 100.0)
     is_crowd = peers > CROWD_PEERS
-    assert pacing.next() == pytest.approx(100.0 + slower_s - RESEND_S * is_crowd, abs=0.51)
+    assert pacing.resend_at == pytest.approx(100.0 + slower_s - RESEND_S * is_crowd, abs=0.51)
     mailbox.has_unacknowledged, mailbox.acknowledged = False, peers  # all have
     pacing.after_turn(mailbox, turn(), 200.0)
     mailbox.has_unacknowledged = True
     pacing.after_turn(mailbox, turn(send=[(b"",)]), 300.0)
-    assert pacing.next() == pytest.approx(300.0 + first_s)
+    assert pacing.resend_at == pytest.approx(300.0 + first_s)
 
 
 def test_a_crowd_does_not_keep_the_pace_of_bulk_that_got_through(mailbox):
@@ -164,8 +168,8 @@ def test_a_crowd_does_not_keep_the_pace_of_bulk_that_got_through(mailbox):
     pacing = Pacing()
     mailbox.has_unacknowledged, mailbox.peer_count = True, 20
     pacing.after_turn(mailbox, turn(send=[(bytes(32_000_000),)]), 0.0)
-    while pacing.next() < 180.0:
-        assert pacing.due(pacing.next()).resend
+    while pacing.resend_at < 180.0:
+        assert pacing.due(pacing.resend_at).resend
     assert pacing.resend_s > GAP_S
     for answered in range(1, 10):
         mailbox.acknowledged = answered
@@ -254,6 +258,47 @@ def test_a_gap_lasts_when_its_peer_still_sends_later_envelopes(mailbox):
     assert pacing.next() == 0.0
     assert pacing.due(GAP_S).gaps == ("shop",)
     assert pacing.due(GAP_S).gaps == ()
+
+
+def test_a_missing_envelope_is_asked_for_until_it_comes(mailbox):
+    """Bug: with 512 parties a lost envelope waited for its sender's timer, which is slow."""
+    pacing = Pacing()
+    mailbox.peer_count = 512
+    mailbox.early, mailbox.number = ("shop",), 7
+    pacing.after_turn(mailbox, turn(), 0.0)
+    mailbox.early = ()
+    assert pacing.due(LACK_S - 0.1).lacks == ()
+    asked = []
+    while (now := pacing.next()) < 200.0:
+        asked += [now] if pacing.due(now).lacks == ("shop",) else []
+    waits = [b - a for a, b in zip([0.0, *asked], asked, strict=False)]
+    assert waits[0] == LACK_S
+    assert waits == sorted(waits)
+    assert waits[-1] == LACK_MAX_S
+    mailbox.number = None  # it has come
+    pacing.after_turn(mailbox, turn(), 200.0)
+    assert pacing.lack_at is None
+
+
+def test_a_crowd_that_is_silent_is_asked_more_and_more_slowly(mailbox):
+    """Bug: when the last envelope of a peer was lost, nothing later showed it."""
+    pacing = Pacing()
+    pacing.after_turn(mailbox, turn(), 0.0)
+    assert pacing.next() is None  # two parties: the sender's timer is soon enough
+    mailbox.peer_count = CROWD_PEERS + 1
+    pacing.after_turn(mailbox, turn(), 0.0)
+    asked = []
+    while (now := pacing.next()) < 300.0:
+        asked += [now] if pacing.due(now).is_quiet else []
+    waits = [b - a for a, b in zip([0.0, *asked], asked, strict=False)]
+    assert waits[0] == QUIET_S
+    assert waits == sorted(waits)
+    assert waits[-1] == QUIET_MAX_S
+    mailbox.owes = True  # something has arrived
+    pacing.after_turn(mailbox, turn(), 300.0)
+    mailbox.owes = False
+    assert not pacing.due(300.0 + QUIET_S - 0.1).is_quiet
+    assert pacing.due(300.0 + QUIET_S).is_quiet
 
 
 def test_a_gap_of_a_silent_peer_is_no_offence(mailbox):
