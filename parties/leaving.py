@@ -109,10 +109,10 @@ def stuck(own: Assets, state: Running, given: TimerFired) -> Step[Any]:
 
 
 def _reason(own: Assets, state: Running, cause: str) -> WithdrawReason:
-    """Where rounds may run without this party, its orders may be what is missing.
+    """The reason to state: a bad message, a missing one, or orders that did not arrive.
 
-    The active party then trains by orders that have not reached this party: its residuals are
-    refused here, and it may be honest.
+    Where rounds may run without this party, the active party may follow orders of the coordinator
+    that this party has not received. Its residuals are refused here although it may be honest.
     """
     if cause == "missing":
         return "missing"

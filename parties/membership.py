@@ -55,7 +55,7 @@ class Membership(Proposals, NoSnapshot):
         self.name = me.party
 
     def learn(self, later_keys: Mapping[bytes, SigningKey]) -> None:
-        """Have these keys at hand for the change that a recorded command states."""
+        """Add signing keys that a later command may switch to."""
         self._signing_keys |= later_keys
 
     def me(self, state: Belonging) -> Self:

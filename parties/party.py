@@ -68,7 +68,7 @@ class Party:
         return shown
 
     def _waiting_for(self, state: Phase) -> list[PartyId]:
-        """Whom the run waits for: others, as far as the coordinator or this party knows any."""
+        """Whom the run waits for, as far as known; this party itself only if it is the only one."""
         told = list(state.waiting_for)
         others = [party for party in told if party != self.name]
         return others or list(awaited(self.own, state)) or told

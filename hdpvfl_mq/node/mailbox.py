@@ -125,6 +125,23 @@ class Mailbox(Streams):
 
         Returns the header of an envelope that belongs to the exchange of parts.
         """
+        opened = self._verified(frames)
+        header, mine = opened.header, opened.mine
+        if mine.sequence:
+            self._check_process(header, mine.sequence)
+        elif header.kind != "ack":
+            return header
+        is_news = self._outbox[header.sender].acknowledge(mine.ack)
+        if mine.sequence:
+            self._queue(opened)
+        elif is_news:
+            self._bare_acks[header.sender] = frames
+        else:
+            self._lacking.add(header.sender)
+        return None
+
+    def _verified(self, frames: Frames) -> Opened:
+        """Open an envelope that its signer may send to this party now; else PeerError."""
         header, me = decode_header(frames), self._identity
         contact = self._contacts.get(header.sender)
         if header.run != me.run or contact is None:
@@ -141,31 +158,23 @@ class Mailbox(Streams):
             raise PeerError("an envelope without a sequence number")
         if mine.sequence and header.kind in UNNUMBERED and header.kind != "ack":
             raise PeerError(f"a {header.kind} has no place in a stream")
-        if mine.sequence == 0 and header.kind != "ack":
-            return header
-        if mine.sequence:
-            self._check_process(header, mine.sequence)
-        is_news = self._outbox[header.sender].acknowledge(mine.ack)
-        if mine.sequence == 0:
-            if is_news:
-                self._bare_acks[header.sender] = frames
-            else:
-                self._lacking.add(header.sender)
-            return None
+        return Opened(header, mine, frames, digest)
+
+    def _queue(self, opened: Opened) -> None:
+        """Put an envelope in its stream; PeerError for a copy that is worth a note."""
+        header, number, frames = opened.header, opened.mine.sequence, opened.frames
         self._check_limits(header.sender)
-        if mine.sequence > self._inbox[header.sender].received + 1:
+        if number > self._inbox[header.sender].received + 1:
             self._early_from.add(header.sender)
-        opened = Opened(header, mine, frames, digest)
-        is_new = self._inbox[header.sender].offer(mine.sequence, opened, size_of(frames))
-        if not is_new:
-            self._owed.add(header.sender)  # the sender may not know that this is recorded
+        if self._inbox[header.sender].offer(number, opened, size_of(frames)):
+            return
+        self._owed.add(header.sender)  # the sender may not know that this is recorded
         # A hello is sent on every connection, and an envelope in parts while they are on their way;
         # any other copy is a resend or a replay.
         is_noted = header.kind not in GREETINGS and not is_in_parts(frames)
-        if not is_new and is_noted and self._copies_noted < COPIES_NOTED_MAX:
+        if is_noted and self._copies_noted < COPIES_NOTED_MAX:
             self._copies_noted += 1
-            raise PeerError(f"a copy of envelope {mine.sequence} of {header.sender}")
-        return None
+            raise PeerError(f"a copy of envelope {number} of {header.sender}")
 
     def _mine(self, header: Header) -> Delivery:
         """This party's delivery in a header; PeerError if it is not a receiver."""
@@ -205,12 +214,6 @@ class Mailbox(Streams):
                 )
         elif not self._is_epoch_in_order(sender, sequence, header.epoch):
             raise CheatingError(f"an older process of {sender} speaks")
-
-    def _is_epoch_in_order(self, sender: PartyId, sequence: int, epoch: int) -> bool:
-        early = ((n, each.header.epoch) for n, (each, _) in self._inbox[sender].early.items())
-        return epoch >= self._epochs.get(sender, 0) and all(
-            other <= epoch if number < sequence else other >= epoch for number, other in early
-        )
 
     def bare_acks(self) -> tuple[Frames, ...]:
         """Each peer's newest acknowledgement that came without an envelope, to be recorded."""

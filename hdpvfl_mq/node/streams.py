@@ -97,6 +97,13 @@ class Streams:
         found = inbox.early.get(inbox.received + 1)
         return None if found is None else found[0]
 
+    def _is_epoch_in_order(self, sender: PartyId, sequence: int, epoch: int) -> bool:
+        """Whether an envelope's epoch fits between those of the stream before and after it."""
+        early = ((n, each.header.epoch) for n, (each, _) in self._inbox[sender].early.items())
+        return epoch >= self._epochs.get(sender, 0) and all(
+            other <= epoch if number < sequence else other >= epoch for number, other in early
+        )
+
     # -- what peers have not acknowledged -----------------------------------------------------
 
     def owe_all(self) -> None:

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Mapping
-from typing import Literal
+from collections.abc import Callable, Mapping
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,7 +23,7 @@ from hdpvfl_mq.privacy.bounded import BoundedNoise
 from hdpvfl_mq.privacy.noise import SEED_BYTES, ladder, stream_key, stream_words
 from hdpvfl_mq.privacy.plan import NoisePlan
 from schemas import ids
-from schemas.privacy import BoundedKind, Release, SpendEvent
+from schemas.privacy import Release, SpendEvent
 from schemas.tensor import Tensor
 
 LARGEST_INTEGER = 2**62
@@ -76,20 +76,10 @@ class Mechanism:
                 f"round {round} after round {last_round} is not in a plan of {plan.rounds} rounds"
             )
         release_id = ids.release_id(self._run, self._party, kind, round)
-        if plan.bounded is not None:
-            places = plan.bounded.places(values.expose())
-            key = self._key(release_id, round, transcript, places, plan)
-            tensor = Tensor.smallest(_points(places, plan.bounded, key, engine), allocate)
-        elif plan.guarantee == "none" or plan.disclosed_rows:
-            exact = values.expose()
-            tensor = Tensor.of(exact if seal is None else _sealed(exact, seal))
-        else:
-            lattice = _on_lattice(values.expose(), plan, allocate)
-            key = self._key(release_id, round, transcript, lattice, plan)
-            tensor = Tensor.smallest(_noised(lattice, plan, key, engine), allocate)
+        key = partial(self._key, release_id, round, transcript, plan)
         return Release(
             release_id=release_id,
-            tensor=tensor,
+            tensor=_tensor(values.expose(), plan, key, seal=seal, allocate=allocate, engine=engine),
             exponent=plan.exponent,
             noise_std=plan.noise_std,
             scale=scale,
@@ -135,8 +125,8 @@ class Mechanism:
         release_id: str,
         round: int,
         transcript: bytes,
-        quantised: NDArray[np.int64],
         plan: NoisePlan,
+        quantised: NDArray[np.int64],
     ) -> bytes:
         """The address of one release's noise; it includes the law and the quantised values.
 
@@ -154,6 +144,25 @@ class Mechanism:
             hashlib.sha256(quantised.data).digest(),
             _law(plan),
         )
+
+
+def _tensor(
+    values: FloatVector,
+    plan: NoisePlan,
+    key: Callable[[NDArray[np.int64]], bytes],
+    *,
+    seal: bytes | None,
+    allocate: Allocate,
+    engine: Engine | None,
+) -> Tensor:
+    """The numbers that leave; `key` gives the noise key of quantised values."""
+    if plan.bounded is not None:
+        places = plan.bounded.places(values)
+        return Tensor.smallest(_points(places, plan.bounded, key(places), engine), allocate)
+    if plan.guarantee == "none" or plan.disclosed_rows:
+        return Tensor.of(values if seal is None else _sealed(values, seal))
+    lattice = _on_lattice(values, plan, allocate)
+    return Tensor.smallest(_noised(lattice, plan, key(lattice), engine), allocate)
 
 
 def _law(plan: NoisePlan) -> bytes:
@@ -230,23 +239,12 @@ def _event(plan: NoisePlan, release_id: str, round: int, last_round: int) -> Spe
     return SpendEvent(
         release_id=release_id,
         round=round,
-        mechanism=mechanism_of(plan),
+        mechanism=plan.mechanism,
         mu2_units=mu2,
         tau_units=tau,
         pure_units=0 if plan.bounded is None else plan.bounded.pure_units,
         disclosed_rows=plan.disclosed_rows,
     )
-
-
-def mechanism_of(
-    plan: NoisePlan,
-) -> Literal["exact", "disclosed", "lattice_gaussian", BoundedKind]:
-    """The name under which a release of this plan is booked."""
-    if plan.bounded is not None:
-        return plan.bounded.kind
-    if plan.disclosed_rows:
-        return "disclosed"
-    return "exact" if plan.infinite else "lattice_gaussian"
 
 
 def _sealed(values: FloatVector, key: bytes) -> NDArray[np.int64]:

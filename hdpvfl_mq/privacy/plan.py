@@ -21,7 +21,7 @@ from hdpvfl_mq.privacy.calibration import mu_of
 from hdpvfl_mq.privacy.noise import NARROWEST_RATIO, ladder, round_ratio
 from hdpvfl_mq.privacy.pure import PureUnits, mu_beside
 from schemas.base import INT64_MAX
-from schemas.privacy import MU2_UNIT_BITS, TAU_UNIT_BITS, Budget
+from schemas.privacy import MU2_UNIT_BITS, TAU_UNIT_BITS, BoundedKind, Budget
 
 FloatArray = NDArray[np.float64]
 Guarantee = Literal["sound", "paper", "none"]
@@ -67,6 +67,15 @@ class NoisePlan:
     def infinite(self) -> bool:
         """Whether the releases of this plan have infinite cost."""
         return not self.mu2_cumulative
+
+    @property
+    def mechanism(self) -> Literal["exact", "disclosed", "lattice_gaussian", BoundedKind]:
+        """The name under which a release of this plan is booked."""
+        if self.bounded is not None:
+            return self.bounded.kind
+        if self.disclosed_rows:
+            return "disclosed"
+        return "exact" if self.infinite else "lattice_gaussian"
 
     @property
     def ratio(self) -> float:

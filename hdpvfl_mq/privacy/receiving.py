@@ -12,12 +12,7 @@ from numpy.typing import NDArray
 from hdpvfl_mq.arrays.chunked import Allocate
 from hdpvfl_mq.errors import PeerError
 from hdpvfl_mq.privacy.bounded import BoundedNoise
-from hdpvfl_mq.privacy.mechanism import (
-    LARGEST_INTEGER,
-    mechanism_of,
-    released_values,
-    unsealed,
-)
+from hdpvfl_mq.privacy.mechanism import LARGEST_INTEGER, released_values, unsealed
 from hdpvfl_mq.privacy.plan import NoisePlan
 from schemas.privacy import Release
 
@@ -80,7 +75,7 @@ def receive_scores(
     """The scores of one answer, in units of its scale; PeerError if they do not match its plan."""
     opened = unsealed(release, key)
     declared = (release.noise_std, release.exponent, release.event.mechanism)
-    if declared != (plan.noise_std, plan.exponent, mechanism_of(plan)):
+    if declared != (plan.noise_std, plan.exponent, plan.mechanism):
         raise PeerError(f"{release.release_id}: not the noise of the plan")
     values = opened.tensor.array()
     if values.shape != (count,):

@@ -14,7 +14,7 @@ Work = Callable[[], None]
 
 
 class _Aside:
-    """One call's work for the thread. Its end is its own: no other call's wait can take it."""
+    """What one call gives the thread to do. Each call waits for its own work and no other."""
 
     def __init__(self, work: Work) -> None:
         self._work, self._done = work, threading.Semaphore(0)
@@ -58,9 +58,10 @@ class Beside:
                 given.wait()
 
     def _begin(self) -> None:
-        """Start the thread. A fork has none, and its queue still counts the parent's waiter.
+        """Start the thread, with a new queue.
 
-        A work put into it would wake that waiter, which does not exist here, and nobody else.
+        A forked process has no such thread, but its copy of the queue still counts the parent's
+        thread as waiting: work put into it would wake nobody.
         """
         self._given = SimpleQueue()
         self._thread = threading.Thread(

@@ -88,10 +88,10 @@ class Lagging:
         return found
 
     def asked(self, party: PartyId, at: Position, now: float) -> dict[PartyId, int]:
-        """Send to a peer again that says what it has: at once, then more and more slowly.
+        """How much to send again to a peer that has acknowledged the same envelope twice.
 
-        It must first acknowledge all that was sent to it again: by acknowledging one envelope after
-        the other it would get a window of copies for each.
+        The first time at once. After that the peer must first acknowledge all copies it was sent,
+        or wait: otherwise each single acknowledgement would draw a whole window of copies.
         """
         lag = self.lags.get(party)
         if lag is not None and at.acknowledged < lag.resent and now < lag.at:
@@ -102,7 +102,7 @@ class Lagging:
         return {party: count}
 
     def _next_window(self, party: PartyId, at: Position, now: float) -> int:
-        """How many envelopes a peer gets that has answered what was sent to it again."""
+        """How many envelopes follow for a peer that has acknowledged the copies it was sent."""
         lag = self.lags[party]
         if at.acknowledged < lag.resent:
             return 0

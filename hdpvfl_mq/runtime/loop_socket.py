@@ -1,8 +1,8 @@
 """A ZeroMQ socket in an event loop, without a future for every message.
 
 It owns when a socket is read; it knows no option and no message. ZeroMQ's descriptor only signals
-that something changed since the socket was last used, and any use takes the signal. So the socket
-is always asked first; the descriptor is waited for when there is nothing to read.
+that something changed since the socket was last used, and any use clears the signal. So the socket
+is always read first; the descriptor is waited for when there is nothing to read.
 """
 
 from __future__ import annotations

@@ -130,7 +130,7 @@ class Pacing:
         self.acknowledged = acknowledged
 
     def _note_gap(self, party: PartyId, missing: int | None, now: float, wait_s: float) -> None:
-        """Only a peer that sends later envelopes is noted: one that is silent may be restarting."""
+        """Note a gap that lasts. A peer that sends nothing has no gap: it may be restarting."""
         number, since = self.gaps.get(party, (None, now))
         if missing is None:
             self.gaps.pop(party, None)
@@ -158,7 +158,7 @@ class Pacing:
             self.quiet_at = now + self.quiet_s
 
     def _after_answers(self, mailbox: Mailbox, now: float) -> None:
-        """Answers of some peers and new envelopes put `resend_at` off, but not what others lack."""
+        """Find peers to send to again now; what other peers answer does not put that off."""
         lacking = mailbox.take_lacking()
         if mailbox.has_unacknowledged:
             self.behind |= self.lagging.due(

@@ -36,9 +36,8 @@ UNANSWERED_LOOKS = 6
 # send, and asks as much less often. So many peers double the time.
 PEERS_PER_LOOK = 12
 BULK_BYTES = 16_384
-ROOM_BYTES = (
-    32 * 2**20
-)  # sent and not acknowledged by the kernel; above it, neither parts nor copies
+# Bytes sent that the kernel has not acknowledged; above it, neither parts nor copies are sent.
+ROOM_BYTES = 32 * 2**20
 LOOK_S = 1.0
 # A frame above its limit but below this is refused with a note; a larger one cuts the connection.
 MAX_MESSAGE_BYTES = MAX_ARRAY_BYTES + 2**20
@@ -65,7 +64,7 @@ def set_common_options(socket: zmq.Socket[bytes], members: int = 0) -> None:
     """Set the limits of a socket, and how it notices that a peer is gone.
 
     `members` is how many may connect to the broker: if all do so at once on a busy machine, a
-    handshake takes longer, and one that is given up is work for nothing.
+    handshake takes longer, and work on a handshake that is given up is lost.
 
     ZeroMQ heartbeats stay off: with a low RCVHWM they abort the process when a connection breaks
     while its input is stopped (libzmq issues 3937 and 4767). The kernel notices idle peers that
@@ -81,6 +80,16 @@ def set_common_options(socket: zmq.Socket[bytes], members: int = 0) -> None:
     socket.setsockopt(zmq.TCP_KEEPALIVE_IDLE, 2)
     socket.setsockopt(zmq.TCP_KEEPALIVE_INTVL, 2)
     socket.setsockopt(zmq.TCP_KEEPALIVE_CNT, 3)
+
+
+def _set_dealer_options(socket: zmq.Socket[bytes], broker_key: bytes, proxy: str | None) -> None:
+    # Set no routing id: the broker gives every connection a new one. It would ignore a fixed id
+    # after a reconnect until it notices that the old connection is dead.
+    socket.setsockopt(zmq.RECONNECT_IVL, 100)
+    socket.setsockopt(zmq.RECONNECT_IVL_MAX, 2_000)
+    socket.curve_serverkey = z85.encode(broker_key)
+    if proxy is not None:
+        socket.setsockopt_string(zmq.SOCKS_PROXY, proxy)
 
 
 class DealerLink(Arrivals):
@@ -111,22 +120,9 @@ class DealerLink(Arrivals):
         self._socket = LoopSocket(self._context, zmq.DEALER)
         socket = self._socket.plain
         set_common_options(socket, peers)
-        # Set no routing id: the broker gives every connection a new one. It would ignore a fixed id
-        # after a reconnect until it notices that the old connection is dead.
-        socket.setsockopt(zmq.RECONNECT_IVL, 100)
-        socket.setsockopt(zmq.RECONNECT_IVL_MAX, 2_000)
-        socket.curve_serverkey = z85.encode(broker_key)
+        _set_dealer_options(socket, broker_key, proxy)
         self._take(keys)
-        if proxy is not None:
-            socket.setsockopt_string(zmq.SOCKS_PROXY, proxy)
-        loop = asyncio.get_running_loop()
-        self._connections = Connections(
-            socket,
-            LIMITS,
-            note=lambda reason: None,  # a party cannot refuse its broker; it reconnects
-            connected=lambda: loop.call_soon_threadsafe(self._stands),
-            trouble=lambda event: loop.call_soon_threadsafe(self._failed, event),
-        )
+        self._connections = self._monitored(socket)
         self._unanswered = 0
         self.peers = peers
         self._reader = self.watch(asyncio.create_task(self._read()))
@@ -135,6 +131,16 @@ class DealerLink(Arrivals):
         except zmq.ZMQError as broken:
             raise NetworkError(f"broker = {endpoint!r}: {broken}; check host and port") from None
         self._socket.look()
+
+    def _monitored(self, socket: zmq.Socket[bytes]) -> Connections:
+        loop = asyncio.get_running_loop()
+        return Connections(
+            socket,
+            LIMITS,
+            note=lambda reason: None,  # a party cannot refuse its broker; it reconnects
+            connected=lambda: loop.call_soon_threadsafe(self._stands),
+            trouble=lambda event: loop.call_soon_threadsafe(self._failed, event),
+        )
 
     def _take(self, keys: Keys) -> None:
         self._socket.plain.curve_secretkey = z85.encode(keys.curve_secret)

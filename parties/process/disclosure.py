@@ -1,4 +1,4 @@
-"""How many rows trainings disclose: the one that asks for a reserve, and all on a data set.
+"""How many rows one training will disclose, and how many all on a data set have disclosed.
 
 It owns the count; the limit is the policy's, compared in ledger_book.py.
 """

@@ -1,7 +1,7 @@
 """A party's node in its federation, and the keys that its journal was signed with.
 
 It owns the files in `federations/` and which of the party's keys is in use; the membership decides
-when a key is replaced. Replay needs every signing key that the journal began or went on with.
+when a key is replaced. Replay needs every key that has signed in the journal.
 """
 
 from __future__ import annotations
