@@ -14,7 +14,7 @@ from hdpvfl_mq.audit.evidence import Envelope, Evidence, Place, Transcript
 from hdpvfl_mq.errors import OperatorError
 from hdpvfl_mq.methods.run_plan import RunPlan
 from hdpvfl_mq.privacy.mechanism import SEAL_WORDS
-from hdpvfl_mq.wire.codec import model_digest
+from hdpvfl_mq.wire.codec import UNREADABLE, model_digest
 from schemas.config import RunManifest
 from schemas.ids import COORDINATOR, PartyId
 from schemas.messages import (
@@ -28,11 +28,13 @@ from schemas.messages import (
     ScoreShare,
 )
 from schemas.methods import Prediction, Scoring
-from schemas.records import Finish
+from schemas.records import Finish, Refused
 
 
 def messages_legal(evidence: Evidence) -> None:
     """Check 6: every body fits its schema and limits, and its sender may send it there."""
+    for transcript in evidence.transcripts.values():
+        _rightly_refused(transcript)
     for envelope in evidence.said:
         if envelope.message is None:
             sent = f"{envelope.header.kind} of {envelope.header.sender}"
@@ -41,11 +43,24 @@ def messages_legal(evidence: Evidence) -> None:
         ends = (envelope.header.sender, *(d.party for d in envelope.header.to))
         roles = [evidence.keys[p].role for p in ends if p in evidence.keys]
         if len(roles) != len(ends) or len(set(ends)) != len(ends):
-            raise CheckFailed(envelope.place, "is addressed to strangers or twice to one")
+            raise CheckFailed(envelope.place, f"{ends[0]} sent it to strangers, or twice to one")
         if roles[0] not in may_send or not set(roles[1:]) <= may_receive:
             raise CheckFailed(
                 envelope.place, f"a {roles[0]} party may not send {envelope.header.kind} there"
             )
+
+
+def _rightly_refused(transcript: Transcript) -> None:
+    """A body that its receiver could not read cannot be read here either."""
+    unread = {
+        record.index
+        for record in transcript.records
+        for effect in record.effects
+        if isinstance(effect, Refused) and effect.reason.startswith(UNREADABLE)
+    }
+    for envelope in transcript.received():
+        if envelope.place.index in unread and envelope.message is not None:
+            raise CheckFailed(envelope.place, "was refused as unreadable, but fits its schema")
 
 
 def schedule_followed(evidence: Evidence) -> None:

@@ -13,9 +13,13 @@ from .run import Run
 def messages_legal(run: Run) -> None:  # 6 and 13
     first: dict[str, Any] = {}
     for e in run.said:
-        mine, *theirs = (run.keys[p][0][0] for p in (e.sender, *e.to))
+        why = run.unread.get(e.digest, "")
+        run.check(6, not why, e.where, f"{e.kind} of {e.sender} was refused: {why}")
+        if why:
+            continue
+        mine, *theirs = (run.keys.get(p, "?")[0][0] for p in (e.sender, *e.to))
         legal = mine in ROUTES[e.kind][0] and set(theirs) <= set(ROUTES[e.kind][1])
-        legal &= len(e.to) == len(e.header["to"]) and e.body["kind"] == e.kind
+        legal &= len(e.to) == len(e.header["to"]) and e.body.get("kind") == e.kind
         arrays = [x for part in (e.body, e.release) for x in part.values() if type(x) is dict]
         sizes = [math.prod(x["shape"]) * WIDTH[x["dtype"]] for x in arrays if "dtype" in x]
         legal &= sizes == [e.listed or len(frame) for frame in e.frames[3:4]]
