@@ -16,6 +16,7 @@ from hdpvfl_mq.methods.run_plan import RunPlan
 from hdpvfl_mq.privacy.mechanism import SEAL_WORDS
 from hdpvfl_mq.wire.codec import UNREADABLE, model_digest
 from schemas.config import RunManifest
+from schemas.federation import FederationMessage
 from schemas.ids import COORDINATOR, PartyId
 from schemas.messages import (
     ROUTES,
@@ -39,6 +40,9 @@ def messages_legal(evidence: Evidence) -> None:
         if envelope.message is None:
             sent = f"{envelope.header.kind} of {envelope.header.sender}"
             raise CheckFailed(envelope.place, f"{sent}: {envelope.flaw}")
+        if isinstance(envelope.message, FederationMessage):
+            sender, kind = envelope.header.sender, envelope.header.kind
+            raise CheckFailed(envelope.place, f"{kind} of {sender} belongs to no run")
         may_send, may_receive = ROUTES[envelope.header.kind]
         ends = (envelope.header.sender, *(d.party for d in envelope.header.to))
         roles = [evidence.keys[p].role for p in ends if p in evidence.keys]
@@ -73,8 +77,12 @@ def schedule_followed(evidence: Evidence) -> None:
         plan = evidence.plan
     except OperatorError as refused:
         raise CheckFailed(None, f"no plan follows from the manifest: {refused}") from None
-    if plan is None or not any(isinstance(e.message, RoundPlan) for e in evidence.said):
+    orders = [e for e in evidence.said if isinstance(e.message, RoundPlan)]
+    if not orders:
         return
+    if plan is None:
+        text = f"{orders[0].header.sender} allows rounds before the common rows are known"
+        raise CheckFailed(orders[0].place, text)
     checks_echo.echoes_hold(evidence)
     planned = _planned(evidence, plan)
     for envelope in evidence.said:
