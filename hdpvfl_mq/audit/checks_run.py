@@ -69,6 +69,7 @@ def _rightly_refused(transcript: Transcript) -> None:
 
 def schedule_followed(evidence: Evidence) -> None:
     """Check 7: there is one manifest, and every round is in the plan that follows from it."""
+    checks_scoring.scores_in_sessions_only(evidence)
     manifest = evidence.manifest
     if manifest is None:
         return

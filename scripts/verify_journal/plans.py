@@ -30,6 +30,7 @@ def messages_legal(run: Run) -> None:  # 6 and 13
         if e.kind == "hello":
             kept = tuple(v for k, v in e.body.items() if k not in ("epoch", "ledger"))
             run.check(13, first.setdefault(e.sender, kept) == kept, e.where, "another seed")
+            run.check(13, e.body["epoch"] == e.header["epoch"], e.where, "another epoch")
     run.check(13, len(set(first.values())) == len(first), "hello", "two share a seed")
 
 
