@@ -9,12 +9,18 @@ import os
 import sys
 import textwrap
 
+from schemas.text import printable
+
 WIDTH_MIN = 40
 
 
 def say(text: str = "") -> None:
-    """Print one line; on a terminal that is too narrow it goes on below, indented."""
-    print("\n".join(wrapped(text, terminal_columns())), flush=True)
+    """Print one line; on a terminal that is too narrow it goes on below, indented.
+
+    Part of the text may come from a peer, or from a file that somebody else wrote: it controls no
+    terminal, and begins no line of its own.
+    """
+    print("\n".join(wrapped(printable(text), terminal_columns())), flush=True)
 
 
 def terminal_columns() -> int | None:

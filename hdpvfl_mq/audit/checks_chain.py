@@ -223,7 +223,10 @@ def _numbered(transcript: Transcript, *, sent: bool) -> dict[PartyId, list[Envel
     for envelope in transcript.sent() if sent else transcript.received():
         header = envelope.header
         if sent:
-            ends = [(d.party, d.sequence) for d in header.to]
+            to = dict.fromkeys(
+                d.party for d in header.to
+            )  # check 6 reports one that is named twice
+            ends = [(party, d.sequence) for party in to if (d := envelope.delivery(party))]
         else:
             mine = envelope.delivery(transcript.party)
             ends = [(header.sender, mine.sequence if mine else -1)]

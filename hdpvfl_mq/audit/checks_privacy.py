@@ -284,7 +284,8 @@ def versions_constant(evidence: Evidence) -> None:
         if not isinstance(hello, Hello):
             continue
         if hello.epoch != envelope.header.epoch:
-            raise CheckFailed(envelope.place, "says hello for another epoch than its own")
+            sender = envelope.header.sender
+            raise CheckFailed(envelope.place, f"{sender} says hello for another epoch than its own")
         known = first.setdefault(envelope.header.sender, hello)
         for name in ("seed_commitment", "dataset_fingerprint", "numeric_profile"):
             if getattr(hello, name) != getattr(known, name):

@@ -14,8 +14,9 @@ from hdpvfl_mq.audit.evidence import Envelope, Evidence, Place, Transcript
 from hdpvfl_mq.errors import OperatorError
 from hdpvfl_mq.methods.run_plan import RunPlan
 from hdpvfl_mq.privacy.mechanism import SEAL_WORDS
-from hdpvfl_mq.wire.codec import model_digest
+from hdpvfl_mq.wire.codec import UNREADABLE, model_digest
 from schemas.config import RunManifest
+from schemas.federation import FederationMessage
 from schemas.ids import COORDINATOR, PartyId
 from schemas.messages import (
     ROUTES,
@@ -28,28 +29,47 @@ from schemas.messages import (
     ScoreShare,
 )
 from schemas.methods import Prediction, Scoring
-from schemas.records import Finish
+from schemas.records import Finish, Refused
 
 
 def messages_legal(evidence: Evidence) -> None:
     """Check 6: every body fits its schema and limits, and its sender may send it there."""
+    for transcript in evidence.transcripts.values():
+        _rightly_refused(transcript)
     for envelope in evidence.said:
         if envelope.message is None:
             sent = f"{envelope.header.kind} of {envelope.header.sender}"
             raise CheckFailed(envelope.place, f"{sent}: {envelope.flaw}")
+        if isinstance(envelope.message, FederationMessage):
+            sender, kind = envelope.header.sender, envelope.header.kind
+            raise CheckFailed(envelope.place, f"{kind} of {sender} belongs to no run")
         may_send, may_receive = ROUTES[envelope.header.kind]
         ends = (envelope.header.sender, *(d.party for d in envelope.header.to))
         roles = [evidence.keys[p].role for p in ends if p in evidence.keys]
         if len(roles) != len(ends) or len(set(ends)) != len(ends):
-            raise CheckFailed(envelope.place, "is addressed to strangers or twice to one")
+            raise CheckFailed(envelope.place, f"{ends[0]} sent it to strangers, or twice to one")
         if roles[0] not in may_send or not set(roles[1:]) <= may_receive:
             raise CheckFailed(
                 envelope.place, f"a {roles[0]} party may not send {envelope.header.kind} there"
             )
 
 
+def _rightly_refused(transcript: Transcript) -> None:
+    """A body that its receiver could not read cannot be read here either."""
+    unread = {
+        record.index
+        for record in transcript.records
+        for effect in record.effects
+        if isinstance(effect, Refused) and effect.reason.startswith(UNREADABLE)
+    }
+    for envelope in transcript.received():
+        if envelope.place.index in unread and envelope.message is not None:
+            raise CheckFailed(envelope.place, "was refused as unreadable, but fits its schema")
+
+
 def schedule_followed(evidence: Evidence) -> None:
     """Check 7: there is one manifest, and every round is in the plan that follows from it."""
+    checks_scoring.scores_in_sessions_only(evidence)
     manifest = evidence.manifest
     if manifest is None:
         return
@@ -58,8 +78,12 @@ def schedule_followed(evidence: Evidence) -> None:
         plan = evidence.plan
     except OperatorError as refused:
         raise CheckFailed(None, f"no plan follows from the manifest: {refused}") from None
-    if plan is None or not any(isinstance(e.message, RoundPlan) for e in evidence.said):
+    orders = [e for e in evidence.said if isinstance(e.message, RoundPlan)]
+    if not orders:
         return
+    if plan is None:
+        text = f"{orders[0].header.sender} allows rounds before the common rows are known"
+        raise CheckFailed(orders[0].place, text)
     checks_echo.echoes_hold(evidence)
     planned = _planned(evidence, plan)
     for envelope in evidence.said:

@@ -15,6 +15,7 @@ from hdpvfl_mq.methods.scoring.plan import ScoringPlan
 from hdpvfl_mq.privacy.accountant import affordable
 from hdpvfl_mq.privacy.mechanism import SEAL_WORDS
 from schemas.ids import release_id
+from schemas.methods import Scoring
 from schemas.records import Charge, Charged
 from schemas.scoring import ScoreQuery, ScoreReply
 
@@ -36,12 +37,18 @@ def _replies(evidence: Evidence) -> Iterator[tuple[Envelope, ScoreReply]]:
 
 def _plan(evidence: Evidence) -> ScoringPlan | None:
     plan = evidence.plan
-    if isinstance(plan, ScoringPlan):
-        return plan
+    return plan if isinstance(plan, ScoringPlan) else None
+
+
+def scores_in_sessions_only(evidence: Evidence) -> None:
+    """Part of check 7: nobody asks for scores, or sends some, in a run that is no session."""
+    if evidence.manifest is not None and isinstance(evidence.manifest.method, Scoring):
+        return
     for envelope in evidence.said:
         if isinstance(envelope.message, ScoreQuery | ScoreReply):
-            raise CheckFailed(envelope.place, "speaks of scores in a run that is no session")
-    return None
+            sender = envelope.header.sender
+            text = f"{sender} speaks of scores in a run that is no session"
+            raise CheckFailed(envelope.place, text)
 
 
 def queries_answered(evidence: Evidence) -> None:

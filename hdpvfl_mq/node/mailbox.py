@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from hdpvfl_mq.errors import CheatingError, PeerError, WithheldError
+from hdpvfl_mq.node.envelope_form import check_form
 from hdpvfl_mq.node.ports import Contact, Identity
 from hdpvfl_mq.node.streams import Opened, Streams, size_of
 from hdpvfl_mq.wire.codec import Frames, decode_header, encode_body, encode_header
@@ -21,7 +22,7 @@ from hdpvfl_mq.wire.versions import check_version
 from schemas.delivery import Ack
 from schemas.envelope import NO_PARENT, Delivery, Header
 from schemas.ids import PartyId
-from schemas.messages import GREETINGS, LAST_WORDS, ROUTES, UNNUMBERED, Message
+from schemas.messages import GREETINGS, LAST_WORDS, ROUTES, Message
 
 REFUSED_BYTES_MAX = 64 * 2**20  # refused bytes of one peer that a process writes to its journal
 REFUSED_BYTES_ALL = 2**30  # and of all; above it, no peer gets more than its own room:
@@ -154,10 +155,7 @@ class Mailbox(Streams):
         digest = frames_digest(frames)
         verify(contact.verify_key, digest, frames[1])
         self._check_seen(header.sender, mine)
-        if mine.sequence == 0 and header.kind not in UNNUMBERED:
-            raise PeerError("an envelope without a sequence number")
-        if mine.sequence and header.kind in UNNUMBERED and header.kind != "ack":
-            raise PeerError(f"a {header.kind} has no place in a stream")
+        check_form(header, mine, frames, self._contacts)
         return Opened(header, mine, frames, digest)
 
     def _queue(self, opened: Opened) -> None:

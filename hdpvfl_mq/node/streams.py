@@ -66,6 +66,8 @@ class Streams:
         `size` is that of the journal now.
         """
         self._anew[party] = size
+        if party in self._inbox:
+            self._busy.early_bytes -= self._inbox[party].early_bytes
         for known in (self._contacts, self._inbox, self._outbox, self._seen, self._bare_acks):
             known.pop(party, None)
         for counted in (self._refused_bytes, self._epochs):

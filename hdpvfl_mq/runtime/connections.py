@@ -42,6 +42,7 @@ class Limits:
 
     unread_bytes: int  # received by the kernel, not yet taken as whole messages, of one connection
     unsent_bytes: int  # from one sender to one connection
+    unsent_all_bytes: int  # over all connections; above it, a quarter of one sender's to each
     waiting: int = 256  # all connections that have not sent a message yet
     waiting_s: float = 10.0  # how long a connection may stay without a message
     waiting_member_s: float = 0.05  # and longer for each key that may connect: all may at once
@@ -72,6 +73,7 @@ class Connections:
         self._open: dict[int, Connection] = {}
         self.cut = 0
         self.members = 0  # how many keys may connect
+        self._unsent = 0  # bytes given to libzmq that no peer has acknowledged; set by each look
         self._monitored = monitored
         endpoint = f"inproc://connections-{id(self)}"
         monitored.monitor(endpoint, _EVENTS)
@@ -117,7 +119,15 @@ class Connections:
             held = connection.held[sender]
             if held and held + size > self._limits.unsent_bytes:
                 return False
-            connection.held[sender] = held + size
+            # Senders and receivers that work together would have a share for each pair of them.
+            # A receiver that reads has little on its way, and is not slowed down by the others.
+            if is_full := self._unsent + size > self._limits.unsent_all_bytes:
+                self._forget_sent(connection)
+            on_its_way = connection.handed - connection.acked
+            if is_full and connection.unsent and on_its_way > self._limits.unsent_bytes // 4:
+                return False
+            self._unsent += size
+            connection.held[sender] += size
             connection.handed += size
             connection.unsent.append((connection.handed, sender, size))
             return True
@@ -190,12 +200,13 @@ class Connections:
 
     def _check(self) -> tuple[list[str], int]:
         """Cut connections over a limit; returns notes about them and the most unread bytes."""
-        notes, most = [], 0
+        notes, most, unsent = [], 0, 0
         for connection in list(self._open.values()):
             moved = counted(connection)
             if moved is None:
                 del self._open[connection.descriptor]
                 continue
+            unsent += max(0, connection.handed - moved[0])
             connection.taken = min(connection.taken, moved[1])
             unread = moved[1] - connection.taken
             most = max(most, unread)
@@ -204,6 +215,7 @@ class Connections:
                 self._overran(connection.since_s)
                 whose = connection.user or f"a stranger at {connection.address}"
                 notes.append(f"cut {whose}: {unread >> 20} MiB on their way that make no message")
+        self._unsent = unsent
         notes += self._cut_waiting()
         return notes + self._cut_of_one_user(), most
 

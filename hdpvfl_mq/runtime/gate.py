@@ -27,6 +27,7 @@ CONNECTIONS_EVERY_S = 2.0
 PENALTY_S = 30.0  # for a key whose connection sent more than the largest message
 ADMISSION_S = 2.0  # a handshake ends at most this long after the connection was made
 PACES_MAX = 10_000
+FORGOTTEN_MAX = 1000  # connections that are gone and not forgotten yet
 _ZAP = "inproc://zeromq.zap.01"
 
 
@@ -114,6 +115,8 @@ class Gate:
         size = wire_bytes(parts[1:])
         self.bytes_received += size
         inode = self.connections.took(descriptor, user, size)
+        if len(self._descriptors) > 2 * self.connections.count + FORGOTTEN_MAX:
+            self._descriptors = {c: at for c, at in self._descriptors.items() if self.is_open(c)}
         self._descriptors[connection] = descriptor, inode
         return connection, user, tuple(part.bytes for part in parts[1:])
 

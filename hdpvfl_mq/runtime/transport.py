@@ -47,6 +47,7 @@ SOURCE = int(zmq.SRCFD)  # of a frame: the descriptor it came from
 LIMITS = Limits(
     unread_bytes=(UNREAD_MESSAGES + 1) * MAX_MESSAGE_BYTES + 16 * 2**20,
     unsent_bytes=64 * 2**20,  # twice what a party sends of parts before they are acknowledged
+    unsent_all_bytes=512 * 2**20,
 )
 
 _REFUSED = (zmq.EVENT_HANDSHAKE_FAILED_AUTH, zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL)

@@ -37,7 +37,10 @@ class _Entry:
 
 
 class Watch:
-    """The thread, and what it looks at; it ends when nothing is left."""
+    """The thread, and what it looks at; it ends when nothing is left.
+
+    If it fails, its error is shown, and the next socket that is added starts it again for all.
+    """
 
     def __init__(self) -> None:
         self._pid = os.getpid()
@@ -65,7 +68,7 @@ class Watch:
             return
         with self._lock:
             entry = self._entries.pop(id(watched), None)
-            if entry is None:
+            if entry is None or self._thread is None:  # it has failed, and uses nothing
                 return
             self._leaving.append(entry)
         entry.left.wait()
@@ -81,6 +84,17 @@ class Watch:
             return list(self._entries.values())
 
     def _run(self) -> None:
+        try:
+            self._watch()
+        finally:
+            with self._lock:
+                if self._thread is threading.current_thread():  # an error: nobody may wait for it
+                    self._thread = None
+                    for entry in self._leaving:
+                        entry.left.set()
+                    self._leaving.clear()
+
+    def _watch(self) -> None:
         while present := self._present():
             poller = zmq.Poller()
             for entry in present:

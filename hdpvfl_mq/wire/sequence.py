@@ -15,6 +15,8 @@ from hdpvfl_mq.errors import CheatingError, WithheldError
 Item = TypeVar("Item")
 EARLY_MAX = 256  # envelopes of one peer that may wait for a missing earlier one
 EARLY_BYTES_MAX = 66 * 2**20  # and their total size: the largest envelope fits
+EARLY_BYTES_ALL = 96 * 2**20  # of all peers; above it, none may have more than its own room:
+EARLY_BYTES_EACH = 2**20
 UNACKNOWLEDGED_BYTES_MAX = 128 * 2**20  # to one peer; above it, nothing is accepted from that peer
 
 
@@ -25,6 +27,7 @@ class Busy:
     arrived: set[str] = field(default_factory=set)  # peers of whom an envelope waits for a turn
     waiting: set[str] = field(default_factory=set)  # peers that have not acknowledged an envelope
     acknowledged: int = 0  # deliveries that peers have acknowledged since this process began
+    early_bytes: int = 0  # of all envelopes that wait for a turn
 
 
 @dataclass
@@ -48,10 +51,18 @@ class Inbox(Generic[Item]):
             raise WithheldError(
                 f"{self.early_bytes + size} bytes wait for envelope {self.received + 1}"
             )
+        if not is_next and self._is_crowded(size):
+            return True  # dropped, perhaps for what others have sent: no note, it comes again
         self.early[sequence] = (item, size)
         self.early_bytes += size
+        self.busy.early_bytes += size
         self.busy.arrived.add(self.peer)
         return True
+
+    def _is_crowded(self, size: int) -> bool:
+        """Whether the envelopes of all peers leave no room for one that has to wait."""
+        is_full = self.busy.early_bytes + size > EARLY_BYTES_ALL
+        return is_full and self.early_bytes + size > EARLY_BYTES_EACH
 
     @property
     def missing(self) -> int | None:
@@ -66,6 +77,7 @@ class Inbox(Generic[Item]):
             return None
         self.received += 1
         self.early_bytes -= found[1]
+        self.busy.early_bytes -= found[1]
         if not self.early:
             self.busy.arrived.discard(self.peer)
         return found[0]

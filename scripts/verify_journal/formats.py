@@ -39,6 +39,8 @@ waiting ap c, resume c ap, withdraw ap apc, run_closed c ap, ledger_head ap ap,
 ledger_witness ap ap"""
 # Messages that state their sender's ledger, and the field that does.
 STATED = {"hello": "ledger", "ledger_head": "head", "agreement": "ledger", "agreed": "ledger"}
+# How a receiver's reason begins if it could not read a body.
+UNREADABLE = ("frame ", "body ", "array frame ", "header and body ")
 FINISH = ("finish", "finished")  # in format 2 and 1
 ROUTES = {kind: ends for kind, *ends in (route.split() for route in _ROUTES.split(","))}
 WIDTH = {"|i1": 1, "<i2": 2, "<i4": 4, "<i8": 8, "|u1": 1, "<f8": 8}

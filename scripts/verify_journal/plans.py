@@ -13,9 +13,14 @@ from .run import Run
 def messages_legal(run: Run) -> None:  # 6 and 13
     first: dict[str, Any] = {}
     for e in run.said:
-        mine, *theirs = (run.keys[p][0][0] for p in (e.sender, *e.to))
-        legal = mine in ROUTES[e.kind][0] and set(theirs) <= set(ROUTES[e.kind][1])
-        legal &= len(e.to) == len(e.header["to"]) and e.body["kind"] == e.kind
+        why = run.unread.get(e.digest, "")
+        run.check(6, not why, e.where, f"{e.kind} of {e.sender} was refused: {why}")
+        if why:
+            continue
+        mine, *theirs = (run.keys.get(p, "?")[0][0] for p in (e.sender, *e.to))
+        may_send, may_receive = ROUTES.get(e.kind, ("", ""))
+        legal = mine in may_send and set(theirs) <= set(may_receive)
+        legal &= len(e.to) == len(e.header["to"]) and e.body.get("kind") == e.kind
         arrays = [x for part in (e.body, e.release) for x in part.values() if type(x) is dict]
         sizes = [math.prod(x["shape"]) * WIDTH[x["dtype"]] for x in arrays if "dtype" in x]
         legal &= sizes == [e.listed or len(frame) for frame in e.frames[3:4]]
@@ -25,6 +30,7 @@ def messages_legal(run: Run) -> None:  # 6 and 13
         if e.kind == "hello":
             kept = tuple(v for k, v in e.body.items() if k not in ("epoch", "ledger"))
             run.check(13, first.setdefault(e.sender, kept) == kept, e.where, "another seed")
+            run.check(13, e.body["epoch"] == e.header["epoch"], e.where, "another epoch")
     run.check(13, len(set(first.values())) == len(first), "hello", "two share a seed")
 
 
@@ -50,11 +56,8 @@ def inner_noise(run: Run, kind: str) -> list[Any]:  # of statistics that stay in
     return [(x["noise_std"], x["exponent"]) for x in named]
 
 
-def plan_followed(run: Run) -> None:  # 7
-    m, plans, planned = run.manifest, run.of("round_plan"), 0
-    if not plans:
-        return
-    offers = run.of("run_offer")
+def one_manifest(run: Run) -> None:  # 7
+    m, offers = run.manifest, run.of("run_offer")
     for e in offers:
         same = sha(e.frames[2].split(b"\xa8manifest", 1)[1]) == run.manifest_digest
         if not same or m["run"] != run.name:
@@ -65,6 +68,18 @@ def plan_followed(run: Run) -> None:  # 7
     same = names == {p: role for p, (role, _) in run.keys.items()} and m["run"] == run.name
     stated = {e.body["manifest_digest"] for e in run.of("run_accept")}
     run.check(7, same and stated <= {run.manifest_digest}, "manifest", "members or run")
+
+
+def plan_followed(run: Run) -> None:  # 7
+    plans, planned = run.of("round_plan"), 0
+    if not run.manifest:
+        return
+    one_manifest(run)
+    if not plans:
+        return
+    if not run.of("aligned"):
+        run.check(7, False, plans[0].where, "allows rounds before the common rows are known")
+        return
     named = run.method["kind"] in METHODS[run.format].split()
     run.check(7, named, "manifest", "is of another method or format")
     echoes_hold(run)

@@ -12,7 +12,7 @@ from typing import Any
 
 from nacl.signing import VerifyKey
 
-from .formats import ZERO, query, sha, unpack
+from .formats import UNREADABLE, ZERO, query, sha, unpack
 
 
 class Envelope:
@@ -22,11 +22,22 @@ class Envelope:
         signed = [x for f in (frames[0], *frames[2:]) for x in (len(f).to_bytes(8, "big"), f)]
         self.digest = sha(b"hdpvfl-mq envelope 1\0", *signed)
         self.sender, self.kind = self.header["sender"], self.header["kind"]
-        self.to, self.body = {d["party"]: d for d in self.header["to"]}, unpack(frames[2])
+        # The first delivery to a party counts; check 6 reports a second one.
+        self.to = {d["party"]: d for d in reversed(self.header["to"])}
+        self.body = body_of(frames[2])
         self.round, self.release = self.body.get("round"), self.body.get("release", {})
         # A large array is five frames: the digests of its parts and their sizes stand for it.
         self.listed = unpack(frames[4])["bytes"] if len(frames) == 5 else 0
         self.noise = (self.release.get("noise_std"), self.release.get("exponent"))
+
+
+def body_of(frame: bytes) -> dict[str, Any]:
+    """The fields of a message; none if it has no such form, which check 6 reports."""
+    try:
+        body = unpack(frame)
+    except Exception:  # noqa: BLE001 - a peer may have sent anything
+        return {}
+    return body if type(body) is dict and type(body.get("release", {})) is dict else {}
 
 
 class Run:
@@ -41,6 +52,7 @@ class Run:
         self.paths: dict[str, Path] = {}
         self.arrays: dict[bytes, bytes] = {}  # digest of a list of parts: sha256 of the array
         self.found: dict[int, str] = {}
+        self.unread: dict[bytes, str] = {}  # envelopes whose receiver could not read them, and why
         self.read_keys([members] if members else sorted((folder / "settings").glob("*.toml")))
         self.read_journals(folder, ledgers or folder)
         own_last = sorted(self.envelopes, key=lambda e: e.sent)
@@ -86,7 +98,10 @@ class Run:
             self.records[party].append(record)
             steps = [(False, record["input"]), *((True, effect) for effect in record["effects"])]
             both = [(sent, x["frames"]) for sent, x in steps if "frames" in x]
-            self.envelopes += [Envelope(party, index, *one) for one in both]
+            self.envelopes += (made := [Envelope(party, index, *one) for one in both])
+            reasons = [x["reason"] for x in record["effects"] if x["kind"] == "refused"]
+            why = next((reason for reason in reasons if reason.startswith(UNREADABLE)), "")
+            self.unread |= {e.digest: why for e in made if why and not e.sent}
         except Exception as broken:  # noqa: BLE001 - whatever cannot be read is a flaw
             self.check(1, False, f"{party}, record {index}", f"cannot be read: {broken}")
 
@@ -106,7 +121,8 @@ class Run:
         return f"; at fault: {party}" if signed else ""
 
     def of(self, *kinds: str) -> list[Envelope]:
-        return [e for e in self.said if e.kind in kinds and e.body.get("kind") == e.kind]
+        read = [e for e in self.said if e.digest not in self.unread]
+        return [e for e in read if e.kind in kinds and e.body.get("kind") == e.kind]
 
     def noises(self, role: str) -> list[tuple[Any, Any]]:
         return [e.noise for e in self.releases if self.keys[e.sender][0] == role]

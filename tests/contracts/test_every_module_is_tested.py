@@ -65,6 +65,7 @@ COVERED_THROUGH = {
     "hdpvfl_mq/methods/private_model/worth.py": "simulation/test_private_model.py",
     "hdpvfl_mq/methods/run_plan.py": "contracts/test_federation_arithmetic.py",
     "hdpvfl_mq/node/chained.py": "unit/node/test_node.py",
+    "hdpvfl_mq/node/envelope_form.py": "simulation/test_odd_envelopes.py",
     "hdpvfl_mq/node/frozen.py": "simulation/test_snapshots.py",
     "hdpvfl_mq/node/node_snapshot.py": "simulation/test_snapshots.py",
     "hdpvfl_mq/node/exchanging.py": "simulation/test_parts.py",

@@ -189,7 +189,7 @@ class Thrower:
         for party, box in self._node.mailbox._inbox.items():
             self._next[party] = box.received
             box.early.clear()
-            box.early_bytes = 0
+            box.early_bytes = box.busy.early_bytes = 0
 
 
 def _received(party: str) -> Iterator[Frames]:

@@ -20,7 +20,14 @@ from hdpvfl_mq.runtime.transport import DealerLink
 from scripts.attacks.raw_curve import RawCurve
 from tests.integration.sockets import new_curve_secret, until
 
-LIMITS = Limits(unread_bytes=2**20, unsent_bytes=2**20, waiting=5, waiting_s=60.0, per_user=2)
+LIMITS = Limits(
+    unread_bytes=2**20,
+    unsent_bytes=2**20,
+    unsent_all_bytes=2**23,
+    waiting=5,
+    waiting_s=60.0,
+    per_user=2,
+)
 
 
 def new_keys() -> Keys:
@@ -61,6 +68,38 @@ async def test_frames_of_a_message_that_never_ends_are_cut(gate):
     with pytest.raises(ConnectionError):  # its key waits before it may come again
         await asyncio.to_thread(gate.connect)
     await noted(gate, "connects too often")
+
+
+async def test_senders_that_work_together_share_one_limit(gate):
+    """Bug: each pair of a sender and a receiver that does not read had a share of its own."""
+    raw = await asyncio.to_thread(gate.connect)
+    await asyncio.to_thread(raw.send_part, b"hello", more=False)
+    connection, _, _ = await asyncio.wait_for(gate.receive(), 20.0)
+    for number in range(80):  # most of the first ones are in the buffers of the kernel
+        gate.send((connection,), (bytes(900_000),), f"sender-{number}")
+        await asyncio.sleep(0.01)
+    before = gate.bytes_sent
+    assert before < LIMITS.unsent_all_bytes + 2**24  # of 72 MB
+    other = await asyncio.to_thread(gate.connect)  # one that reads is served all the same
+    await asyncio.to_thread(other.send_part, b"hello", more=False)
+    connection, _, _ = await asyncio.wait_for(gate.receive(), 20.0)
+    for number in range(2):
+        gate.send((connection,), (bytes(100_000),), f"sender-{number}")
+    assert gate.bytes_sent > before + 200_000
+    raw.close()
+    other.close()
+
+
+async def test_connections_that_are_gone_are_forgotten(gate, monkeypatch):
+    """Bug: a guest that came again and again took a little more memory each time."""
+    monkeypatch.setattr(gate_module, "FORGOTTEN_MAX", 3, raising=False)
+    for _ in range(8):
+        raw = await asyncio.to_thread(gate.connect)
+        await asyncio.to_thread(raw.send_part, b"hello", more=False)
+        await asyncio.wait_for(gate.receive(), 20.0)
+        raw.close()
+        await until(lambda: gate.connections.count == 0, "the connection is gone")
+    assert len(gate._descriptors) <= 5
 
 
 async def test_a_message_that_ends_is_taken_and_counts_no_more(gate):

@@ -133,3 +133,34 @@ def test_a_forked_process_has_a_watch_of_its_own(monkeypatch, sockets):
     assert module.watch() is not here
     monkeypatch.undo()
     here.remove(other)
+
+
+def test_a_thread_that_fails_leaves_nobody_waiting_and_starts_again(sockets, monkeypatch):
+    """Bug: whoever closed a socket after that waited for ever."""
+    shown = []
+    monkeypatch.setattr(threading, "excepthook", shown.append)
+    watch, first, second = Watch(), sockets(), sockets()
+    watch.add(first)
+    until(lambda: first.looks)
+    monkeypatch.setattr(module.zmq, "Poller", lambda: 1 / 0)
+    until(lambda: shown)
+    monkeypatch.undo()
+    looks = first.looks
+    watch.add(second)  # the thread looks at both again
+    until(lambda: second.looks and first.looks > looks)
+    watch.remove(first)
+    watch.remove(second)
+
+
+def test_a_socket_leaves_a_watch_whose_thread_has_failed(sockets, monkeypatch):
+    shown = []
+    monkeypatch.setattr(threading, "excepthook", shown.append)
+    watch, socket = Watch(), sockets()
+    watch.add(socket)
+    until(lambda: socket.looks)
+    monkeypatch.setattr(module.zmq, "Poller", lambda: 1 / 0)
+    until(lambda: shown)
+    leaving = threading.Thread(target=watch.remove, args=(socket,), daemon=True)
+    leaving.start()
+    leaving.join(4.0)
+    assert not leaving.is_alive()

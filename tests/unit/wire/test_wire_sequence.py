@@ -7,7 +7,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hdpvfl_mq.errors import PeerError
-from hdpvfl_mq.wire.sequence import EARLY_BYTES_MAX, EARLY_MAX, Inbox, Outbox
+from hdpvfl_mq.wire.sequence import (
+    EARLY_BYTES_ALL,
+    EARLY_BYTES_EACH,
+    EARLY_BYTES_MAX,
+    EARLY_MAX,
+    Busy,
+    Inbox,
+    Outbox,
+)
 
 
 @given(st.permutations(range(1, 13)), st.lists(st.integers(1, 12), max_size=20))
@@ -80,3 +88,21 @@ def test_bytes_that_wait_for_a_missing_envelope_are_bounded():
     assert [inbox.next() for _ in range(4)] == [0, 0, 0, None]
     assert inbox.offer(4, 0, half)
     assert inbox.early_bytes == half
+
+
+def test_bytes_of_all_peers_that_wait_are_bounded_and_each_has_room_of_its_own():
+    """Bug: four members that work together took 335 MiB of an active party, and more took more."""
+    busy = Busy()
+    liars, honest = [Inbox[int](f"p{n}", busy) for n in range(50)], Inbox[int]("shop", busy)
+    for liar in liars:
+        for number in range(2, 6):
+            liar.offer(number, 0, 2**24)
+    assert busy.early_bytes <= EARLY_BYTES_ALL
+    assert honest.offer(2, 0, EARLY_BYTES_EACH)
+    assert honest.offer(3, 0, 1)  # dropped without a word: its sender may be honest
+    assert list(honest.early) == [2]
+    assert honest.offer(1, 0, 2**24)  # the next one always fits
+    assert [honest.next() for _ in range(3)] == [0, 0, None]
+    assert honest.offer(3, 0, EARLY_BYTES_EACH)  # and comes again
+    assert honest.next() == 0
+    assert busy.early_bytes == sum(liar.early_bytes for liar in liars)
