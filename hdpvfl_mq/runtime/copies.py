@@ -10,8 +10,6 @@ from collections.abc import Iterable
 
 from hdpvfl_mq.wire.codec import Frames
 
-LOST_S = 5.0  # several peers may ask for one envelope at a time, and each copy goes to all of them
-
 
 class Copies:
     """The copies that one node has sent lately."""
@@ -30,17 +28,18 @@ class Copies:
         *,
         wait_s: float,
         asked: Iterable[Frames] = (),
+        lost_s: float = 0.0,
     ) -> tuple[Frames, ...]:
         """Those of these envelopes that were not sent again within the last `wait_s`.
 
-        What a peer has `asked` for was lost on its way to that peer, so it waits less.
+        What a peer has `asked` for was lost on its way to that peer, so it waits `lost_s` only.
         """
         self._sent = {name: at for name, at in self._sent.items() if at[0] > now - wait_s}
         lost = {id(each) for each in asked}
-        found = tuple(each for each in frames if not self._is_recent(each, lost, now))
+        found = tuple(each for each in frames if not self._is_recent(each, lost, now - lost_s))
         self.note(found, now)
         return found
 
-    def _is_recent(self, frames: Frames, lost: set[int], now: float) -> bool:
+    def _is_recent(self, frames: Frames, lost: set[int], before: float) -> bool:
         sent = self._sent.get(id(frames))
-        return sent is not None and not (id(frames) in lost and sent[0] <= now - LOST_S)
+        return sent is not None and not (id(frames) in lost and sent[0] <= before)

@@ -44,6 +44,9 @@ LACK_MAX_S = 30.0
 # show that their last one was lost.
 QUIET_S = 5.0
 QUIET_MAX_S = 60.0
+# Several peers may ask for one envelope at a time, and each copy goes to all its receivers.
+LOST_S = 5.0
+QUIET_SHARE = 8.0  # a larger crowd is asked later, by this part of the time that it may take
 ASK_S = 3.0  # ask again for parts of a large array when none has come for this long, then slower
 ASK_MAX_S = 6.0
 GREET_S = 5.0  # send hello again after this long without an answer: the broker may have lost it
@@ -154,7 +157,7 @@ class Pacing:
         if not self.crowd_s:
             self.quiet_at = None
         elif is_heard or self.quiet_at is None:
-            self.quiet_s = QUIET_S
+            self.quiet_s = QUIET_S + self.crowd_s / QUIET_SHARE
             self.quiet_at = now + self.quiet_s
 
     def _after_answers(self, mailbox: Mailbox, now: float) -> None:
@@ -214,7 +217,7 @@ class Pacing:
             self.lack_at = now + self.lack_s
         is_quiet = self.quiet_at is not None and self.quiet_at <= now
         if is_quiet:
-            self.quiet_s = min(QUIET_MAX_S, 2 * self.quiet_s)
+            self.quiet_s = min(max(QUIET_MAX_S, self.crowd_s), 2 * self.quiet_s)
             self.quiet_at = now + self.quiet_s
         timers = tuple(TimerFired(timer=name) for name in fired)
         behind, self.behind = tuple(sorted(self.behind.items())), {}
@@ -229,7 +232,9 @@ class Pacing:
             return found
         found = mailbox.unacknowledged_by_each(due.behind)
         asked = mailbox.unacknowledged_by_each([b for b in due.behind if b[0] in due.asked])
-        return self.copies.due(found, now, wait_s=self.slower * self.crowd_s, asked=asked)
+        wait_s = self.slower * self.crowd_s
+        lost_s = LOST_S + self.crowd_s / QUIET_SHARE
+        return self.copies.due(found, now, wait_s=wait_s, asked=asked, lost_s=lost_s)
 
     def next(self) -> float | None:
         """The time of the next deadline."""

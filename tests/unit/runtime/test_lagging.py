@@ -6,7 +6,7 @@ import itertools
 
 import pytest
 
-from hdpvfl_mq.runtime.copies import LOST_S, Copies
+from hdpvfl_mq.runtime.copies import Copies
 from hdpvfl_mq.runtime.lagging import (
     ASKED_S,
     LAG_BYTES_PER_S,
@@ -187,10 +187,11 @@ def test_what_a_peer_asks_for_is_not_put_off_by_a_copy_that_was_lost():
     """Bug: a copy was not sent again for minutes, although its receiver said that it lacks it."""
     copies, frames = Copies(), (b"lost",)
     assert copies.due([frames], 0.0, wait_s=1000.0) == (frames,)
-    assert copies.due([frames], LOST_S, wait_s=1000.0) == ()
-    assert copies.due([frames], LOST_S - 0.1, wait_s=1000.0, asked=[frames]) == ()
-    assert copies.due([frames], LOST_S, wait_s=1000.0, asked=[frames]) == (frames,)
-    assert copies.due([frames], LOST_S, wait_s=1000.0, asked=[frames]) == ()
+    assert copies.due([frames], 5.0, wait_s=1000.0) == ()
+    asked = {"wait_s": 1000.0, "asked": [frames], "lost_s": 5.0}
+    assert copies.due([frames], 4.9, **asked) == ()
+    assert copies.due([frames], 5.0, **asked) == (frames,)
+    assert copies.due([frames], 5.0, **asked) == ()
 
 
 def test_whoever_asks_again_in_a_crowd_does_not_wait_for_the_crowd():
