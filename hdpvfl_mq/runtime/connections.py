@@ -43,7 +43,7 @@ class Limits:
     unread_bytes: int  # received by the kernel, not yet taken as whole messages, of one connection
     unsent_bytes: int  # from one sender to one connection
     unsent_all_bytes: int  # over all connections; above it, a quarter of one sender's to each
-    waiting: int = 256  # all connections that have not sent a message yet
+    waiting: int = 256  # all connections that have not sent a message yet, or as many as members
     waiting_s: float = 10.0  # how long a connection may stay without a message
     waiting_member_s: float = 0.05  # and longer for each key that may connect: all may at once
     per_user: int = 4  # connections of one key
@@ -226,7 +226,7 @@ class Connections:
         waiting_s = self._limits.waiting_s + self._limits.waiting_member_s * self.members
         waiting.sort(key=lambda c: (-by_address[c.address], c.since_s))
         for place, connection in enumerate(waiting):
-            is_over = len(waiting) - place > self._limits.waiting
+            is_over = len(waiting) - place > max(self._limits.waiting, self.members)
             if is_over or now - connection.since_s > waiting_s:
                 self._cut(connection)
                 cut += 1

@@ -84,6 +84,7 @@ class Gate:
             note=lambda reason: loop.call_soon_threadsafe(self._note, reason),
             overran=lambda since_s: loop.call_soon_threadsafe(self._punish, since_s),
         )
+        self.connections.members = len(allowed)
         self.tasks = (asyncio.create_task(self._admit()),)
         self._bind(endpoint, keys)
 

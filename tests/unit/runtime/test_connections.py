@@ -121,6 +121,19 @@ async def test_connections_that_say_nothing_are_cut_above_their_number(gate):
         each.close()
 
 
+async def test_all_members_may_connect_at_once(gate):
+    """Bug: of 512 parties that started together, 256 were cut before their first message."""
+    gate.connections.members = 20
+    host, port = gate.endpoint.removeprefix("tcp://").split(":")
+    held = [socket.create_connection((host, int(port))) for _ in range(20)]
+    await until(lambda: gate.connections.count == 20, "all are there")
+    await asyncio.sleep(0.5)
+    assert gate.connections.count == 20
+    assert not gate.notes
+    for each in held:
+        each.close()
+
+
 @pytest.mark.parametrize(("members", "is_cut"), [(0, True), (1000, False)])
 async def test_a_connection_of_many_members_may_be_silent_for_longer(gate, members, is_cut):
     """Bug: 512 parties on a busy machine connected again and again, each after ten seconds."""
