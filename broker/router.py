@@ -45,6 +45,9 @@ class Router:
         self._members = members
         self._epochs = dict(epochs or {})
         self._bound: dict[PartyId, bytes] = {}
+        # The connection of the same process's hello before that. Hellos of a connection that is cut
+        # may be read after those of the next one, and nobody would tell the party.
+        self._before: dict[PartyId, bytes] = {}
 
     @property
     def bound(self) -> dict[PartyId, bytes]:
@@ -70,14 +73,21 @@ class Router:
 
     def forget(self, party: PartyId) -> None:
         """Forget the connection and epoch of a party that was removed."""
-        self._epochs.pop(party, None)
-        self._bound.pop(party, None)
+        for known in (self._epochs, self._bound, self._before):
+            known.pop(party, None)
 
     def unreachable(self, connection: bytes) -> None:
-        """Forget a connection that no longer exists."""
+        """Forget a connection that no longer exists; the one before it speaks again, if any."""
         for party, bound in list(self._bound.items()):
-            if bound == connection:
+            before = self._before.get(party)
+            if connection in (bound, before):
+                self._before.pop(party, None)
+            if bound != connection:
+                continue
+            if before is None:
                 del self._bound[party]
+            else:
+                self._bound[party] = before
 
     def _bind(self, header: Header, connection: bytes, frames: Frames) -> None:
         key = self._members[header.sender]
@@ -87,8 +97,12 @@ class Router:
             if self._bound.setdefault(header.sender, connection) != connection:
                 raise PeerError(f"{header.sender} has a newer process than this hello")
             return
-        self._epochs[header.sender] = header.epoch
-        self._bound[header.sender] = connection
+        sender, bound = header.sender, self._bound.get(header.sender)
+        if bound is None or header.epoch > self._epochs.get(sender, 0):
+            self._before.pop(sender, None)
+        elif bound != connection:
+            self._before[sender] = bound
+        self._epochs[sender], self._bound[sender] = header.epoch, connection
 
     def _route(self, header: Header) -> Routed:
         receivers = [delivery.party for delivery in header.to]

@@ -113,3 +113,33 @@ def test_the_router_never_opens_a_body(router, federation):
     router.from_connection(b"c1", "bank", voice(federation, "bank").say(sample("hello")))
     nonsense = voice(federation, "bank").sealed("round_report", b"\xc1 not msgpack", sequence=2)
     assert router.from_connection(b"c1", "bank", nonsense).local
+
+
+def test_a_hello_that_was_read_late_silences_nobody(router, federation):
+    """Bug: of 512 parties whose connections were cut and made again, 88 were never heard again."""
+    hello, later = voice(federation, "bank").say(sample("hello")), sample("withdraw")
+    for connection in (b"new", b"cut"):
+        router.from_connection(connection, "bank", hello)
+    router.unreachable(b"cut")
+    assert router.bound == {"bank": b"new"}
+    router.from_connection(b"new", "bank", voice(federation, "bank").say(later))
+    router.unreachable(b"new")
+    assert not router.bound
+
+
+def test_no_earlier_process_speaks_again_when_a_connection_is_gone(router, federation):
+    for connection, epoch in ((b"old", 1), (b"new", 2)):
+        router.from_connection(
+            connection, "bank", voice(federation, "bank", epoch=epoch).say(sample("hello"))
+        )
+    router.unreachable(b"new")
+    assert not router.bound
+
+
+def test_a_connection_that_is_gone_does_not_come_back(router, federation):
+    for connection in (b"first", b"second"):
+        router.from_connection(connection, "bank", voice(federation, "bank").say(sample("hello")))
+    router.unreachable(b"first")
+    assert router.bound == {"bank": b"second"}
+    router.unreachable(b"second")
+    assert not router.bound
