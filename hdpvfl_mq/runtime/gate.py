@@ -27,6 +27,7 @@ CONNECTIONS_EVERY_S = 2.0
 PENALTY_S = 30.0  # for a key whose connection sent more than the largest message
 ADMISSION_S = 2.0  # a handshake ends at most this long after the connection was made
 PACES_MAX = 10_000
+BACKLOG = 100  # connections that wait to be accepted, besides one of each member
 FORGOTTEN_MAX = 1000  # connections that are gone and not forgotten yet
 _ZAP = "inproc://zeromq.zap.01"
 
@@ -93,6 +94,7 @@ class Gate:
         socket = self._socket.plain
         socket.setsockopt(zmq.ROUTER_MANDATORY, 1)
         socket.setsockopt(zmq.ROUTER_HANDOVER, 0)
+        socket.setsockopt(zmq.BACKLOG, BACKLOG + len(self._allowed))
         socket.zap_domain = b"hdpvfl"
         socket.curve_server = True
         socket.curve_secretkey = z85.encode(keys.curve_secret)

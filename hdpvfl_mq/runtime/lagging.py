@@ -49,6 +49,8 @@ class Lagging:
     longest_s: float = 0.0
     lags: dict[PartyId, _Lag] = field(default_factory=dict)
     behind: set[PartyId] = field(default_factory=set)  # those that were sent to again
+    # When a peer may ask again. Not put off by copies that are due only now and then.
+    asked_at: dict[PartyId, float] = field(default_factory=dict)
     # The longest that a peer has taken to answer. While the answers of a crowd still come in, those
     # that are missing are late, not lost, and a copy for one of them goes to many.
     answer_s: float = 0.0
@@ -66,6 +68,7 @@ class Lagging:
         self.check_at = None
         self.lags.clear()
         self.behind.clear()
+        self.asked_at.clear()
 
     def due(
         self, mailbox: Streams, now: float, *, pace_s: float, longest_s: float = 0.0
@@ -94,12 +97,11 @@ class Lagging:
         or wait: otherwise each single acknowledgement would draw a whole window of copies.
         """
         lag = self.lags.get(party)
-        if lag is not None and at.acknowledged < lag.resent and now < lag.at:
+        has_answered = lag is None or at.acknowledged >= lag.resent
+        if not has_answered and now < self.asked_at.get(party, 0.0):
             return {}
-        count = self._again(party, at, now, count=EARLY_MAX)
-        lag = self.lags[party]
-        lag.at = min(lag.at, now + ASKED_S + self._work_s(at))  # the copies may be lost as well
-        return {party: count}
+        self.asked_at[party] = now + min(self._wait_s(PROBE_S, at), ASKED_S + self._work_s(at))
+        return {party: self._again(party, at, now, count=EARLY_MAX)}
 
     def _next_window(self, party: PartyId, at: Position, now: float) -> int:
         """How many envelopes follow for a peer that has acknowledged the copies it was sent."""

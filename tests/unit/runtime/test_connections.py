@@ -154,6 +154,7 @@ async def test_a_handshake_with_many_members_may_take_longer(members, handshake_
     keys = {number.to_bytes(32, "big"): f"p{number}" for number in range(members)}
     gate = Gate(endpoint, broker, keys, refused=lambda reason: None)
     link = DealerLink(endpoint, party, broker.curve_public, peers=members)
+    assert gate._socket.plain.getsockopt(zmq.BACKLOG) > members
     for each in (gate, link):
         assert each._socket.plain.getsockopt(zmq.HANDSHAKE_IVL) == handshake_ms
         each.close()
