@@ -121,6 +121,7 @@ mutants: $(READY)
 
 soak: $(READY)
 	@$(BIN)/python -m pytest -m slow tests/unit/journal tests/unit/audit tests/simulation tests/integration/test_kill_random.py tests/integration/test_replay_speed.py
+	@EXAMPLES=5000 $(BIN)/python -m pytest tests/unit/wire/test_wire_codec.py
 	@SCHEDULES=1000 $(BIN)/python -m pytest -m slow -s tests/integration/test_bad_network.py
 
 docs: $(READY)

@@ -37,7 +37,9 @@ class Forgetful(Federation):
         self.journals[self.victim] = fresh
 
 
-@pytest.mark.parametrize("share", [0.0, 0.3, 0.7, 0.9])
+@pytest.mark.parametrize(
+    "share", [0.0, 0.7, *(pytest.param(n, marks=pytest.mark.slow) for n in (0.3, 0.9))]
+)
 @pytest.mark.parametrize("victim", PARTIES)
 def test_a_journal_lost_in_mid_run_ends_the_run_for_all(victim, share):
     """Bug: its process used its numbers again, and the others waited until the deadline."""

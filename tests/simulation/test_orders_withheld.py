@@ -44,8 +44,15 @@ class WithholdsLater(Withholds):
     told = 1
 
 
-@pytest.mark.parametrize("liar", [WithholdsAll, WithholdsLater])
-@pytest.mark.parametrize("absence", ["last", "nothing"])
+@pytest.mark.parametrize(
+    ("liar", "absence"),
+    [
+        (WithholdsAll, "last"),
+        (WithholdsLater, "nothing"),
+        pytest.param(WithholdsAll, "nothing", marks=pytest.mark.slow),
+        pytest.param(WithholdsLater, "last", marks=pytest.mark.slow),
+    ],
+)
 def test_a_party_without_orders_does_not_blame_the_active_party(liar, absence):
     """Bug: it withdrew because of "what the protocol does not allow" of an honest party."""
     brief = manifest(

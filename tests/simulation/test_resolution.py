@@ -211,7 +211,7 @@ def test_a_kept_alignment_keeps_to_the_bounds():
     assert blocks_exchanged(second) == 0
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", [0, *(pytest.param(n, marks=pytest.mark.slow) for n in (1, 2))])
 def test_faults_while_a_kept_alignment_is_taken_change_nothing(seed):
     first, simulation, _ = after_a_run()
     second = federation_of(2, BrittleFederation, risk=0.05)

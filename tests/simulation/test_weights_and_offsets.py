@@ -66,7 +66,7 @@ LOSS = LossSpec(name="poisson", residual_clip=1e9, label_high=1e9, weight_max=3.
 
 
 def test_without_noise_it_is_the_weighted_model_with_exposure_of_statsmodels():
-    api = pytest.importorskip("statsmodels.api")
+    api = pytest.importorskip("statsmodels.genmod.generalized_linear_model")
     people = policies()
     side = {"step_size": 0.15, "weight_norm": 100.0}
     federation = Exposed(

@@ -145,22 +145,23 @@ nursery = Nursery()
 nursery.start("tests.unit.app.nursery_program", folder / "shop.toml", folder / "log")
 while not (folder / "shop.json").exists():
     pass
-if sys.argv[2] == "look":
-    print("command", threads_when_forking)
-    for parent in nursery._parents.values():
-        each = Path(f"/proc/{parent.pid}")
-        maps = (each / "maps").read_text()
-        large = [lib for lib in ("numpy", "pyarrow", "sklearn") if f"/{lib}/" in maps]
-        print((each / "comm").read_text().strip(), len(list((each / "task").iterdir())), *large)
-    nursery.close()
-else:
-    os.kill(os.getpid(), signal.SIGKILL)
+print("command", threads_when_forking)
+for parent in nursery._parents.values():
+    each = Path(f"/proc/{parent.pid}")
+    maps = (each / "maps").read_text()
+    large = [lib for lib in ("numpy", "pyarrow", "sklearn") if f"/{lib}/" in maps]
+    print((each / "comm").read_text().strip(), len(list((each / "task").iterdir())), *large)
+sys.stdout.flush()
+os.kill(os.getpid(), signal.SIGKILL)
 """
 
 
-def fresh(folder: Path, what: str) -> subprocess.CompletedProcess:
-    return subprocess.run(
-        [sys.executable, "-c", KILLED, str(folder), what],
+@pytest.fixture(scope="module")
+def killed(tmp_path_factory) -> tuple[Path, subprocess.CompletedProcess]:
+    """A command in a fresh interpreter that shows its warm parents and is killed; its folder."""
+    folder = tmp_path_factory.mktemp("killed")
+    ended = subprocess.run(
+        [sys.executable, "-c", KILLED, str(folder)],
         capture_output=True,
         input="",
         text=True,
@@ -168,22 +169,23 @@ def fresh(folder: Path, what: str) -> subprocess.CompletedProcess:
         cwd=ROOT,
         timeout=WAIT_S,
     )
+    return folder, ended
 
 
-def test_a_killed_command_leaves_nothing(tmp_path):
-    assert fresh(tmp_path, "kill").returncode == -signal.SIGKILL
-    about = said(tmp_path)
+def test_a_killed_command_leaves_nothing(killed):
+    folder, ended = killed
+    assert ended.returncode == -signal.SIGKILL, ended.stderr
+    about = said(folder)
     wait_gone(about["pid"], about["parent"])
 
 
-def test_warm_parents_have_one_thread_and_the_brokers_has_no_numpy(tmp_path):
-    ended = fresh(tmp_path, "look")
-    assert ended.returncode == 0, ended.stderr
+def test_warm_parents_have_one_thread_and_the_brokers_has_no_numpy(killed):
+    folder, ended = killed
     assert ended.stdout.splitlines() == [
         "command [1, 1]",
         "warm-broker 1",
         "warm-parties 1 numpy pyarrow",
     ]
-    about = said(tmp_path)
+    about = said(folder)
     assert about["threads"] == 1
     assert about["input"] == "/dev/null"  # not that of the command

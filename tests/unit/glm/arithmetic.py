@@ -18,7 +18,7 @@ from hdpvfl_mq.glm.schedule import Schedule, StepSize
 from schemas.model import PenaltySpec
 
 LARGE_BALL = 1e6
-SETTLED = 1e-7
+SETTLED = 1e-6
 
 
 @dataclass(frozen=True)

@@ -30,8 +30,12 @@ class Reference:
 
 
 def _statsmodels() -> Any:
-    """Imported late: it takes 40 MB, and every worker that forks processes would copy them."""
-    return importlib.import_module("statsmodels.api")
+    """Imported late, for its size; without `statsmodels.api`, which imports all of statsmodels."""
+    return importlib.import_module("statsmodels.genmod.generalized_linear_model")
+
+
+def _with_constant(X: np.ndarray) -> np.ndarray:
+    return np.column_stack([np.ones(len(X)), X])
 
 
 def _coefficients(model: object) -> np.ndarray:
@@ -156,14 +160,14 @@ def weighted_poisson(
     """Sample weights and exposure."""
     sm = _statsmodels()
     model = sm.GLM(
-        y, sm.add_constant(X), family=sm.families.Poisson(), freq_weights=weights, offset=offset
+        y, _with_constant(X), family=sm.families.Poisson(), freq_weights=weights, offset=offset
     )
     return Reference("statsmodels GLM", np.roll(model.fit(tol=1e-12).params, -1))
 
 
 def _glm(X: np.ndarray, y: np.ndarray, family: object) -> Reference:
     sm = _statsmodels()
-    model = sm.GLM(y, sm.add_constant(X), family=family)
+    model = sm.GLM(y, _with_constant(X), family=family)
     return Reference("statsmodels GLM", np.roll(model.fit(tol=1e-12, maxiter=200).params, -1))
 
 
@@ -181,9 +185,12 @@ def _scipy(X, y, spec, loss, start=0.0):
 
     bounds = [(0.0, None)] * (2 * columns) + [(None, None)]
     z = np.append(np.zeros(2 * columns), start)
-    for _ in range(5):
-        options = {"maxiter": 20_000, "maxfun": 40_000, "ftol": 1e-16, "gtol": 1e-11, "maxcor": 50}
+    options = {"maxiter": 20_000, "maxfun": 40_000, "ftol": 1e-16, "gtol": 1e-11, "maxcor": 50}
+    for _ in range(5):  # until another start from there finds nothing lower
+        before = z
         z = minimize(value, z, jac=True, method="L-BFGS-B", bounds=bounds, options=options).x
+        if np.abs(z - before).max() < 1e-8:
+            break
     return Reference("scipy L-BFGS-B", np.append(z[:columns] - z[columns:-1], z[-1]))
 
 

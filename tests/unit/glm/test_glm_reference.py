@@ -133,11 +133,10 @@ def step_for(matrices: tuple[np.ndarray, ...], curvature: float, spec: PenaltySp
     return StepSize(1.0 / (steepest + spec.strength))
 
 
-def check(problem: Problem, found: ref.Reference, step: StepSize, title: str) -> str:
-    """Train, compare with the library, return a line of the table."""
+def settled(problem: Problem, step: StepSize) -> tuple[list[np.ndarray], int]:
+    """The weights at which nothing moves any more, and how many rounds that took."""
     rows = problem.response.rows
-    ours, _ = train(problem, Schedule(rows, rows, ROUNDS), step)
-    return compare(problem, found, ours, title)
+    return train(problem, Schedule(rows, rows, ROUNDS), step)
 
 
 def compare(problem: Problem, found: ref.Reference, ours: list[np.ndarray], title: str) -> str:
@@ -161,16 +160,29 @@ def _relative(ours: np.ndarray, theirs: np.ndarray) -> float:
 
 
 def run(case: Case, penalty: PenaltySpec) -> str:
-    problem, found, step = posed(case, penalty)
-    return check(problem, found, step, title_of(case, penalty))
+    solved = solve(case, penalty)
+    return compare(solved.problem, solved.found, solved.ours, title_of(case, penalty))
 
 
-def posed(case: Case, penalty: PenaltySpec) -> tuple[Problem, ref.Reference, StepSize]:
+@dataclass(frozen=True)
+class Solved:
+    """A problem, the library's answer, and ours by plain arithmetic."""
+
+    problem: Problem
+    found: ref.Reference
+    step: StepSize
+    ours: list[np.ndarray]
+    rounds: int
+
+
+@cache
+def solve(case: Case, penalty: PenaltySpec) -> Solved:
     matrices, y = rows_of(case.dataset, case.loss.name, case.columns)
     found = case.reference(np.hstack(matrices), y, penalty)
     loss = LossSpec(**{**dict(case.loss), "huber_c": found.huber_c or case.loss.huber_c})
     problem = Problem(blocks_of(matrices), Response(family(loss), y), penalty)
-    return problem, found, step_for(matrices, case.curvature, penalty)
+    step = step_for(matrices, case.curvature, penalty)
+    return Solved(problem, found, step, *settled(problem, step))
 
 
 def title_of(case: Case, penalty: PenaltySpec) -> str:
@@ -211,9 +223,8 @@ def test_a_whole_federation_reaches_it_too(
     if case.dataset == "dvisits" and FOLDER is None:
         pytest.skip("dvisits needs HDPVFL_DATA")
     chosen = PENALTIES[penalty]
-    problem, found, step = posed(case, chosen)
-    rows = problem.response.rows
-    plain, rounds = train(problem, Schedule(rows, rows, ROUNDS), step)
+    solved = solve(case, chosen)
+    problem, step = solved.problem, solved.step
     matrices, y = rows_of(case.dataset, case.loss.name, case.columns)
     federation = Federation(
         manifest(
@@ -222,8 +233,8 @@ def test_a_whole_federation_reaches_it_too(
             scale_rows=False,
             loss=problem.response.family.spec,
             penalty=chosen,
-            epochs=rounds,
-            batch_rows=rows,
+            epochs=solved.rounds,
+            batch_rows=problem.response.rows,
             active=ActiveSide(step_size=step.eta, weight_norm=LARGE_BALL),
             passive=PassiveSide(step_size=step.eta, weight_norm=LARGE_BALL),
         ),
@@ -231,10 +242,10 @@ def test_a_whole_federation_reaches_it_too(
     )
     weights = federation.weights(federation.simulate())
     ours = [weights[party] for party in ("bank", "shop", "telco")]
-    for mine, theirs in zip(ours, plain, strict=True):
+    for mine, theirs in zip(ours, solved.ours, strict=True):
         np.testing.assert_allclose(mine, theirs, rtol=1e-6, atol=1e-9)  # rows in another order
-    line = compare(problem, found, ours, title_of(case, chosen))
-    record_property("reference", f"{line}   federation, {rounds} rounds")
+    line = compare(problem, solved.found, ours, title_of(case, chosen))
+    record_property("reference", f"{line}   federation, {solved.rounds} rounds")
 
 
 def federated(matrices: tuple[np.ndarray, ...], y: np.ndarray) -> dict[str, Table]:
@@ -276,4 +287,5 @@ def test_sample_weights_and_exposure(record_property: Callable[[str, object], No
     problem = Problem(blocks_of(matrices), response, PENALTIES["none"])
     step = step_for(matrices, 24.0, PENALTIES["none"])
     title = f"{'poisson, sample weights, exposure':<39}"
-    record_property("reference", check(problem, found, step, title))
+    ours, _ = settled(problem, step)
+    record_property("reference", compare(problem, found, ours, title))

@@ -121,7 +121,13 @@ def harm(case: Case, seed: int) -> float:
     return (float(loss.loss(theta, coded).mean()) - before) / abs(before)
 
 
-@pytest.mark.parametrize("name", CASES)
+# These two have the derivatives of another loss up to a factor, so they are for make test-slow.
+ALIKE = {"normal", "bernoulli"}
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(n, marks=pytest.mark.slow) if n in ALIKE else n for n in CASES]
+)
 def test_partners_who_know_nothing_cost_no_more_than_chance(name):
     found = np.array([harm(CASES[name], seed) for seed in SEEDS])
     # Noise hides from training that they know nothing, so the mean is not zero. A rule by standard

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 
 import msgpack
 import numpy as np
@@ -30,7 +31,9 @@ from tests.samples import KINDS, example, release, sample
 
 pytestmark = pytest.mark.seconds
 
-FUZZ = settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+# More of them in make soak. The fuzz of signed frames also reads 200,000 bodies.
+EXAMPLES = int(os.environ.get("EXAMPLES", "100"))
+FUZZ = settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
 def header(kind: str = "score_share") -> Header:
