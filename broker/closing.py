@@ -29,7 +29,9 @@ from schemas.messages import RunClosed, Withdraw
 
 P = TypeVar("P", bound=Phase)
 STUCK = {
-    "offence": "{sender} sent the coordinator a message that the protocol does not allow",
+    "offence": "{sender} sent the coordinator a message that the protocol does not allow. If the "
+    "coordinator's journal was lost, or an older copy of it was put back, that is the cause, and "
+    "{sender} is honest: put the newest copy back, or propose the run again under another name",
     "missing": "messages of {sender} to the coordinator are missing although later ones arrive",
 }
 OFFENCE_S = 5.0  # how long a run may make no progress after a party's message was refused

@@ -31,6 +31,7 @@ from schemas.config import BrokerServiceSettings, BrokerSettings, Member, RunMan
 from schemas.ids import COORDINATOR, PartyId, RunId
 
 UNHEARD_ENDS_MAX = 32  # runs that are over and wait for one party to acknowledge that
+UNHEARD_ENDS_ALL = 256  # and those of a federation that wait for anybody
 
 
 class OpenRuns(Lobby):
@@ -156,14 +157,16 @@ class OpenRuns(Lobby):
 
         Each such run keeps files open. The registrar tells these parties when they come back.
         """
-        ends: Counter[PartyId] = Counter()
+        ends, count = Counter[PartyId](), 0
         for name in reversed(self.table):
             hosted = self.run_of(federation, name)
             if hosted is None or hosted.node.outcome is None:
                 continue
             awaited = hosted.node.mailbox.awaited_peers
             ends.update(awaited)
-            for party in (each for each in awaited if ends[each] > UNHEARD_ENDS_MAX):
+            count += bool(awaited)
+            is_full = count > UNHEARD_ENDS_ALL  # members may take turns in keeping runs open
+            for party in (p for p in awaited if is_full or ends[p] > UNHEARD_ENDS_MAX):
                 hosted.node.mailbox.give_up(party)
                 hosted.link.wake.set()
 

@@ -30,8 +30,8 @@ WHY: dict[WithdrawReason, str] = {
     "audit of their journals names which",
     "residuals": "{about} has learnt from other residuals than it, or says so: an audit of "
     "their journals names who lies",
-    "message": "{about} sent it what the protocol does not allow, or its own journal is an older "
-    "copy",
+    "message": "{about} sent it what the protocol does not allow, or one of the two has lost its "
+    "journal or got an older copy of it back",
     "missing": "envelopes or acknowledgements of {about} are missing although later ones arrive: "
     "{about} or the broker withholds them",
     "deadline": "the deadline of the run is over",

@@ -37,6 +37,6 @@ def check_form(
         )
     if is_numbered == (header.kind in UNNUMBERED):
         has = "has" if is_numbered else "lacks"
-        raise CheatingError(f"a {header.kind} of {sender} {has} a sequence number")
+        raise CheatingError(f"a message {header.kind} of {sender} {has} a sequence number")
     if header.kind == "ack" and frames[2:] != (_ACK_BODY,):
         raise CheatingError(f"an acknowledgement of {sender} has another body")

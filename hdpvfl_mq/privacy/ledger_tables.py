@@ -33,11 +33,12 @@ _ENTRY_UNKEYED = 4  # columns of table `entry` in format 1
 
 
 def connected(path: str | Path) -> sqlite3.Connection:
-    """Connect to a ledger file; a new file is readable by its owner only."""
+    """Connect to a ledger file; it is readable by its owner only, also one from a backup."""
     try:
         if str(path) != ":memory:":
             Path(path).parent.mkdir(parents=True, exist_ok=True)
-            Path(path).touch(mode=0o600)
+            Path(path).touch(mode=0o600)  # -wal and -shm inherit the mode of the file
+            Path(path).chmod(0o600)
         return sqlite3.connect(path, timeout=0.0, isolation_level=None, check_same_thread=False)
     except (OSError, sqlite3.Error) as error:
         raise OperatorError(f"the ledger {path} cannot be opened: {error}") from error

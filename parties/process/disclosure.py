@@ -1,18 +1,20 @@
 """How many rows one training will disclose, and how many all on a data set have disclosed.
 
-It owns the count; the limit is the policy's, compared in ledger_book.py.
+It owns the count and its comparison with the policy's limit.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 
+from hdpvfl_mq.errors import RefusedError
 from hdpvfl_mq.methods.private_model.plan import PrivateModelPlan
 from hdpvfl_mq.node.node import Node
 from hdpvfl_mq.privacy.ledger_store import Ledger
 from parties.assets import Assets
 from parties.phases import setup_of
 from schemas.ids import RunId
+from schemas.policy import PartyPolicy
 from schemas.privacy import ReleaseBooked, RunReserved, RunSettled
 
 
@@ -22,6 +24,17 @@ def disclosing(own: Assets, node: Node) -> int:
     if setup is None or not isinstance(setup.plan, PrivateModelPlan):
         return 0
     return sum(noise.disclosed_rows for noise in setup.plan.releases_of(own.role).values())
+
+
+def check_limit(ledger: Ledger, policy: PartyPolicy, rows: int) -> None:
+    """RefusedError if so many more disclosed rows are above the policy's limit."""
+    before, most = disclosed(ledger, policy.dataset), policy.disclosed_rows_max
+    if rows and before + rows > most:
+        raise RefusedError(
+            f"policy.disclosed_rows_max is {most}: this run would disclose {rows} rows, and "
+            f"{before} are disclosed already or may be by runs that are not over; raise it to "
+            "disclose so many, or ask for fewer"
+        )
 
 
 def disclosed(ledger: Ledger, dataset: str) -> int:

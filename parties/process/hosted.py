@@ -103,8 +103,8 @@ class PartyRun:
 
     @property
     def reason(self) -> str:
-        """Why the run ended as it did."""
-        return str(self.node.state.reason)
+        """Why the run ended as it did; a reserve that was refused explains itself."""
+        return ": ".join(filter(None, (str(self.node.state.reason), self._book.refusal)))
 
     @property
     def waiting(self) -> int:
@@ -122,6 +122,7 @@ class PartyRun:
         late = set(node.parts.late)  # a release in parts stands still: the role cannot know
         return {
             **progress,
+            "reason": self.reason,
             "waiting_for": sorted({*progress["waiting_for"], *late}),
             "party": self._settings.party,
             "role": self._settings.role,

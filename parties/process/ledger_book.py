@@ -27,7 +27,7 @@ from hdpvfl_mq.privacy.slots import placed
 from parties.assets import Assets
 from parties.common_rows import people_at
 from parties.phases import setup_of
-from parties.process.disclosure import disclosed, disclosing
+from parties.process.disclosure import check_limit, disclosing
 from parties.process.ledger_file import ACCOUNT
 from parties.process.lifetime import below, cap_units
 from schemas.ids import PartyId, RunId
@@ -86,6 +86,7 @@ class LedgerBook:
         self._unkeyed = fingerprint
         self._peers = frozenset(peers)
         self._scored_by: _Scored | None = None
+        self.refusal = ""  # why a reserve was refused; names only numbers of the policy and plan
         self._slots = tuple(pure_units_of(epsilon) for epsilon in policy.pure_slots)
         ledger.fix_cap(policy.dataset, policy.lifetime, self._slots)
 
@@ -147,22 +148,21 @@ class LedgerBook:
         self._ledger.record(Cosignature(peer=party, head=head, signature=signature))
 
     def reserve(self, reservation: Reserve) -> None:
-        """Reserve what the run may cost; repeating a reservation changes nothing.
+        """Reserve what the run may cost; `refusal` says to the operator why that is refused."""
+        try:
+            self._reserve(reservation)
+        except RefusedError as refused:
+            self.refusal = str(refused)
+            raise
 
-        The ledger counts what trainings cost a row; the cost of its noised scores is added here.
-        """
+    def _reserve(self, reservation: Reserve) -> None:
+        # Repeating one changes nothing. The cost of noised scores is added to that of trainings.
         if self._mine() is None and reservation.mu2_units > self._free():
             raise RefusedError(f"the lifetime of {self._policy.dataset} leaves less than this run")
         party = self._scored_by
         rows = 0 if party is None else disclosing(party.own, party.node)
-        if self._mine() is None and rows:
-            before = disclosed(self._ledger, self._policy.dataset)
-            most = self._policy.disclosed_rows_max
-            if before + rows > most:
-                raise RefusedError(
-                    f"policy.disclosed_rows_max is {most}: {before} rows are disclosed already, or "
-                    "will be by runs that are not over"
-                )
+        if self._mine() is None:
+            check_limit(self._ledger, self._policy, rows)
         self._ledger.reserve(
             RunReserved(
                 dataset=self._policy.dataset,

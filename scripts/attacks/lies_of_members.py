@@ -51,6 +51,20 @@ def another_round(node: Node, effect: Send) -> tuple[Effect, ...]:
     return (effect,)
 
 
+def numbered_ack(node: Node, effect: Send) -> tuple[Effect, ...]:
+    """Give an acknowledgement a number in the stream, so that readers of it miss an envelope."""
+    if isinstance(effect.message, ScoreShare):
+        send_signed(node, effect.to, "ack", pack({"kind": "ack"}))
+    return (effect,)
+
+
+def no_message(node: Node, effect: Send) -> tuple[Effect, ...]:
+    """Send bytes that are no message before the honest share."""
+    if isinstance(effect.message, ScoreShare):
+        send_signed(node, effect.to, effect.message.kind, b"\xc1\xff")
+    return (effect,)
+
+
 def one_story_each(node: Node, effect: Send) -> tuple[Effect, ...]:
     """The active party sends each passive party a different residual."""
     if not isinstance(effect.message, Residual):
@@ -165,6 +179,8 @@ LIES: dict[str, Lie] = {
         not_a_number,
         not_a_number_instead,
         another_round,
+        numbered_ack,
+        no_message,
         one_story_each,
         escape_codes,
         blocks_too_early,

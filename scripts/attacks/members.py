@@ -2,7 +2,8 @@
 
 It owns who tells which lie and the judgement; the lies are in liar.py. The defence holds if every
 honest process ended by itself, every party that completed has the model of the run without a liar,
-and at least one process recorded why.
+at least one process recorded why, and both verifiers say the same of the honest journals, which do
+not contradict themselves.
 """
 
 from __future__ import annotations
@@ -17,6 +18,8 @@ from typing import Any
 
 from schemas.ids import COORDINATOR
 from scripts.attacks.stage import LIMIT_MIB, Row, Stage, stage
+
+CONTRADICTION = 5  # exit code: the evidence contradicts itself
 
 
 @dataclass(frozen=True)
@@ -39,6 +42,10 @@ TOLD = (
     Told("weaker_method", COORDINATOR, "names a method of entity resolution of its own"),
     Told("other_orders", COORDINATOR, "allows the active party fewer rounds than the others"),
     Told("another_round", "passive-2", "scores for another round"),
+    Told(
+        "numbered_ack", "passive-2", "an acknowledgement with a number, so that one looks missing"
+    ),
+    Told("no_message", "passive-2", "bytes that are no message before its scores"),
     Told("one_story_each", "active", "each passive party is told another residual"),
     Told("false_seen", "passive-2", "co-signs envelopes that were never sent"),
     Told("false_ack", "passive-2", "acknowledges what was never sent"),
@@ -104,13 +111,17 @@ def _judged(told: Told, on: Stage, codes: dict[str, int | None], usual: Calm) ->
     noticed = {p: refused[0] for p in codes if (refused := _refused(on, p))}
     said = {p: text for p, code in codes.items() if code and (text := _last_line(on, p))}
     who, what = next(iter((noticed or said or {"nobody": ""}).items()))
-    held = not wrong and not hanging and above <= LIMIT_MIB and who != "nobody"
+    verdicts = () if hanging else on.verdicts(tuple(codes))
+    is_whole = all(one == other != CONTRADICTION for one, other in verdicts)
+    held = not wrong and not hanging and above <= LIMIT_MIB and who != "nobody" and is_whole
     completed = all(code == 0 for code in codes.values())
     cost = "none: same models as without" if completed else f"the run: exit codes {_shown(codes)}"
     if above > 16:
         cost += f", {above:.0f} MiB of memory"
     if wrong or hanging:
         cost = f"WRONG MODEL at {wrong}" if wrong else f"HANGING {hanging}"
+    if not is_whole:
+        cost = f"HONEST JOURNALS DISCREDITED, exit codes of both verifiers {verdicts}"
     return Row(told.name, told.liar, who, what[:140], cost, held)
 
 

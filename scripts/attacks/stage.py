@@ -6,8 +6,10 @@ It owns processes, measuring, and reading journals and exit codes; it knows no a
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Iterator, Mapping
@@ -16,12 +18,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from hdpvfl_mq.audit.reader import read_transcript
+from hdpvfl_mq.audit.audit import audit, exit_code
+from hdpvfl_mq.audit.reader import read_evidence, read_transcript
 from hdpvfl_mq.runtime.keys import Keys, load_keys
 from hdpvfl_mq.runtime.settings import load_settings
 from schemas.config import BrokerSettings
 from schemas.ids import COORDINATOR
 from schemas.records import Refused, TurnedAway, Withheld
+from scripts import verify_journal
 from tests.integration.processes import Processes, environment, processes
 
 MIB = 1024.0
@@ -102,6 +106,21 @@ class Stage:
     def refusals(self, party: str) -> list[str]:
         """Everything a process has refused, on receipt or in a step."""
         return refused_in(self.run / party / "journal.db", party)
+
+    def verdicts(self, honest: tuple[str, ...]) -> tuple[tuple[int, int], ...]:
+        """The exit codes of both verifiers for each honest journal alone."""
+        return tuple(self._verdict(party) for party in honest)
+
+    def _verdict(self, party: str) -> tuple[int, int]:
+        with tempfile.TemporaryDirectory(prefix="hdpvfl-shown-") as folder:
+            shown = Path(folder) / self.run.name
+            shutil.copytree(self.run / "settings", shown / "settings")
+            (shown / party).mkdir()
+            for file in (self.run / party).glob("journal.db*"):
+                shutil.copy(file, shown / party)
+            found = verify_journal.verify(shown)
+            second = 0 if not found else 5 if min(found) <= 5 else 1
+            return exit_code(audit(read_evidence(shown))), second
 
     def rounds(self) -> int:
         """The number of rounds the active party has done."""

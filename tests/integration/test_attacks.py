@@ -19,6 +19,7 @@ from scripts.attacks.stage import stage
             "passive-2 sent it what the protocol does not allow",
             marks=pytest.mark.slow,  # as the next one, with other words
         ),
+        ("passive-2", "numbered_ack", "passive-2 sent it what the protocol does not allow"),
         ("passive-2", "gap", "passive-2 or the broker withholds them"),
         ("passive-2", "ground_seed", "what passive-2 sent in entity resolution was not made as"),
         (COORDINATOR, "weaker_method", "coordinator sent it what the protocol does not allow"),
@@ -36,6 +37,7 @@ def test_a_liar_ends_the_run_for_all_and_is_named(tmp_path, monkeypatch, liar, l
         assert set(codes.values()) == {3 if lie == "ground_seed" else 2}, codes
         assert any(words in on.started.said(name) for name in honest)
         assert all(on.weights(name) is None for name in honest if name != COORDINATOR)
+        assert all(one == other != 5 for one, other in on.verdicts(honest))
 
 
 @pytest.mark.parametrize(

@@ -50,3 +50,7 @@ def test_a_journal_lost_in_mid_run_ends_the_run_for_all(victim, share):
     assert federation.starts.count(victim) == 2
     assert "completed" not in federation.outcomes.values()
     assert simulation.now < SECONDS
+    for party in PARTIES:  # bug: a coordinator that had lost its journal blamed an honest party
+        reason = simulation.nodes[party].state.reason
+        assert victim in (party, *reason.replace(":", "").split()), party
+        assert "journal" in reason, party

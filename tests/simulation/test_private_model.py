@@ -122,8 +122,10 @@ def test_trainings_together_disclose_no_more_rows_than_the_policy_allows():
     assert set(first.outcomes.values()) == {"completed"}
     again = Federation(manifest(method=method, run="again", seed=8), policies=allowed)
     again.ledgers = first.ledgers
-    again.simulate()
+    nodes = again.simulate().nodes
     assert "completed" not in again.outcomes.values()
+    refusal = nodes["shop"]._ledger.refusal  # bug: its operator was told to look at the ledger
+    assert refusal.startswith("policy.disclosed_rows_max is 59: this run would disclose 30 rows")
     booked = [e for entries in again.spent().values() for _, e in entries if e.kind == "spend"]
     assert {entry.run for entry in booked} == {"test-run"}
 

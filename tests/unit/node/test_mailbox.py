@@ -220,7 +220,7 @@ DOOR = {
     ),
     "no number": (
         lambda b: b.bank.say(RESIDUAL, sequence=0),
-        "a residual of bank lacks a sequence number",
+        "a message residual of bank lacks a sequence number",
     ),
     "far ahead": (lambda b: b.bank.say(RESIDUAL, sequence=10_000), "too far ahead"),
     "two frames": (lambda b: b.bank.say(RESIDUAL)[:2], "2 frames"),

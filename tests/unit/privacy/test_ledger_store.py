@@ -16,6 +16,7 @@ from hdpvfl_mq.privacy.accountant import Spent
 from hdpvfl_mq.privacy.ledger import EMPTY_LEDGER, encode, extend
 from hdpvfl_mq.privacy.ledger_secret import LedgerSecret
 from hdpvfl_mq.privacy.ledger_store import Ledger
+from hdpvfl_mq.privacy.ledger_tables import connected
 from schemas.privacy import (
     Budget,
     CapFixed,
@@ -424,3 +425,11 @@ def test_no_repr_shows_the_secret() -> None:
     assert "s" * 4 not in repr(SECRET)
     with pytest.raises(ValueError, match="32 bytes"):
         LedgerSecret(b"")
+
+
+def test_a_ledger_from_a_backup_is_readable_by_its_owner_only(tmp_path):
+    path = tmp_path / "ledger.db"
+    path.touch(mode=0o644)
+    path.chmod(0o644)
+    connected(path).close()
+    assert path.stat().st_mode & 0o777 == 0o600
