@@ -20,6 +20,7 @@ from hdpvfl_mq import __version__
 from hdpvfl_mq.app.commands.services import settings_file
 from hdpvfl_mq.app.lines import say
 from hdpvfl_mq.data.constants import resolve
+from hdpvfl_mq.data.decoding import parsed_chunks
 from hdpvfl_mq.data.parsed import reading
 from hdpvfl_mq.data.readers import TableFile
 from hdpvfl_mq.errors import (
@@ -102,7 +103,7 @@ def _data(settings: PartyServiceSettings) -> str:
     source = TableFile.of(settings.data)
     try:
         how = reading(source, without_id_check(settings), settings.role)
-        _, rows = resolve(how.chunks(source), how)
+        _, rows = resolve(parsed_chunks(how, source), how)
     except DataError as wrong:
         raise DataError(f"{settings.data.file}: {wrong}") from None
     policy = load_settings(PartyPolicy, Path(settings.policy))
