@@ -39,14 +39,18 @@ def check(file: Path, *, rows: int = ROWS_SHOWN, as_json: bool = False) -> int:
         if data.file is None:
             raise SettingsError("data.file: name the file with this party's rows, or data.query")
         found = _looked_through(TableFile.of(data), data.id_columns, settings.ids, rows)
+    refuses_empty = found["empty"] > 0 and settings.ids.empties == "error"
+    is_refused = int(found["unusable"] > 0 or refuses_empty)
     if as_json:
         print(json.dumps(found))
-        return int(found["unusable"] > 0)
+        return is_refused
     print(f"rules {found['rules']}: all parties must see these eight letters")
     for written, form in found["shown"]:
         print(f"{printable(' | '.join(written))}  ->  {printable(' | '.join(form))}")
     print(f"{found['rows']} rows, {found['empty']} without an id, {found['unusable']} refused")
-    return int(found["unusable"] > 0)
+    if refuses_empty:
+        print('a run refuses rows without an id; leave them out with ids.empties = "drop"')
+    return is_refused
 
 
 def _party(file: Path) -> PartyServiceSettings | PartySettings:
