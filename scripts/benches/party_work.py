@@ -3,7 +3,7 @@
 It owns the file, the steps and their order. A step is what a passive party does in a run of one
 round with one partner: prepare the file, hash and order ids, put rows in order, X'X, X'z, scores,
 noise. Each engine runs in a new process, in turn, and the best of some turns counts for each step.
-`python -m scripts.benches.party_work [rows] [columns]`
+`python -m scripts.bench --only work` (100,000 x 300, `--full` 1,000,000 x 300) runs it.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ def _best(found: dict[str, Took], new: dict[str, Took]) -> None:
 
 
 def _run(kind: str, path: Path) -> tuple[str, dict[str, Took]]:
-    command = [sys.executable, "-m", __spec__.name, "--one", kind, str(path)]
+    command = [sys.executable, "-m", "scripts.benches.party_work", kind, str(path)]
     done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
     digest, found = json.loads(done.stdout)
     return digest, {step: Took(*took) for step, took in found.items()}
@@ -198,14 +198,8 @@ def _file(cache: Path, suffix: str, shape: tuple[int, int]) -> Path:
 
 
 def main() -> int:
-    """Print a line for each row, or do the steps of one engine."""
-    if sys.argv[1:2] == ["--one"]:
-        one(sys.argv[2], Path(sys.argv[3]))
-        return 0
-    rows, columns = map(int, (*sys.argv[1:], *(str(ROWS), str(COLUMNS))[len(sys.argv) - 1 :]))
-    home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    for row in party_work(Path(home) / "hdpvfl-bench", (rows, columns)):
-        print(f"{row.what:<44} {row.ours:<32} {row.against:<32} {row.wall:>8} {row.cpu:>8}")
+    """Do the steps of one engine."""
+    one(sys.argv[1], Path(sys.argv[2]))
     return 0
 
 
