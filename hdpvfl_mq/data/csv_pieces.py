@@ -19,13 +19,14 @@ from pyarrow import csv as arrow_csv
 from hdpvfl_mq.data.csv_stream import (
     BLOCK_BYTES,
     Dialect,
-    Open,
     as_utf8,
     block_bytes,
     conversion,
 )
 from hdpvfl_mq.data.layout import Layout
+from hdpvfl_mq.data.places import DataFile
 from hdpvfl_mq.data.tables import NotPlainError, Table
+from hdpvfl_mq.engine.port import UnseenError
 
 Text = NDArray[np.uint8]
 PIECE_BYTES_MAX = 2**26
@@ -35,11 +36,46 @@ _QUOTE, _NEWLINE, _RETURN = b'"\n\r'
 
 @dataclass(frozen=True)
 class CsvFile:
-    """One file: its bytes, how they are written and which columns are wanted."""
+    """One file, how it is written and which columns are wanted."""
 
-    open: Open
+    file: DataFile
     dialect: Dialect
     layout: Layout
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where in a file the text of some rows is."""
+
+    file: DataFile
+    version: tuple[int, int | None]
+    start: int
+    size: int
+
+    def text(self) -> Text:
+        """Read it; UnseenError if this process sees another file, or none."""
+        if self.file.version() != self.version:
+            raise UnseenError
+        with self.file.random_access() as source:
+            return np.frombuffer(source.read_at(self.size, self.start), np.uint8)
+
+
+@dataclass(frozen=True, repr=False)
+class Cut:
+    """The text of some rows, in the blocks that were read."""
+
+    place: Place
+    blocks: Sequence[memoryview]
+
+    def text(self) -> Text:
+        """The text in one block."""
+        # Not from malloc: once so large a block was freed, it keeps the memory of later arrays.
+        text = np.frombuffer(mmap.mmap(-1, max(1, self.place.size)), np.uint8, self.place.size)
+        place = 0
+        for block in self.blocks:
+            text[place : place + len(block)] = block
+            place += len(block)
+        return text
 
 
 @dataclass(frozen=True)
@@ -83,37 +119,55 @@ class CsvPiece:
     numeric: frozenset[str]
     parts: tuple[CsvPart, ...]
 
-    def table(self, texts: Sequence[Text]) -> Table:
+    def tables(self, texts: Sequence[Text]) -> Iterator[Table]:
         """The chunk; NotPlainError if csv_stream.py must read it."""
         tables = [
             part.table(text, self.numeric) for part, text in zip(self.parts, texts, strict=True)
         ]
         whole = pa.concat_tables(tables)
-        return Table(whole.schema.names, whole.columns, first_row=self.first_row)
+        yield Table(whole.schema.names, whole.columns, first_row=self.first_row)
+
+
+@dataclass(frozen=True)
+class PlacedPiece:
+    """The same, with places instead of texts: it holds no cell."""
+
+    piece: CsvPiece
+    places: tuple[Place, ...]
+
+    def tables(self, texts: Sequence[Text]) -> Iterator[Table]:
+        """The chunk; NotPlainError if csv_stream.py must read it."""
+        try:
+            texts = [place.text() for place in self.places]
+        except (OSError, pa.ArrowException):
+            raise NotPlainError from None
+        return self.piece.tables(texts)
 
 
 def pieces(
     files: Iterable[CsvFile], numeric: frozenset[str], size: int
-) -> Iterator[tuple[CsvPiece, list[Text]]]:
+) -> Iterator[tuple[CsvPiece, list[Cut]]]:
     """Chunks of `size` rows, the last may have fewer; NotPlainError where a file cannot be cut."""
     first_row, held = 1, 0
-    parts, texts = list[CsvPart](), list[Text]()
-    for file in files:
-        with file.open() as raw:
-            cutter = RowCutter(raw, file.dialect)
+    parts, cuts = list[CsvPart](), list[Cut]()
+    for each in files:
+        with each.file.stream() as raw:
+            cutter, version = RowCutter(raw, each.dialect), each.file.version()
             header, _ = cutter.take(1)
-            if b"\r" in header.tobytes().strip(b"\r\n"):
+            if b"\r" in b"".join(header).strip(b"\r\n"):
                 raise NotPlainError  # lines of old Macs, of which the first may be many rows
+            start = cutter.start
             while (taken := cutter.take(size - held))[1]:
-                text, rows = taken
-                parts.append(CsvPart(file.layout, file.dialect, cutter.has_breaks, rows))
-                texts.append(text)
-                held += rows
+                blocks, rows = taken
+                parts.append(CsvPart(each.layout, each.dialect, cutter.has_breaks, rows))
+                place = Place(each.file, version, start, cutter.start - start)
+                cuts.append(Cut(place, blocks))
+                held, start = held + rows, cutter.start
                 if held == size:
-                    yield CsvPiece(first_row, numeric, tuple(parts)), texts
-                    first_row, held, parts, texts = first_row + size, 0, [], []
+                    yield CsvPiece(first_row, numeric, tuple(parts)), cuts
+                    first_row, held, parts, cuts = first_row + size, 0, [], []
     if held:
-        yield CsvPiece(first_row, numeric, tuple(parts)), texts
+        yield CsvPiece(first_row, numeric, tuple(parts)), cuts
 
 
 class RowCutter:
@@ -121,7 +175,8 @@ class RowCutter:
 
     def __init__(self, raw: IO[bytes], dialect: Dialect) -> None:
         self._raw = as_utf8(raw, dialect.encoding)
-        self._blocks: list[bytes] = []
+        self._blocks: list[memoryview] = []
+        self.start = 0  # of the first row that was not taken, in the file
         self._length = 0  # of the blocks, from the first row on that was not taken
         self._ends = np.empty(0, dtype=np.int64)  # of rows, counted from there
         self._line = -1  # where the last line ended, also an empty one
@@ -131,42 +186,41 @@ class RowCutter:
         self._edges = np.zeros(256, dtype=np.bool_)
         self._edges[[_QUOTE, _NEWLINE, _RETURN, *dialect.separator.encode()]] = True
 
-    def take(self, rows: int) -> tuple[Text, int]:
+    def take(self, rows: int) -> tuple[list[memoryview], int]:
         """The text of the next rows and how many they are: fewer only where the file ends."""
         while len(self._ends) < rows and not self._is_over:
             self._read()
         count = min(rows, len(self._ends))
         end = int(self._ends[count - 1]) if count else 0
-        text = self._cut(end)
+        found = self._cut(end)
         self._ends = self._ends[count:] - end
         self._line -= end
-        return text, count
+        return found, count
 
-    def _cut(self, size: int) -> Text:
-        # Not from malloc: once so large a block was freed, it keeps the memory of later arrays.
-        text = np.frombuffer(mmap.mmap(-1, max(1, size)), np.uint8, count=size)
-        place = 0
-        while place < size:
-            block = self._blocks[0]
-            here = memoryview(block)[: size - place]
-            text[place : place + len(here)] = here
-            place += len(here)
-            self._blocks[:1] = [block[len(here) :]] if len(here) < len(block) else []
+    def _cut(self, size: int) -> list[memoryview]:
         self._length -= size
-        return text
+        self.start += size
+        found: list[memoryview] = []
+        while size:
+            block = self._blocks[0]
+            found.append(block[:size])
+            self._blocks[:1] = [block[size:]] if size < len(block) else []
+            size -= len(found[-1])
+        return found
 
     def _read(self) -> None:
         """Find the ends of rows in the next block."""
         block = self._raw.read(BLOCK_BYTES)
         self._is_over = not block
         if self._is_first:
-            block, self._is_first = block.removeprefix(_BOM), False
+            self.start = len(_BOM) if block.startswith(_BOM) else 0
+            block, self._is_first = block[self.start :], False
         if b"\0" in block or self._length > PIECE_BYTES_MAX:
             raise NotPlainError
         # The last byte is looked at when the next one is known.
         window, start = self._tail + block, self._length - len(self._tail)
         stop = len(window) - (not self._is_over)
-        self._blocks.append(block)
+        self._blocks.append(memoryview(block))
         self._length += len(block)
         self._tail = window[stop - 1 :]
         bytes_ = np.frombuffer(window, np.uint8)

@@ -231,10 +231,14 @@ def as_utf8(raw: Any, encoding: str) -> Any:
     """The same text as UTF-8."""
     try:
         "".encode(encoding)  # refuses codecs that do not encode text
-        is_utf8 = codecs.lookup(encoding).name in ("utf-8", "utf-8-sig")
-        return raw if is_utf8 else pa.transcoding_input_stream(raw, encoding, "utf-8")
+        return raw if is_utf8(encoding) else pa.transcoding_input_stream(raw, encoding, "utf-8")
     except LookupError:
         raise SettingsError(f"data.encoding: {encoding!r} is not a text encoding") from None
+
+
+def is_utf8(encoding: str) -> bool:
+    """Whether an encoding is UTF-8; LookupError if there is no such encoding."""
+    return codecs.lookup(encoding).name in ("utf-8", "utf-8-sig")
 
 
 def of_suffix(name: str, dialect: Dialect) -> Dialect:

@@ -29,6 +29,14 @@ _PASSWORD = re.compile(r"://[^/]*:[^/@]+@|[?&;]\s*(password|pwd)\s*=|\bpwd\s*=",
 _KINDS = "postgresql://host/base, sqlite:FILE, duckdb:FILE, odbc:CONNECTION, env:NAME or file:PATH"
 
 
+def spooled(settings: DataSettings, folder: Path) -> DataSettings:
+    """The settings with the file that the query's rows are written to; a file stays as it is."""
+    if settings.query is None:
+        return settings
+    file = str(spool(settings, folder))
+    return DataSettings(**{**dict(settings), "file": file, "query": None, "source": None})
+
+
 def spool(settings: DataSettings, folder: Path) -> Path:
     """The file with the query's rows; the query runs if the file does not exist yet."""
     query, source = settings.query, settings.source

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,9 +24,8 @@ from hdpvfl_mq.data.columns import (
     ids,
     refuse_beyond,
 )
-from hdpvfl_mq.data.moments import ChunkMoments, moments_of
-from hdpvfl_mq.data.tables import Column, NotPlainError, Piece, Pieced, Table, refuse
-from hdpvfl_mq.engine.port import LOCAL, Engine
+from hdpvfl_mq.data.moments import ChunkMoments, Numbers, moments_of
+from hdpvfl_mq.data.tables import Column, Piece, Pieced, Table, refuse
 from hdpvfl_mq.errors import DataError
 from schemas.data import ColumnRule, DataSettings, NamedColumn
 from schemas.ids import PartyRole
@@ -56,6 +55,9 @@ class Source(Protocol):
 
     def pieces(self, columns: Sequence[str], *, numeric: Sequence[str]) -> Iterator[Pieced]:
         """The same chunks, to be decoded by an engine, or nothing."""
+
+    def places(self, columns: Sequence[str], *, numeric: Sequence[str]) -> Iterator[Piece | None]:
+        """The same chunks, for workers that read them from the source, or nothing."""
 
 
 class Faults:
@@ -90,6 +92,7 @@ class Reading:
 
     settings: DataSettings
     rules: tuple[NamedColumn, ...]
+    id_columns: tuple[str, ...]
 
     @property
     def numeric(self) -> tuple[NamedColumn, ...]:
@@ -101,55 +104,33 @@ class Reading:
         """Rules of feature columns that are categories."""
         return tuple(rule for rule in self.rules if rule.categories is not None)
 
-    def chunks(self, source: Source, engine: Engine = LOCAL) -> Iterator[Parsed]:
-        """Read the source's rows; one DataError at the end names the faults of all columns.
-
-        The engine decodes and checks pieces. From the first one with a fault on, chunks are read
-        here in order, so faults have the same text whatever the engine.
-        """
+    @property
+    def as_numbers(self) -> list[str]:
+        """The columns to read as numbers."""
         own = self.settings
-        side = [name for name in (own.weight_column, own.offset_column) if name]
-        label = [own.label_column] if own.label_column else []
-        as_numbers = [rule.name for rule in self.numeric] + side
-        as_numbers += [] if own.label_classes else label
-        wanted = [*own.id_columns, *label, *side, *(rule.name for rule in self.rules)]
-        rows, pieces = 0, source.pieces(wanted, numeric=as_numbers)
-        for found in engine.each(_prepared, ((self, piece, *texts) for piece, texts in pieces)):
-            if found is None:
-                break
-            yield found
-            rows += found.rows
-        else:
-            if rows:
-                return
-        faults = Faults()
-        for chunk in source.chunks(wanted, numeric=as_numbers, after=rows):
-            parsed = self.parsed(chunk, faults)
-            if not faults:
-                yield parsed
-        if faults:
-            raise DataError(faults.text())
+        label = own.label_column if own.label_classes is None else None
+        others = (own.weight_column, own.offset_column, label)
+        return [rule.name for rule in self.numeric] + [name for name in others if name]
+
+    @property
+    def wanted(self) -> list[str]:
+        """All columns to read."""
+        own = self.settings
+        others = (own.label_column, own.weight_column, own.offset_column)
+        named = [name for name in others if name]
+        return [*self.id_columns, *named, *(rule.name for rule in self.rules)]
 
     def parsed(self, chunk: Table, faults: Faults) -> Parsed:
         """The cells of a chunk; faults are recorded, and then not all cells are there."""
         own, first_row, numeric = self.settings, chunk.first_row, self.numeric
-        matrix = np.zeros((len(numeric), chunk.rows))
-        for place, rule in enumerate(numeric):
-            with faults.of(rule.name):
-                matrix[place] = as_float(chunk, rule.name)
-        low, high = matrix.min(axis=1), matrix.max(axis=1)
-        # Check all columns at once; comparisons with NaN are false, so an empty cell is a suspect.
-        suspects = np.flatnonzero(~((low >= -CELL_LIMIT) & (high <= CELL_LIMIT)))
-        for place in suspects.tolist():
-            with faults.of(numeric[place].name):
-                self._check_numbers(numeric[place], matrix[place], first_row)
+        matrix, low, high = self._numbers(chunk, faults)
         words: dict[str, Words] = {}
         for rule in self.words:
             with faults.of(rule.name):
                 words[rule.name] = categories(chunk, rule.name)
                 _check_words(rule, words[rule.name], first_row)
         found_ids: list[Column] = []
-        for name in own.id_columns:
+        for name in self.id_columns:
             with faults.of(name):
                 found_ids.append(ids(chunk, name, keep_empty=own.empty_ids == "keep"))
         label = weights = offset = None
@@ -158,9 +139,7 @@ class Reading:
         with faults.of(own.weight_column):
             weights = _weights(chunk, own.weight_column)
         with faults.of(own.offset_column):
-            offset = (
-                None if own.offset_column is None else complete_numbers(chunk, own.offset_column)
-            )
+            offset = complete_numbers(chunk, own.offset_column) if own.offset_column else None
         learning = [place for place, rule in enumerate(numeric) if learns(rule)]
         return Parsed(
             first_row=first_row,
@@ -172,6 +151,21 @@ class Reading:
             weights=weights,
             offset=offset,
         )
+
+    def _numbers(self, chunk: Table, faults: Faults) -> tuple[Numbers, Numbers, Numbers]:
+        """The numeric features, a row for each column, and the least and largest cell of each."""
+        numeric = self.numeric
+        matrix = np.zeros((len(numeric), chunk.rows))
+        for place, rule in enumerate(numeric):
+            with faults.of(rule.name):
+                matrix[place] = as_float(chunk, rule.name)
+        low, high = matrix.min(axis=1), matrix.max(axis=1)
+        # Check all columns at once; comparisons with NaN are false, so an empty cell is a suspect.
+        suspects = np.flatnonzero(~((low >= -CELL_LIMIT) & (high <= CELL_LIMIT)))
+        for place in suspects.tolist():
+            with faults.of(numeric[place].name):
+                self._check_numbers(numeric[place], matrix[place], chunk.first_row)
+        return matrix, low, high
 
     @staticmethod
     def _check_numbers(rule: NamedColumn, values: NDArray[np.float64], first_row: int) -> None:
@@ -196,17 +190,7 @@ class Parsed:
     @property
     def rows(self) -> int:
         """Number of rows."""
-        return len(self.ids[0])
-
-
-def _prepared(how: Reading, piece: Piece | None, *texts: Any) -> Parsed | None:
-    """Decode and check one piece; None if it has a fault."""
-    faults = Faults()
-    try:
-        parsed = None if piece is None else how.parsed(piece.table(texts), faults)
-    except NotPlainError:
-        return None
-    return None if faults else parsed
+        return int(self.numbers.shape[1])
 
 
 def learns(rule: ColumnRule) -> bool:
@@ -220,7 +204,7 @@ def reading(source: Source, settings: DataSettings, role: PartyRole) -> Reading:
     own = {rule.name: rule for rule in settings.rules}
     default = dict(settings.default)
     rules = (own.get(name) or NamedColumn(name=name, **default) for name in features)
-    return Reading(settings, tuple(rules))
+    return Reading(settings, tuple(rules), settings.id_columns)
 
 
 def _feature_names(source: Source, settings: DataSettings, role: PartyRole) -> tuple[str, ...]:

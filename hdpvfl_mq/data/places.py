@@ -57,6 +57,16 @@ class DataFile:
         )
         return opened
 
+    @property
+    def is_plain(self) -> bool:
+        """Whether it lies uncompressed in a folder of this host."""
+        return self.compression is None and self.filesystem.type_name == "local"
+
+    def version(self) -> tuple[int, int | None]:
+        """Its size and time of change: a process that sees others sees another file."""
+        info = self.filesystem.get_file_info(self.path)
+        return info.size or 0, info.mtime_ns
+
     def random_access(self) -> Any:
         """Its bytes with random access."""
         return self.filesystem.open_input_file(self.path)

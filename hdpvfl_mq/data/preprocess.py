@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from hdpvfl_mq.arrays.chunked import Allocate
 from hdpvfl_mq.data.columns import Words
 from hdpvfl_mq.data.constants import resolve
+from hdpvfl_mq.data.decoding import parsed_chunks
 from hdpvfl_mq.data.fingerprint import Fingerprint, OtherColumns
 from hdpvfl_mq.data.parsed import Parsed, Reading, Source, reading
 from hdpvfl_mq.data.tables import Column, refuse
@@ -77,7 +78,7 @@ def prepare(
     The source is read once; its chunks are freed as the matrix fills.
     """
     how = reading(source, settings, role)
-    held = list(how.chunks(source, engine))
+    held = list(parsed_chunks(how, source, engine))
     settled, rows = resolve(held, how, allow_constant=to_score)
     parts: list[tuple[Column, ...]] = []
     X = np.empty((rows, len(output_names(settled))))
@@ -101,9 +102,9 @@ def prepare_mapped(
     The source is read twice, because its rows do not fit into memory.
     """
     how = reading(source, settings, role)
-    settled, rows = resolve(how.chunks(source, engine), how, allow_constant=to_score)
+    settled, rows = resolve(parsed_chunks(how, source, engine), how, allow_constant=to_score)
     X = allocate((rows, len(output_names(settled))), np.float32)
-    again = Reading(settled, settled.rules).chunks(source, engine)
+    again = parsed_chunks(Reading(settled, settled.rules, settled.id_columns), source, engine)
     prepared = _encode_all(again, settled, X, allocate, take_ids)
     for array in (prepared.X, prepared.y, prepared.weights, prepared.offset):
         if array is not None:

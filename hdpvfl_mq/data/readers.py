@@ -18,20 +18,27 @@ from typing import Any
 import pyarrow as pa
 from pyarrow import ipc
 
-from hdpvfl_mq.data import csv_pieces, csv_stream
-from hdpvfl_mq.data.csv_pieces import CsvFile
+from hdpvfl_mq.data import csv_pieces, csv_stream, row_groups
+from hdpvfl_mq.data.csv_pieces import CsvFile, CsvPiece, Cut, PlacedPiece
 from hdpvfl_mq.data.csv_stream import PLAIN, Dialect
 from hdpvfl_mq.data.layout import Layout
 from hdpvfl_mq.data.places import DataFile, files_at, unreachable
-from hdpvfl_mq.data.tables import NotPlainError, Pieced, Table, check_names, concatenate
+from hdpvfl_mq.data.tables import (
+    NotPlainError,
+    Piece,
+    Pieced,
+    Table,
+    check_names,
+    concatenate,
+    is_text,
+)
 from hdpvfl_mq.errors import DataError, HdpvflError
 from schemas.data import MAX_COLUMNS, DataSettings
 
 CHUNK_CELLS = 2**20
 _FILE_MAGIC = b"ARROW1"
-_PAGE_BYTES = 2**16
-# A row group up to this size is read at once, this many columns at a time.
-_GROUP_CELLS, _GROUP_BYTES, _COLUMNS_OPEN = 2**22, 2**26, 32
+# What reading may raise; `chunks` comes to the same fault and names its row.
+_FAULTS = (HdpvflError, NotPlainError, OSError, EOFError, pa.ArrowException, ValueError)
 
 
 @dataclass(frozen=True)
@@ -93,18 +100,45 @@ class TableFile:
     def pieces(self, columns: Sequence[str], *, numeric: Collection[str]) -> Iterator[Pieced]:
         """The chunks of a CSV source, not yet decoded; None for one that only `chunks` can read.
 
-        Nothing follows None. Other formats have no pieces.
+        Nothing follows None. Other formats have no such pieces.
         """
         if self._files[0].format != "csv":
             return
-        files = (
-            CsvFile(file.stream, self._dialect(file), self._layout(file, columns))
-            for file in self._files
-        )
         try:
-            yield from csv_pieces.pieces(files, frozenset(numeric), self._size)
-        except (HdpvflError, NotPlainError, OSError, EOFError, pa.ArrowException, ValueError):
-            yield None, []  # `chunks` will come to the same fault, and name its row
+            for piece, cuts in self._csv_pieces(columns, numeric):
+                yield piece, [cut.text() for cut in cuts]
+        except _FAULTS:
+            yield None, []
+
+    def places(self, columns: Sequence[str], *, numeric: Collection[str]) -> Iterator[Piece | None]:
+        """The chunks as pieces without a cell, for workers that read CSV or Parquet themselves.
+
+        Nothing follows None.
+        """
+        try:
+            if self._files[0].format == "parquet":
+                files = ((file, self._layout(file, columns)) for file in self._files)
+                yield from row_groups.pieces(files, self._size)
+            elif self._is_plain_csv:
+                for piece, cuts in self._csv_pieces(columns, numeric):
+                    yield PlacedPiece(piece, tuple(cut.place for cut in cuts))
+        except _FAULTS:
+            yield None
+
+    @property
+    def _is_plain_csv(self) -> bool:
+        """Whether the text that is cut lies in the files as it is."""
+        return csv_stream.is_utf8(self.dialect.encoding) and all(
+            file.format == "csv" and file.is_plain for file in self._files
+        )
+
+    def _csv_pieces(
+        self, columns: Sequence[str], numeric: Collection[str]
+    ) -> Iterator[tuple[CsvPiece, list[Cut]]]:
+        files = (
+            CsvFile(file, self._dialect(file), self._layout(file, columns)) for file in self._files
+        )
+        return csv_pieces.pieces(files, frozenset(numeric), self._size)
 
     def _batches(self, wanted: Sequence[str], numeric: Collection[str]) -> Iterator[Any]:
         for file in self._files:
@@ -120,7 +154,7 @@ class TableFile:
             kinds, dialect = layout.inside(numeric), self._dialect(file)
             batches = csv_stream.batches(file.stream, dialect, inside, numeric=kinds)
         else:
-            read = _parquet if file.format == "parquet" else _arrow
+            read = row_groups.batches if file.format == "parquet" else _arrow
             batches = read(file, inside, self._size)
         return map(layout.table, batches)
 
@@ -151,7 +185,7 @@ def _names(file: DataFile, dialect: Dialect) -> dict[str, str]:
     if file.format == "csv":
         written = csv_stream.read_names(file.stream, dialect)
     else:
-        read = _parquet_file if file.format == "parquet" else _ipc_reader
+        read = row_groups.parquet_file if file.format == "parquet" else _ipc_reader
         with file.random_access() as source:
             opened = read(source)
             written = getattr(opened, "schema_arrow", opened.schema).names
@@ -160,40 +194,6 @@ def _names(file: DataFile, dialect: Dialect) -> dict[str, str]:
     names = [name.strip() for name in written]
     check_names(names)
     return dict(zip(names, written, strict=True))
-
-
-def _parquet(file: DataFile, columns: list[str], size: int) -> Iterator[Any]:
-    with (
-        file.random_access() as source,
-        # Read with a buffer for each column, instead of all pages of a row group.
-        _parquet_file(
-            source, buffer_size=_PAGE_BYTES, pre_buffer=False, page_checksum_verification=True
-        ) as opened,
-    ):
-        for number in range(opened.num_row_groups):
-            group = opened.metadata.row_group(number)
-            cells = group.num_rows * len(columns)
-            if cells <= _GROUP_CELLS and group.total_byte_size <= _GROUP_BYTES:
-                yield _row_group(opened, number, columns)
-            else:
-                yield from opened.iter_batches(
-                    batch_size=size, row_groups=[number], columns=columns
-                )
-
-
-def _row_group(opened: Any, number: int, columns: list[str]) -> Any:
-    """A small row group, some columns at a time: each open column holds a page and a dictionary."""
-    parts = [
-        opened.read_row_group(number, columns=columns[start : start + _COLUMNS_OPEN])
-        for start in range(0, len(columns), _COLUMNS_OPEN)
-    ]
-    return pa.table([column for part in parts for column in part.columns], names=columns)
-
-
-def _parquet_file(source: Any, **options: Any) -> Any:
-    from pyarrow import parquet  # noqa: PLC0415 - large, and only Parquet files need it
-
-    return parquet.ParquetFile(source, **options)
 
 
 def _arrow(file: DataFile, columns: list[str], size: int) -> Iterator[Any]:
@@ -232,13 +232,18 @@ def _joined(tables: list[Any]) -> Any:
     try:
         return pa.concat_tables(tables, promote_options="permissive")
     except (pa.ArrowTypeError, pa.ArrowInvalid):  # numbers in one, text in another: all become text
-        text = pa.large_string()
-        texts = {field.name for table in tables for field in table.schema if field.type == text}
-    casts = [
-        table.cast(pa.schema([f.with_type(text) if f.name in texts else f for f in table.schema]))
-        for table in tables
-    ]
-    return pa.concat_tables(casts, promote_options="permissive")
+        texts = {f.name for table in tables for f in table.schema if is_text(f.type)}
+    as_text = pa.large_string()
+    try:
+        casts = [
+            table.cast(
+                pa.schema([f.with_type(as_text) if f.name in texts else f for f in table.schema])
+            )
+            for table in tables
+        ]
+        return pa.concat_tables(casts, promote_options="permissive")
+    except pa.ArrowException:  # its text may quote a cell
+        raise DataError("the files hold one column as different types") from None
 
 
 @dataclass

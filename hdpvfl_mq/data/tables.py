@@ -27,10 +27,13 @@ _MIXED = (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, Overf
 
 
 class Piece(Protocol):
-    """A chunk of a source that is not yet decoded; it may be decoded in another process."""
+    """Chunks of a source that are not yet decoded; they may be decoded in another process."""
 
-    def table(self, texts: Sequence[Any]) -> Table:
-        """The chunk, from the bytes that go with the piece; NotPlainError if it must be read."""
+    def tables(self, texts: Sequence[Any]) -> Iterator[Table]:
+        """The chunks, from the bytes that go with the piece, or from the file that it names.
+
+        NotPlainError if they must be read row after row, UnseenError if the file is not there.
+        """
 
 
 # A piece and the bytes that go with it; None if the rest of the source must be read as chunks.
@@ -132,6 +135,10 @@ class Table:
         """None: nothing is to be decoded."""
         return iter(())
 
+    def places(self, columns: Sequence[str], *, numeric: Collection[str]) -> Iterator[Piece | None]:
+        """None: the table is in no file."""
+        return iter(())
+
     def __repr__(self) -> str:
         return f"<Table of {self.rows} rows and {len(self.names)} columns>"
 
@@ -176,6 +183,13 @@ def _arrow(name: str, values: Any) -> Any:
     if types.is_string(values.type) or types.is_string_view(values.type):
         values = values.cast(pa.large_string())
     return values
+
+
+def is_text(kind: Any) -> bool:
+    """Whether an Arrow type is text, of any width or in a dictionary."""
+    if types.is_dictionary(kind):
+        kind = kind.value_type
+    return bool(types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind))
 
 
 def _from_python(name: str, values: Any) -> Any:

@@ -9,10 +9,12 @@ the clear: it is the party's own. No task raises, because Dask logs the argument
 from __future__ import annotations
 
 import threading
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import CancelledError
 from concurrent.futures import TimeoutError as Late
-from itertools import count, starmap
+from functools import partial
+from itertools import chain, count, islice, repeat, starmap
 from typing import Any
 
 import dask
@@ -22,13 +24,14 @@ from distributed.client import FutureCancelledError
 from numpy.typing import NDArray
 
 from hdpvfl_mq.arrays.chunked import Allocate, chunks
-from hdpvfl_mq.engine.cluster_tasks import Block, FilePlace, Problem, Task, compute
-from hdpvfl_mq.engine.port import Job, Kernel, Matrix, Piece, R, Result, name_of
+from hdpvfl_mq.engine.cluster_tasks import Block, FilePlace, Problem, Read, Task, compute, read
+from hdpvfl_mq.engine.port import Job, Kernel, Matrix, Piece, R, Result, Unseen, name_of
 from hdpvfl_mq.engine.rows_folder import RowsFolder
 from hdpvfl_mq.errors import NetworkError, OperatorError, SettingsError
 
 STRETCH_BYTES = 2**25  # rows are sent in stretches of this size
 _RUNS_A_THREAD = 4
+_PIECES_A_THREAD = 2  # handed out, so that a worker begins the next at once
 _CONNECT_S = 30.0
 _LOST_S = "5s"  # after which a worker that does not answer counts as lost
 _TRIES = 5  # of one run of blocks, each after a worker was lost
@@ -85,8 +88,13 @@ class ClusterEngine:
         tls: tuple[str, str, str] | None = None,
         folder: RowsFolder | None = None,
         allocate: Allocate = np.empty,
+        say: Callable[[str], None] = print,
     ) -> None:
-        """`profile` names what bits depend on; `tls` is authority, certificate and key."""
+        """`profile` names what bits depend on; `tls` is authority, certificate and key.
+
+        `say` tells the operator something.
+        """
+        self._say = say
         self._address, self._tls, self._profile = address, tls, profile
         self._folder, self._allocate = folder, allocate
         self._client: Any = None  # Dask publishes few types
@@ -107,6 +115,41 @@ class ClusterEngine:
         """
         return starmap(kernel, pieces)
 
+    def read(self, kernel: Callable[..., R], pieces: Iterable[Piece]) -> Iterator[R | Unseen]:
+        """Workers read the pieces, a few at a time; a single piece is read here."""
+        coming = iter(pieces)
+        first = list(islice(coming, 2))
+        if len(first) < 2:
+            yield from starmap(kernel, first)
+            return
+        with self._lock:
+            for found in self._read(kernel, chain(first, coming)):
+                if isinstance(found, Unseen):
+                    self._say(
+                        "the workers of the Dask cluster do not see this party's file, or see "
+                        "another one under its path: it is prepared in this process. Mount its "
+                        "folder there under the same path"
+                    )
+                yield found
+
+    sees_ids = False  # ids never go to a cluster
+
+    def _read(self, kernel: Kernel, pieces: Iterable[Piece]) -> Iterator[Any]:
+        client, waiting = self._connected(), deque[tuple[Read, Any]]()
+        ahead = _PIECES_A_THREAD * max(1, sum(client.nthreads().values()))
+        for piece in chain(pieces, repeat(None)):
+            if piece is not None:
+                task = Read(kernel, piece, self._profile, self._profile())
+                waiting.append((task, self._asked(client, task)))
+            if not waiting:
+                return
+            if piece is None or len(waiting) > ahead:
+                task, future = waiting.popleft()
+                yield self._result(client, kernel, future, partial(self._asked, client, task))
+
+    def _asked(self, client: Any, task: Read) -> Any:
+        return client.submit(read, task, key=self._key(task.kernel), pure=False)
+
     def results(self, job: Job, rows: ClusterRows) -> Iterator[Result]:
         """The results of a job's blocks, in order."""
         with self._lock:
@@ -114,7 +157,8 @@ class ClusterEngine:
             jobs = _runs(job, rows, max(1, sum(client.nthreads().values())))
             futures = [self._submitted(client, each, rows) for each in jobs]
             for place, each in enumerate(jobs):
-                yield from self._result(client, each, rows, futures[place])
+                again = partial(self._sent_again, client, each, rows)
+                yield from self._result(client, each.kernel, futures[place], again)
                 futures[place].release()
 
     def wait_for_workers(self, wanted: int) -> None:
@@ -145,7 +189,11 @@ class ClusterEngine:
                     require_encryption=True,
                 )
             self._client = Client(  # type: ignore[no-untyped-call]  # as Dask publishes it
-                self._address, security=security, set_as_default=False, timeout=_CONNECT_S
+                self._address,
+                security=security,
+                set_as_default=False,
+                timeout=_CONNECT_S,
+                direct_to_workers=True,  # results by way of the scheduler if that fails
             )
         except (OSError, ValueError) as failed:
             raise NetworkError(
@@ -157,13 +205,22 @@ class ClusterEngine:
 
     def _submitted(self, client: Any, job: Job, rows: ClusterRows) -> Any:
         task = Task(job, self._profile, self._profile())
-        key = f"hdpvfl-{name_of(job.kernel)}-{id(self)}-{next(self._numbers)}"
+        key = self._key(job.kernel)
         if rows.place is not None:
             return client.submit(compute, task, rows.place, key=key, pure=False)
         numbers = rows.needed(job)
         blocks = [self._sent(client, rows, number) for number in numbers]
         first = rows.stretches[numbers[0]].start
         return client.submit(compute, task, first, *blocks, key=key, pure=False)
+
+    def _sent_again(self, client: Any, job: Job, rows: ClusterRows) -> Any:
+        """Submit a job again with its rows, which a lost worker took with it."""
+        for number in rows.needed(job):
+            rows.sent.pop(number, None)
+        return self._submitted(client, job, rows)
+
+    def _key(self, kernel: Kernel) -> str:
+        return f"hdpvfl-{name_of(kernel)}-{id(self)}-{next(self._numbers)}"
 
     def _sent(self, client: Any, rows: ClusterRows, number: int) -> Any:
         """The stretch of rows at a worker; neighbours go to the same worker."""
@@ -176,23 +233,19 @@ class ClusterEngine:
             )
         return rows.sent[number]
 
-    def _result(self, client: Any, job: Job, rows: ClusterRows, future: Any) -> list[Result]:
+    def _result(self, client: Any, kernel: Kernel, future: Any, again: Callable[[], Any]) -> Result:
         for _ in range(_TRIES):
             try:
                 found = self._waited(client, future)
             except (FutureCancelledError, CancelledError, KilledWorker):
-                # A worker took rows with it: send them again.
-                for number in rows.needed(job):
-                    rows.sent.pop(number, None)
-                future = self._submitted(client, job, rows)
+                future = again()
                 continue
             if isinstance(found, Problem):
-                raise _told(found, job)
-            results: list[Result] = found
-            return results
+                raise _told(found, kernel)
+            return found
         raise OperatorError(
             f"{_TRIES} workers of the Dask cluster were lost while computing "
-            f"{name_of(job.kernel)}: do they have enough memory?"
+            f"{name_of(kernel)}: do they have enough memory?"
         )
 
     def _waited(self, client: Any, future: Any) -> Any:
@@ -222,7 +275,7 @@ def _runs(job: Job, rows: ClusterRows, threads: int) -> list[Job]:
     return [job.of(parts) for parts in by_stretch.values()]
 
 
-def _told(problem: Problem, job: Job) -> OperatorError:
+def _told(problem: Problem, kernel: Kernel) -> OperatorError:
     if problem.profile:
         return SettingsError(
             "a Dask worker would compute other bits than this party: it has "
@@ -230,6 +283,6 @@ def _told(problem: Problem, job: Job) -> OperatorError:
             "on both sides if the processors differ"
         )
     return OperatorError(
-        f"a Dask worker could not compute {name_of(job.kernel)}: {problem.kind}"
+        f"a Dask worker could not compute {name_of(kernel)}: {problem.kind}"
         " (rows in a folder must be readable there under the same path)"
     )

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from hdpvfl_mq.engine.port import Job, Matrix, Result
+from hdpvfl_mq.engine.port import Job, Kernel, Matrix, Piece, Result
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,17 +73,39 @@ class Problem:
     profile: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class Read:
+    """A kernel on a piece that holds no row, and the numeric profile it must be computed with."""
+
+    kernel: Kernel
+    piece: Piece = field(repr=False)
+    profile: Callable[[], str] = field(repr=False)
+    wanted: str = field(repr=False)
+
+
 def compute(task: Task, place: FilePlace | int, *blocks: Block) -> list[Result] | Problem:
     """The results of a job's blocks; `place` is a file, or the row the first block begins with."""
+    return _guarded(task, lambda: _blocks(task.job, place, blocks))
+
+
+def read(task: Read) -> Any | Problem:
+    """What a kernel finds in the rows of a piece."""
+    return _guarded(task, lambda: task.kernel(*task.piece))
+
+
+def _guarded(task: Task | Read, work: Callable[[], Any]) -> Any | Problem:
     try:
-        if (found := _profile(task.profile)) != task.wanted:
-            return Problem(profile=found)
-        job = replace(task.job, along=tuple(aligned(vector) for vector in task.job.along))
-        if isinstance(place, FilePlace):
-            return list(job.results(place.mapped()))
-        return _results(job, place, blocks)
+        found = _profile(task.profile)
+        return work() if found == task.wanted else Problem(profile=found)
     except Exception as failed:  # noqa: BLE001 - Dask would log the arguments of a task that raises
         return Problem(kind=type(failed).__name__)
+
+
+def _blocks(job: Job, place: FilePlace | int, blocks: tuple[Block, ...]) -> list[Result]:
+    job = replace(job, along=tuple(aligned(vector) for vector in job.along))
+    if isinstance(place, FilePlace):
+        return list(job.results(place.mapped()))
+    return _results(job, place, blocks)
 
 
 def _results(job: Job, first: int, blocks: tuple[Block, ...]) -> list[Result]:

@@ -26,6 +26,15 @@ Piece = tuple[Any, ...]
 R = TypeVar("R")
 
 
+class UnseenError(Exception):
+    """A worker does not see the file that a piece names, or sees another one of that name."""
+
+
+@dataclass(frozen=True, slots=True)
+class Unseen:
+    """The answer of a kernel that met an UnseenError."""
+
+
 class Rows(Protocol):
     """A matrix stored where an engine's workers can read it."""
 
@@ -60,6 +69,17 @@ class Engine(Protocol):
         Pieces are taken a few at a time, as they are needed. They may hold ids, noise keys and
         un-noised values, so they go to processes of this host alone, never to a cluster.
         """
+
+    def read(self, kernel: Callable[..., R], pieces: Iterable[Piece]) -> Iterator[R | Unseen]:
+        """The same for pieces that say where rows are stored and hold none of them.
+
+        So a cluster may be given them. An answer is Unseen if a worker does not see the file.
+        Without workers there are no answers: whoever asks can read as well.
+        """
+
+    @property
+    def sees_ids(self) -> bool:
+        """Whether workers may read the ids of rows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,6 +158,12 @@ class LocalEngine:
     def each(self, kernel: Callable[..., R], pieces: Iterable[Piece]) -> Iterator[R]:
         """Compute piece after piece."""
         return starmap(kernel, pieces)
+
+    def read(self, kernel: Callable[..., R], pieces: Iterable[Piece]) -> Iterator[R | Unseen]:
+        """Nothing: there are no workers."""
+        return iter(())
+
+    sees_ids = True
 
     def __repr__(self) -> str:
         return "<LocalEngine>"

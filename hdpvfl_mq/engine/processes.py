@@ -20,7 +20,7 @@ from typing import Any
 from numpy.typing import NDArray
 
 from hdpvfl_mq.engine.channel import receive
-from hdpvfl_mq.engine.port import Job, Kernel, Matrix, Piece, R, Result
+from hdpvfl_mq.engine.port import Job, Kernel, Matrix, Piece, R, Result, Unseen
 from hdpvfl_mq.engine.shared_rows import SharedFile
 from hdpvfl_mq.engine.worker import Asked, Call, Compute, Failure
 from hdpvfl_mq.engine.worker_process import WorkerProcess
@@ -132,6 +132,12 @@ class ProcessEngine:
             return starmap(kernel, first)
         jobs = (Call(kernel, each) for each in chain(first, coming))
         return self._results(jobs, None)
+
+    def read(self, kernel: Callable[..., R], pieces: Iterable[Piece]) -> Iterator[R | Unseen]:
+        """Workers of this host read what this process can read."""
+        return self.each(kernel, pieces)
+
+    sees_ids = True
 
     def results(self, job: Job, rows: SharedRows) -> Iterator[Result]:
         """The results of a job's blocks, in order."""

@@ -23,6 +23,8 @@ from hdpvfl_mq.glm.reorder import Matrix, ordered_rows
 
 # Numbers multiplied at a time: 8 MiB of float64.
 CHUNK_NUMBERS = 2**20
+# Numbers scaled at a time: the results of each step stay in the processor's cache.
+_SCALED_NUMBERS = 2**16
 # Columns summed in one product: a score then has at most 4096 + columns / 4096 rounding errors.
 _PART_COLUMNS = 4096
 # How far rounding can separate the scores of one row in two runs, per unit norm of the weights.
@@ -77,7 +79,7 @@ class ColumnBlock:
         held = (engine or LocalEngine(allocate)).room((len(order), columns), X.dtype)
         block, mapped = held.X, isinstance(X, np.memmap)
         for run, taken in ordered_rows(X, order, block, allocate) if mapped else _taken(X, order):
-            for rows in _chunks(slice(0, len(taken)), columns):
+            for rows in _chunks(slice(0, len(taken)), columns, _SCALED_NUMBERS):
                 block[run][rows] = _block_rows(
                     np.asarray(taken[rows], dtype=np.float64),
                     intercept=intercept,
@@ -186,12 +188,12 @@ def _scores(X: Matrix, w: FloatVector) -> FloatVector:
 
 
 def _taken(X: Matrix, order: NDArray[np.int64]) -> Iterator[tuple[slice, Matrix]]:
-    for run in _chunks(slice(0, len(order)), X.shape[1]):
+    for run in _chunks(slice(0, len(order)), X.shape[1], _SCALED_NUMBERS):
         yield run, X[order[run]]
 
 
-def _chunks(rows: slice, columns: int) -> Iterator[slice]:
-    step = max(1, CHUNK_NUMBERS // columns)
+def _chunks(rows: slice, columns: int, numbers: int | None = None) -> Iterator[slice]:
+    step = max(1, (numbers or CHUNK_NUMBERS) // columns)
     for start in range(rows.start, rows.stop, step):
         yield slice(start, min(start + step, rows.stop))
 

@@ -14,7 +14,7 @@ import numpy as np
 from nacl.signing import VerifyKey
 
 from hdpvfl_mq.arrays.chunked import Allocate
-from hdpvfl_mq.data.databases import spool
+from hdpvfl_mq.data.databases import spooled
 from hdpvfl_mq.data.preprocess import PreparedData, prepare, prepare_mapped
 from hdpvfl_mq.data.readers import TableFile
 from hdpvfl_mq.engine.port import Engine
@@ -143,11 +143,8 @@ def without_id_check(settings: PartySettings | PartyServiceSettings) -> DataSett
 
 def _with_file(settings: PartySettings) -> PartySettings:
     """The settings with the file that a query's rows are stored in; a run queries once."""
-    if settings.data.query is None:
-        return settings
-    path = spool(settings.data, PartyFiles(settings).spool)
-    data = {**dict(settings.data), "file": str(path), "query": None, "source": None}
-    return PartySettings(**{**fields_of(settings), "data": DataSettings(**data)})
+    data = spooled(settings.data, PartyFiles(settings).spool)
+    return PartySettings(**{**fields_of(settings), "data": data})
 
 
 def _assets(settings: PartySettings, keys: Keys) -> Assets:

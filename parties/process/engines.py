@@ -13,6 +13,7 @@ from hdpvfl_mq.arrays.chunked import Allocate
 from hdpvfl_mq.engine.port import Engine, LocalEngine
 from hdpvfl_mq.engine.processes import ProcessEngine
 from hdpvfl_mq.errors import SettingsError
+from hdpvfl_mq.runtime.process import say
 from hdpvfl_mq.runtime.profile import numeric_profile
 from schemas.engine import EngineSettings
 
@@ -50,4 +51,5 @@ def _cluster(settings: EngineSettings, allocate: Allocate) -> Engine:
         tls=None if None in files else tuple(str(file) for file in files),  # type: ignore[arg-type]  # three files
         folder=None if settings.folder is None else RowsFolder(Path(settings.folder)),
         allocate=allocate,
+        say=say,
     )

@@ -54,7 +54,7 @@ def engines() -> list[Row]:
     rows, whole = list[Row](), dict.fromkeys(("local", "processes", "dask"), Took(0.0, 0.0))
     with pin_threads(), ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-        address, dask_pids = stack.enter_context(_cluster(folder))
+        address, dask_pids = stack.enter_context(dask_cluster(folder))
         processes = ProcessEngine(WORKERS)
         cluster = ClusterEngine(
             address, profile=numeric_profile, folder=RowsFolder(folder / "rows")
@@ -69,9 +69,10 @@ def engines() -> list[Row]:
         }
         for product, compute in products.items():
             took = _measured(compute, made)
-            rows += _rows(product, took)
+            rows += engine_rows(product, (ROWS, COLUMNS), took)
             whole = {name: whole[name] + took[name] for name in whole}
-    return rows + _rows("all of these", whole, keys=("engines.processes", "engines.dask"))
+    keys = ("engines.processes", "engines.dask")
+    return rows + engine_rows("all of these", (ROWS, COLUMNS), whole, keys=keys)
 
 
 @dataclass(frozen=True)
@@ -97,8 +98,14 @@ class Took:
         return Took(min(self.wall_s, other.wall_s), min(self.cpu_s, other.cpu_s))
 
 
-def _rows(product: str, took: dict[str, Took], keys: tuple[str, str] = ("", "")) -> list[Row]:
-    what = f"{product}, {ROWS:,} x {COLUMNS}"
+def engine_rows(
+    product: str,
+    shape: tuple[int, int],
+    took: dict[str, Took],
+    keys: tuple[str, str] = ("", ""),
+) -> list[Row]:
+    """Two processes against one, and a Dask cluster against those."""
+    what = f"{product}, {shape[0]:,} x {shape[1]}"
     local, processes, dask = took["local"], took["processes"], took["dask"]
     ours = f"processes, {WORKERS} workers {processes.wall_s:.2f} s"
     return [
@@ -124,9 +131,9 @@ def _measured(compute: Product, engines: dict[str, Measured]) -> dict[str, Took]
     took, found = dict[str, Took](), dict[str, object]()
     for _ in range(TURNS):
         for name, engine in engines.items():
-            began, before = time.perf_counter(), _cpu_s(engine.pids())
+            began, before = time.perf_counter(), busy_s(engine.pids())
             found[name] = compute(engine.block)
-            wall_s, after = time.perf_counter() - began, _cpu_s(engine.pids())
+            wall_s, after = time.perf_counter() - began, busy_s(engine.pids())
             busiest_s = max(after[pid] - before.get(pid, 0.0) for pid in after)
             took[name] = Took(wall_s, busiest_s).best(took.get(name, Took(wall_s, busiest_s)))
     if not all(np.array_equal(each, found["local"]) for each in found.values()):  # type: ignore[arg-type]  # arrays
@@ -134,7 +141,7 @@ def _measured(compute: Product, engines: dict[str, Measured]) -> dict[str, Took]
     return took
 
 
-def _cpu_s(pids: tuple[int, ...]) -> dict[int, float]:
+def busy_s(pids: tuple[int, ...]) -> dict[int, float]:
     """Processor seconds so far of this process and these."""
     found = {os.getpid(): time.process_time()}
     for pid in pids:
@@ -153,7 +160,7 @@ def _block(engine: Engine) -> ColumnBlock:
 
 
 @contextmanager
-def _cluster(folder: Path) -> Iterator[tuple[str, tuple[int, ...]]]:
+def dask_cluster(folder: Path) -> Iterator[tuple[str, tuple[int, ...]]]:
     """A scheduler and workers with one thread each, on the loopback interface, and their pids."""
     file = folder / "scheduler.json"
     common = ("--scheduler-file", str(file), "--no-dashboard")

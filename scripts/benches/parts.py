@@ -17,6 +17,7 @@ from scripts.benches import (
     exchange,
     growth,
     many,
+    party_work,
     reading,
     releases,
     resolution,
@@ -123,6 +124,11 @@ def _engines(scope: Scope) -> Iterator[Row]:
         yield from engines.engines()
 
 
+def _work(scope: Scope) -> Iterable[Row]:
+    rows = party_work.ROWS // 10 if scope.quick else party_work.ROWS
+    return party_work.party_work(scope.cache, (rows, party_work.COLUMNS))
+
+
 def _sockets(scope: Scope) -> Iterable[Row]:
     return resolution.over_sockets(1_000_000)
 
@@ -146,6 +152,7 @@ PARTS: dict[str, Part] = {
     "many": Part(_many, 90, 600),
     "engines": Part(_engines, 60, 240),
     "long peer": Part(_long_peer, 60, 660),
+    "work": Part(_work, 300, 1800, is_alone=True),
     "sockets": Part(_sockets, 300, 300, is_alone=True),
     "rounds": Part(_rounds, 600, 600, is_alone=True),
 }

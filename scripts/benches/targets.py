@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 _ROUND = "see One round by file and What was tried: exact noise, two durable commits and checks"
 _SOUND = "exact noise and the ledger's commit; see What was tried"
+_WORK = "local decodes with Arrow's threads already; see Engines, What it costs"
 _SETS = "arithmetic in numpy beside SPU's C++; see Entity resolution"
 
 
@@ -80,6 +81,14 @@ TARGETS: dict[str, Target] = {
     "engines.processes": Target(
         1 / 1.6, "all products of 1,000,000 x 300, processes to local, 2 cores"
     ),
+    "work.parquet.processes": Target(
+        1 / 1.6, "Parquet of 1,000,000 x 300 to releases, processes to local, 2 cores", _WORK
+    ),
+    "work.parquet.dask": Target(2.0, "the same, dask to processes", _WORK),
+    "work.csv.processes": Target(
+        1 / 1.6, "CSV of 1,000,000 x 300 to releases, processes to local, 2 cores", _WORK
+    ),
+    "work.csv.dask": Target(2.0, "the same, dask to processes", _WORK),
     "engines.dask": Target(2.0, "all products of 1,000,000 x 300, dask to processes"),
 }
 

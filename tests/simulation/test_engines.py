@@ -50,8 +50,15 @@ class Killed:
     kernels: set[str] = field(default_factory=set)  # of jobs without rows, of several pieces
     dies_in: set[str] = field(default_factory=set)  # kernels in which a worker is still to die
 
+    @property
+    def sees_ids(self) -> bool:
+        return self.engine.sees_ids
+
     def room(self, shape: tuple[int, int], dtype: Any) -> Any:
         return KilledRows(self, self.engine.room(shape, dtype))
+
+    def read(self, kernel: Any, pieces: Any) -> Iterator[Any]:
+        return self.engine.read(kernel, pieces)
 
     def each(self, kernel: Any, pieces: Any) -> Iterator[Any]:
         for number, result in enumerate(self.engine.each(kernel, pieces)):

@@ -11,6 +11,7 @@ import asyncio
 import json
 import os
 import shutil
+import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -20,6 +21,8 @@ from hdpvfl_mq import __version__
 from hdpvfl_mq.app.commands.services import settings_file
 from hdpvfl_mq.app.lines import say
 from hdpvfl_mq.data.constants import resolve
+from hdpvfl_mq.data.databases import spooled
+from hdpvfl_mq.data.decoding import parsed_chunks
 from hdpvfl_mq.data.parsed import reading
 from hdpvfl_mq.data.readers import TableFile
 from hdpvfl_mq.errors import (
@@ -94,20 +97,23 @@ def _policy(settings: PartyServiceSettings) -> str:
 
 
 def _data(settings: PartyServiceSettings) -> str:
-    """Read the whole file as a run would, so that all its faults are known beforehand."""
-    if settings.data.query is not None:
-        return "rows come from a query, which is not tried here"
-    if settings.data.file is None:
+    """Read all rows as a run would, so that all their faults are known beforehand."""
+    if settings.data.file is None and settings.data.query is None:
         raise OperatorError("data.file: name the file with this party's rows")
-    source = TableFile.of(settings.data)
+    with tempfile.TemporaryDirectory() as folder:
+        return _rows(settings, TableFile.of(spooled(settings.data, Path(folder))))
+
+
+def _rows(settings: PartyServiceSettings, source: TableFile) -> str:
+    place = settings.data.file or "query"
     try:
         how = reading(source, without_id_check(settings), settings.role)
-        _, rows = resolve(how.chunks(source), how)
+        _, rows = resolve(parsed_chunks(how, source), how)
     except DataError as wrong:
-        raise DataError(f"{settings.data.file}: {wrong}") from None
+        raise DataError(f"{place}: {wrong}") from None
     policy = load_settings(PartyPolicy, Path(settings.policy))
     warning = delta_warning(policy.lifetime.delta, rows)
-    found = f"{settings.data.file}, {rows:,} rows, {len(source.names)} columns"
+    found = f"{place}, {rows:,} rows, {len(source.names)} columns"
     return f"{found}; policy: {warning}" if warning else found
 
 

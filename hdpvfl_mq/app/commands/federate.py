@@ -85,12 +85,21 @@ def _add_join(commands: Any) -> None:
         "join",
         "join a federation with an invitation",
         later("join", "join"),
-        examples=("hdpvfl join LINE --data customers.parquet --id customer_id --label default",),
+        examples=(
+            "hdpvfl join LINE --data customers.parquet --id customer_id --label default",
+            'hdpvfl join LINE --data people.csv --id mail --id tel --id-kind "email|telephone:DE"',
+            'hdpvfl join LINE --source env:WAREHOUSE --query "select * from people" --id person',
+        ),
     )
     add = join.add_argument
     add("line", help="the line that 'hdpvfl invite' printed")
-    add("--data", type=Path, required=True, help="this party's file of rows")
-    add("--id", required=True, help="the id column of that file")
+    add("--data", help="this party's rows: a file, a folder, or s3://bucket/folder")
+    add(
+        "--source", help="a database instead, such as sqlite:FILE, postgresql://HOST/BASE, env:NAME"
+    )
+    add("--query", help="the query that gives this party's rows; with --source")
+    add("--id", action="append", required=True, help="an id column; repeat it for more")
+    add("--id-kind", default="text", help="what id columns hold, as in 'name+date' (default: text)")
     add("--label", help="the label column; the active party only")
     add("--separator", default=",", help="separator of cells in CSV (default: ,)")
     add("--decimal", default=".", choices=(".", ","), help="the decimal sign in CSV (default: .)")

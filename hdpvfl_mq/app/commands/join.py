@@ -97,6 +97,7 @@ def join(options: argparse.Namespace) -> int:
         "keys": "keys",
         "policy": "policy.toml",
         "data": data,
+        "ids": {"kind": options.id_kind, "columns": len(options.id)},
     }
     plain |= {"proxy": options.proxy} if options.proxy else {}
     policy = PartyPolicy(
@@ -134,27 +135,32 @@ def remove(options: argparse.Namespace) -> int:
 
 def _data(options: argparse.Namespace, invitation: Invitation) -> dict[str, object]:
     """The data settings, checked against the header of the data file."""
-    if not options.data.exists():
-        raise SettingsError(f"--data: there is no file {options.data}")
+    if (options.data is None) != (options.query is not None):
+        raise SettingsError("give --data, or --source and --query")
     if (invitation.role == "active") != (options.label is not None):
         raise SettingsError(
             f"--label: {invitation.party} is invited as {invitation.role}; "
             "the active party, and no other, names its label"
         )
     fields: dict[str, object] = {
-        "file": str(options.data),
-        "id_columns": [options.id],
+        "file": options.data,
+        "source": options.source,
+        "query": options.query,
+        "id_columns": options.id,
         "separator": options.separator,
         "decimal": options.decimal,
         "encoding": options.encoding,
     }
     fields |= {"label_column": options.label} if options.label else {}
-    source = TableFile.of(check_settings(DataSettings, fields, "options"))
+    settings = check_settings(DataSettings, fields, "options")
+    if settings.file is None:
+        return fields  # the first run sends the query
+    source = TableFile.of(settings)
     try:
         columns = source.names
     except (DataError, SettingsError) as wrong:
         raise type(wrong)(f"--data: {as_options(str(wrong))}") from None
-    for column in (options.id, *([options.label] if options.label else [])):
+    for column in (*options.id, *([options.label] if options.label else [])):
         if column not in columns:
             hint = as_options(source.hint)
             listed = ", ".join(columns)

@@ -18,15 +18,30 @@ Names = Sequence[Any] | None  # the columns' names, if the data have names
 
 def as_frames(X: Any) -> tuple[Any, ...] | None:
     """The frames, if `X` is a list with one frame for each party; None for a single matrix."""
-    is_list = isinstance(X, list | tuple) and len(X) >= 2
-    return tuple(X) if is_list and all(np.ndim(frame) == 2 for frame in X) else None
+    if not isinstance(X, list | tuple) or len(X) < 2:
+        return None
+    frames = tuple(map(_with_names, X))
+    return frames if all(np.ndim(frame) == 2 for frame in frames) else None
+
+
+def _with_names(X: Any) -> Any:
+    """Anything with Arrow's interface as a table, of which scikit-learn finds the names.
+
+    A DataFrame of pandas has names already, and a frame in a list needs none.
+    """
+    is_batch = hasattr(X, "__arrow_c_array__") and hasattr(X, "schema")
+    if hasattr(X, "iloc") or not (is_batch or hasattr(X, "__arrow_c_stream__")):
+        return X
+    import pyarrow as pa  # noqa: PLC0415 - matrices of numpy and pandas need none of it
+
+    return pa.table(X)
 
 
 def joined(X: Any) -> tuple[Any, list[list[int]] | None]:
     """One matrix, and the columns of each party if `X` is a list of frames."""
     frames = as_frames(X)
     if frames is None:
-        return X, None
+        return _with_names(X), None
     arrays = [np.asarray(frame, dtype=np.float64) for frame in frames]
     if len({len(array) for array in arrays}) != 1:
         raise ValueError("every party's frame needs the same rows, in the same order")

@@ -6,6 +6,7 @@ import pickle
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
 from sklearn.base import clone
 from sklearn.datasets import make_classification, make_regression
@@ -14,6 +15,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from hdpvfl_mq import LedgerFolder, VFLClassifier, VFLRegressor
+from hdpvfl_mq.app.estimators.columns import joined
 from hdpvfl_mq.app.estimators.fitting import Spend, composed
 from hdpvfl_mq.errors import RefusedError
 from hdpvfl_mq.privacy.accountant import Spent
@@ -133,6 +135,22 @@ def test_a_wrong_parameter_is_one_line_and_never_fits(people, wrong, words):
     with pytest.raises(ValueError, match=words) as caught:
         VFLClassifier(**wrong).fit(*people)
     assert "\n" not in str(caught.value)
+
+
+def test_anything_with_the_arrow_interface_has_names():
+    """Bug: a relation of DuckDB or a record batch was refused, or had no names."""
+    table = pa.table({"a": [1.0, 2.0], "b": [3.0, 4.0]})
+
+    class Stream:
+        def __arrow_c_stream__(self, requested_schema=None):
+            return table.__arrow_c_stream__(requested_schema)
+
+    for frame in (Stream(), table, table.to_reader(), table.to_batches()[0]):
+        whole, parties = joined(frame)
+        assert (whole.column_names, parties) == (["a", "b"], None)
+    matrix, parties = joined([Stream(), table.to_batches()[0]])
+    assert parties == [[0, 1], [2, 3]]
+    assert matrix.tolist() == [[1.0, 3.0, 1.0, 3.0], [2.0, 4.0, 2.0, 4.0]]
 
 
 def test_columns_and_a_list_of_frames_contradict_each_other(people):

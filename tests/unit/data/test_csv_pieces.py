@@ -34,7 +34,7 @@ def cut(path: Path, *, block: int, rows: int) -> list[tuple[object, ...]] | None
             if piece is None:
                 return None
             try:
-                table = piece.table(texts)
+                (table,) = piece.tables(texts)
             except NotPlainError:
                 return None
             assert table.first_row == len(found) + 1
@@ -95,7 +95,8 @@ def test_a_chunk_may_have_rows_of_several_files(tmp_path: Path) -> None:
         (folder / "x.csv").write_text("\n".join([names, *lines]))
     source = TableFile(tmp_path, chunk_cells=7 * 4)
     wanted = ("id", "day", "b")
-    tables = [piece.table(texts) for piece, texts in source.pieces(wanted, numeric=["b"]) if piece]
+    pieces = source.pieces(wanted, numeric=["b"])
+    tables = [table for piece, texts in pieces if piece for table in piece.tables(texts)]
     assert [table.rows for table in tables] == [7, 7, 1]
     days = [day for table in tables for day in table.arrow("day").to_pylist()]
     assert days == ["0"] * 5 + ["1"] * 5 + ["2"] * 5

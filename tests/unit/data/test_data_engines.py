@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import os
 import signal
 from collections.abc import Iterator
@@ -10,7 +11,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from pyarrow import csv, parquet
 
+from hdpvfl_mq.data import row_groups
 from hdpvfl_mq.data.preprocess import PreparedData, prepare, prepare_mapped
 from hdpvfl_mq.data.readers import TableFile
 from hdpvfl_mq.engine.port import LOCAL, Engine
@@ -39,14 +42,25 @@ class Counted:
 
     def __init__(self, engine: ProcessEngine, *, kills: bool = False) -> None:
         self.engine, self.kills, self.pieces = engine, kills, 0
-        self.room = engine.room
+        self.room, self.sees_ids = engine.room, True
 
     def each(self, kernel: Any, pieces: Any) -> Iterator[Any]:
-        for found in self.engine.each(kernel, pieces):
+        return self._counted(self.engine.each(kernel, pieces))
+
+    def read(self, kernel: Any, pieces: Any) -> Iterator[Any]:
+        return self._counted(self.engine.read(kernel, pieces))
+
+    def _counted(self, results: Iterator[Any]) -> Iterator[Any]:
+        for found in results:
             if self.kills and self.pieces == 3:
                 os.kill(self.engine.pids[0], signal.SIGKILL)
             self.pieces += 1
             yield found
+
+
+@pytest.fixture(autouse=True)
+def _small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(row_groups, "_PIECE_CELLS", 1)
 
 
 @pytest.fixture
@@ -63,6 +77,18 @@ def file(tmp_path: Path) -> Path:
     return path
 
 
+@pytest.fixture(params=["csv", "csv.gz", "parquet"])
+def any_file(request: pytest.FixtureRequest, file: Path) -> Path:
+    """The same rows in a file that workers read, that they are sent, and in row groups."""
+    path = file.with_name(f"rows.{request.param}")
+    if request.param == "csv.gz":
+        path.write_bytes(gzip.compress(file.read_bytes()))
+    elif request.param == "parquet":
+        table = csv.read_csv(file, convert_options=csv.ConvertOptions(strings_can_be_null=True))
+        parquet.write_table(table, path, row_group_size=93)
+    return path
+
+
 def bits(data: PreparedData) -> list[bytes]:
     arrays = (data.X, data.y, data.weights)
     text = data.settings.model_dump_json()
@@ -76,9 +102,9 @@ def bits(data: PreparedData) -> list[bytes]:
 @pytest.mark.parametrize("kills", [False, True])
 @pytest.mark.parametrize("on_disk", [False, True])
 def test_workers_prepare_the_same_bits(
-    engine: ProcessEngine, file: Path, *, on_disk: bool, kills: bool
+    engine: ProcessEngine, any_file: Path, *, on_disk: bool, kills: bool
 ) -> None:
-    source = TableFile(file, chunk_cells=700)  # ten chunks
+    source = TableFile(any_file, chunk_cells=700)  # ten chunks
 
     def prepared(engine: Engine) -> PreparedData:
         if not on_disk:
@@ -89,7 +115,8 @@ def test_workers_prepare_the_same_bits(
 
     counted = Counted(engine, kills=kills)
     assert bits(prepared(counted)) == bits(prepared(LOCAL))
-    assert counted.pieces == (20 if on_disk else 10)
+    pieces = 5 if any_file.suffix == ".parquet" else 10
+    assert counted.pieces == (2 * pieces if on_disk else pieces)
 
 
 def fault(path: Path, engine: Engine) -> str:

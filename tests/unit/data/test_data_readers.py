@@ -208,7 +208,7 @@ def test_a_wide_row_group_is_read_some_columns_at_a_time(tmp_path: Path, monkeyp
     most, found = read()
     assert np.array_equal(np.concatenate(found), cells["x299"])
     assert most < 3 * size  # with 301 columns open at a time it is 4.6 times
-    monkeypatch.setattr("hdpvfl_mq.data.readers._GROUP_CELLS", 0)  # a group larger than memory
+    monkeypatch.setattr("hdpvfl_mq.data.row_groups._GROUP_CELLS", 0)  # a group larger than memory
     _, other = read()
     assert np.array_equal(np.concatenate(other), cells["x299"])
 
