@@ -194,7 +194,7 @@ class DealerLink(Arrivals):
             before, moved = moved, self._connections.moved_bytes
             if not self.is_connected:
                 self._unanswered = 0
-            elif abs(moved - before) <= BULK_BYTES * slower:
+            elif abs(moved - before) <= BULK_BYTES:  # else the answer comes behind what moves
                 self._unanswered += 1
             if self._unanswered >= UNANSWERED_LOOKS:
                 self._unanswered = 0

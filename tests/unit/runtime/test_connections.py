@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import socket
 from dataclasses import replace
 
@@ -12,6 +13,7 @@ from nacl.signing import SigningKey
 
 from hdpvfl_mq.app.demo.prepare import free_port
 from hdpvfl_mq.runtime import gate as gate_module
+from hdpvfl_mq.runtime import transport
 from hdpvfl_mq.runtime.connections import Limits
 from hdpvfl_mq.runtime.gate import PENALTY_S, Gate, Pace
 from hdpvfl_mq.runtime.keys import Keys
@@ -200,3 +202,25 @@ def test_a_descriptor_that_a_local_socket_took_over_is_no_connection():
     ours, theirs = socket.socketpair()
     with ours, theirs, pytest.raises(OSError, match="not a TCP connection"):
         peer_of(ours.fileno())
+
+
+@pytest.mark.parametrize(("moved", "is_given_up"), [(20_000, False), (1_000, True)])
+async def test_a_crowd_whose_messages_move_is_not_given_up(moved, is_given_up, monkeypatch):
+    """Bug: the broker of 512 parties answered after minutes; each connected again and lost much."""
+    monkeypatch.setattr(transport, "LOOK_S", 0.0005)
+    broker, party = new_keys(), new_keys()
+    link = DealerLink(f"tcp://127.0.0.1:{free_port()}", party, broker.curve_public, peers=512)
+    given_up, carried = [], itertools.count(0, moved)
+
+    class Counted:
+        moved_bytes = property(lambda _: next(carried))
+        close = link._connections.close
+
+    link._connections, link.is_connected = Counted(), True
+    link._connect_again = lambda: given_up.append(next(carried))
+    listening = asyncio.create_task(link.listen())
+    await asyncio.sleep(0.5)
+    listening.cancel()
+    assert next(carried) > 10 * moved
+    assert bool(given_up) == is_given_up
+    link.close()
