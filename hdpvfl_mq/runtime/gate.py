@@ -14,6 +14,7 @@ import zmq
 from zmq.utils import z85
 
 from hdpvfl_mq.errors import OperatorError
+from hdpvfl_mq.runtime.arrivals import QUEUE_MAX
 from hdpvfl_mq.runtime.connections import Connections
 from hdpvfl_mq.runtime.keys import Keys
 from hdpvfl_mq.runtime.loop_socket import LoopSocket
@@ -27,6 +28,7 @@ CONNECTIONS_EVERY_S = 2.0
 PENALTY_S = 30.0  # for a key whose connection sent more than the largest message
 ADMISSION_S = 2.0  # a handshake ends at most this long after the connection was made
 PACES_MAX = 10_000
+QUEUE_MEMBER = 64  # messages of each member to one other, besides QUEUE_MAX; bytes are limited
 BACKLOG = 100  # connections that wait to be accepted, besides one of each member
 FORGOTTEN_MAX = 1000  # connections that are gone and not forgotten yet
 _ZAP = "inproc://zeromq.zap.01"
@@ -95,6 +97,7 @@ class Gate:
         socket.setsockopt(zmq.ROUTER_MANDATORY, 1)
         socket.setsockopt(zmq.ROUTER_HANDOVER, 0)
         socket.setsockopt(zmq.BACKLOG, BACKLOG + len(self._allowed))
+        socket.setsockopt(zmq.SNDHWM, QUEUE_MAX + QUEUE_MEMBER * len(self._allowed))
         socket.zap_domain = b"hdpvfl"
         socket.curve_server = True
         socket.curve_secretkey = z85.encode(keys.curve_secret)

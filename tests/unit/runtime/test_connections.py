@@ -157,6 +157,7 @@ async def test_a_handshake_with_many_members_may_take_longer(members, handshake_
     gate = Gate(endpoint, broker, keys, refused=lambda reason: None)
     link = DealerLink(endpoint, party, broker.curve_public, peers=members)
     assert gate._socket.plain.getsockopt(zmq.BACKLOG) > members
+    assert gate._socket.plain.getsockopt(zmq.SNDHWM) > 32 * members  # all to one, several each
     for each in (gate, link):
         assert each._socket.plain.getsockopt(zmq.HANDSHAKE_IVL) == handshake_ms
         each.close()
@@ -222,6 +223,6 @@ async def test_a_crowd_whose_messages_move_is_not_given_up(moved, is_given_up, m
     listening = asyncio.create_task(link.listen())
     await asyncio.sleep(0.5)
     listening.cancel()
+    link.close()
     assert next(carried) > 10 * moved
     assert bool(given_up) == is_given_up
-    link.close()
