@@ -12,6 +12,8 @@ from hdpvfl_mq.privacy.calibration import mu_of
 from hdpvfl_mq.privacy.pure import pure_units_of
 from tests.curve import delta_of
 
+pytestmark = pytest.mark.seconds
+
 
 def test_no_cost_is_a_coin_toss():
     nothing = meaning(0.0, 0.0, releases=1)

@@ -28,6 +28,8 @@ from scripts import verify_journal
 from tests.evidence import evidence_of, write_run
 from tests.federation import Federation, manifest, tables
 
+pytestmark = pytest.mark.seconds
+
 SCRIPT = Path(verify_journal.__file__).parent
 Files = dict[str, bytes]
 

@@ -22,6 +22,8 @@ from hdpvfl_mq.errors import DataError
 from schemas.data import ColumnRule, DataSettings, NamedColumn
 from tests.unit.data.test_data_damaged import DAMAGED, SECRET
 
+pytestmark = pytest.mark.seconds
+
 SETTINGS = DataSettings(
     label_column="y",
     weight_column="w",

@@ -5,6 +5,10 @@ from __future__ import annotations
 import subprocess
 import sys
 
+import pytest
+
+pytestmark = pytest.mark.seconds
+
 PROGRAM = """
 import sys
 import broker.__main__, parties.__main__

@@ -20,6 +20,8 @@ from hdpvfl_mq.privacy.noise import ladder
 from hdpvfl_mq.psi import dh_oprf, elements, oprf, order
 from hdpvfl_mq.psi.packed import PackedIds
 
+pytestmark = pytest.mark.seconds
+
 MANY = 70_000  # more than one chunk of each
 KEY = b"k" * 32
 

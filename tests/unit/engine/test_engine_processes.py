@@ -24,6 +24,8 @@ from hdpvfl_mq.errors import OperatorError
 from hdpvfl_mq.glm import block
 from hdpvfl_mq.glm.block import ColumnBlock
 
+pytestmark = pytest.mark.seconds
+
 SECRET = 0.123456789
 PARTS = [slice(start, start + 5) for start in range(0, 100, 5)]
 

@@ -19,6 +19,8 @@ from schemas.methods import Descent
 from schemas.model import LABEL_MAX, LossSpec
 from schemas.privacy import Budget
 
+pytestmark = pytest.mark.seconds
+
 ROWS = 400
 BUDGET = Budget(epsilon=1.0, delta=0.01)
 

@@ -31,6 +31,8 @@ from schemas.model import LossSpec
 from schemas.privacy import Budget
 from tests.federation import manifest
 
+pytestmark = pytest.mark.seconds
+
 LOGISTIC = family(LossSpec(name="logistic"))
 
 

@@ -13,6 +13,8 @@ from hdpvfl_mq.methods.private_model.new_rows import theta_of
 from hdpvfl_mq.methods.private_model.problem import FREE, Labels, Problem, folds
 from schemas.model import LossSpec
 
+pytestmark = pytest.mark.seconds
+
 LOGISTIC, POISSON = family(LossSpec(name="logistic")), family(LossSpec(name="poisson"))
 ROWS = 2500
 

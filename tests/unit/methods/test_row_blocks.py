@@ -19,6 +19,8 @@ from hdpvfl_mq.methods.private_model.weights import Received
 from parties.process.mapped_arrays import MappedArrays
 from schemas.model import LossSpec
 
+pytestmark = pytest.mark.seconds
+
 ROWS = 3000
 
 

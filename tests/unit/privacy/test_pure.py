@@ -26,6 +26,8 @@ from hdpvfl_mq.privacy.pure import (
 )
 from schemas.privacy import MU2_UNIT_BITS, Budget
 
+pytestmark = pytest.mark.seconds
+
 LISTS = st.lists(st.sampled_from([0.05, 0.1, 0.3, 0.5, 1.0, 2.0]), max_size=5)
 
 

@@ -15,6 +15,8 @@ from hdpvfl_mq.psi.passes import KeyedWorkspace, open_passes
 from schemas.config import IdRules
 from tests.unit.psi.psi_federation import Federation
 
+pytestmark = pytest.mark.seconds
+
 RULES = IdRules(kind="email|text|name+date", columns=4, duplicates="ignore")
 
 

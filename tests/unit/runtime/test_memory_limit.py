@@ -8,6 +8,8 @@ import sys
 
 import pytest
 
+pytestmark = pytest.mark.seconds
+
 PROGRAM = """
 import sys
 from pathlib import Path
