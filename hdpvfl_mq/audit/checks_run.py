@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 from hdpvfl_mq.audit import checks_echo, checks_scoring
 from hdpvfl_mq.audit.checks_chain import CheckFailed
 from hdpvfl_mq.audit.evidence import Envelope, Evidence, Place, Transcript
-from hdpvfl_mq.errors import OperatorError
 from hdpvfl_mq.methods.run_plan import RunPlan
 from hdpvfl_mq.privacy.mechanism import SEAL_WORDS
 from hdpvfl_mq.wire.codec import UNREADABLE, model_digest
@@ -74,10 +73,11 @@ def schedule_followed(evidence: Evidence) -> None:
     if manifest is None:
         return
     _one_manifest(evidence, manifest)
-    try:
-        plan = evidence.plan
-    except OperatorError as refused:
-        raise CheckFailed(None, f"no plan follows from the manifest: {refused}") from None
+    plan = evidence.plan
+    for said in evidence.said:
+        if isinstance(said.message, Aligned) and (plan is None or said.message.rows == 0):
+            text = f"no plan follows from the common rows that {said.header.sender} reports"
+            raise CheckFailed(said.place, text)
     orders = [e for e in evidence.said if isinstance(e.message, RoundPlan)]
     if not orders:
         return

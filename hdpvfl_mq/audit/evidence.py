@@ -13,7 +13,7 @@ from functools import cached_property
 
 from nacl.signing import VerifyKey
 
-from hdpvfl_mq.errors import IntegrityError, PeerError
+from hdpvfl_mq.errors import IntegrityError, OperatorError, PeerError
 from hdpvfl_mq.journal import chain
 from hdpvfl_mq.methods import plan_run
 from hdpvfl_mq.methods.run_plan import RunPlan
@@ -175,11 +175,17 @@ class Evidence:
 
     @cached_property
     def plan(self) -> RunPlan | None:
-        """The plan, derived again from manifest and row count; None before rows were aligned."""
-        rows = next((e.message.rows for e in self.said if isinstance(e.message, Aligned)), None)
-        if self.manifest is None or rows is None:
-            return None
-        return plan_run(self.manifest, rows)
+        """The plan, derived again from manifest and row count; None before rows were aligned.
+
+        A liar may report a count from which no plan follows before the others report theirs.
+        """
+        counts = dict.fromkeys(e.message.rows for e in self.said if isinstance(e.message, Aligned))
+        for rows in counts if self.manifest is not None else ():
+            try:
+                return plan_run(self.manifest, rows)
+            except OperatorError:
+                continue
+        return None
 
     def has_counted(self, party: PartyId) -> bool:
         """Whether a party has itself reported the row count of the plan.

@@ -75,6 +75,8 @@ def plan_followed(run: Run) -> None:  # 7
     if not run.manifest:
         return
     one_manifest(run)
+    for e in run.of("aligned"):
+        run.check(7, e.body["rows"] > 0, e.where, f"{e.sender} reports no common row")
     if not plans:
         return
     if not run.of("aligned"):

@@ -31,7 +31,7 @@ class Envelope:
         self.noise = (self.release.get("noise_std"), self.release.get("exponent"))
 
 
-def body_of(frame: bytes) -> dict[str, Any]:
+def body_of(frame: bytes) -> Any:
     """The fields of a message; none if it has no such form, which check 6 reports."""
     try:
         body = unpack(frame)

@@ -142,7 +142,7 @@ def test_a_thread_that_fails_leaves_nobody_waiting_and_starts_again(sockets, mon
     watch, first, second = Watch(), sockets(), sockets()
     watch.add(first)
     until(lambda: first.looks)
-    monkeypatch.setattr(module.zmq, "Poller", lambda: 1 / 0)
+    monkeypatch.setattr(zmq, "Poller", lambda: 1 / 0)
     until(lambda: shown)
     monkeypatch.undo()
     looks = first.looks
@@ -158,7 +158,7 @@ def test_a_socket_leaves_a_watch_whose_thread_has_failed(sockets, monkeypatch):
     watch, socket = Watch(), sockets()
     watch.add(socket)
     until(lambda: socket.looks)
-    monkeypatch.setattr(module.zmq, "Poller", lambda: 1 / 0)
+    monkeypatch.setattr(zmq, "Poller", lambda: 1 / 0)
     until(lambda: shown)
     leaving = threading.Thread(target=watch.remove, args=(socket,), daemon=True)
     leaving.start()
