@@ -26,7 +26,6 @@ from hdpvfl_mq.data.csv_stream import (
 from hdpvfl_mq.data.layout import Layout
 from hdpvfl_mq.data.places import DataFile
 from hdpvfl_mq.data.tables import NotPlainError, Table
-from hdpvfl_mq.engine.port import UnseenError
 
 Text = NDArray[np.uint8]
 PIECE_BYTES_MAX = 2**26
@@ -54,9 +53,7 @@ class Place:
 
     def text(self) -> Text:
         """Read it; UnseenError if this process sees another file, or none."""
-        if self.file.version() != self.version:
-            raise UnseenError
-        with self.file.random_access() as source:
+        with self.file.seen(self.version) as source:
             return np.frombuffer(source.read_at(self.size, self.start), np.uint8)
 
 

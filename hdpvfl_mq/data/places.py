@@ -15,6 +15,7 @@ from urllib.parse import unquote
 import pyarrow as pa
 from pyarrow import _fs as local  # pyarrow.fs loads the clients of S3, GCS and Azure: 8 MB
 
+from hdpvfl_mq.engine.port import UnseenError
 from hdpvfl_mq.errors import DataError, NetworkError, OperatorError, SettingsError
 
 FORMATS = {
@@ -70,6 +71,15 @@ class DataFile:
     def random_access(self) -> Any:
         """Its bytes with random access."""
         return self.filesystem.open_input_file(self.path)
+
+    def seen(self, version: tuple[int, int | None]) -> Any:
+        """The same in a worker; UnseenError if it sees another version, or may not read it."""
+        try:
+            if self.version() == version:
+                return self.random_access()
+        except PermissionError:
+            pass
+        raise UnseenError
 
 
 def files_at(place: str) -> tuple[DataFile, ...]:

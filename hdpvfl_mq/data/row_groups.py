@@ -15,7 +15,6 @@ import pyarrow as pa
 from hdpvfl_mq.data.layout import Layout
 from hdpvfl_mq.data.places import DataFile
 from hdpvfl_mq.data.tables import NotPlainError, Table
-from hdpvfl_mq.engine.port import UnseenError
 
 _PAGE_BYTES = 2**16
 # A row group up to this size is read at once, this many columns at a time.
@@ -89,10 +88,8 @@ class GroupsPart:
 
     def table(self) -> Any:
         """The rows as an Arrow table; UnseenError if this process sees another file, or none."""
-        if self.file.version() != self.version:
-            raise UnseenError
         columns = self.layout.inside(self.layout.wanted)
-        with self.file.random_access() as source, _opened(source) as opened:
+        with self.file.seen(self.version) as source, _opened(source) as opened:
             return pa.concat_tables(
                 [self.layout.table(span.table(opened, columns)) for span in self.spans]
             )

@@ -42,6 +42,17 @@ def cut(path: Path, *, block: int, rows: int) -> list[tuple[object, ...]] | None
     return found
 
 
+def placed(path: Path, *, block: int, rows: int) -> list[tuple[object, ...]]:
+    """The rows of all pieces as workers read them from the file."""
+    source = TableFile(path, chunk_cells=rows * len(COLUMNS))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(csv_pieces, "BLOCK_BYTES", block)
+        pieces = list(source.places(COLUMNS, numeric=["b"]))
+    return [
+        row for piece in pieces if piece for table in piece.tables(()) for row in rows_of(table)
+    ]
+
+
 def read(path: Path) -> list[tuple[object, ...]]:
     """The rows as csv_stream.py reads them."""
     tables = TableFile(path).chunks(COLUMNS, numeric=["b"])
@@ -77,6 +88,7 @@ def test_rows_are_the_same_wherever_a_block_ends(tmp_path: Path, kind: str, bloc
     path.write_bytes(PLAIN[kind].encode())
     for rows in (1, 2, 100):
         assert cut(path, block=block, rows=rows) == read(path)
+        assert placed(path, block=block, rows=rows) == read(path)
 
 
 @pytest.mark.parametrize("kind", NOT_PLAIN)

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from pyarrow import parquet
 
 from hdpvfl_mq.data import row_groups
+from hdpvfl_mq.data.places import DataFile
 from hdpvfl_mq.data.readers import TableFile
 from hdpvfl_mq.data.tables import Table
 from hdpvfl_mq.engine.port import UnseenError
@@ -90,6 +91,10 @@ def test_a_large_row_group_is_left_to_the_partys_process(
     assert [piece is None for piece in pieces] == [False, False, True]
 
 
+def forbidden(_: DataFile) -> None:
+    raise PermissionError(13, "Permission denied")
+
+
 def test_files_of_other_types_are_left_to_the_partys_process(tmp_path: Path) -> None:
     for number, kind in enumerate((pa.int64(), pa.int64(), pa.float64())):
         table = pa.table({"id": ["k"], "b": pa.array([1], kind), "day": [1]})
@@ -107,6 +112,10 @@ def test_another_file_under_the_same_path_is_not_read(tmp_path: Path, suffix: st
     (piece,) = TableFile(path).places(WANTED, numeric=["b"])
     assert piece is not None
     assert [table.rows for table in piece.tables(())] == [1]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(DataFile, "random_access", forbidden)
+        with pytest.raises(UnseenError):
+            list(piece.tables(()))
     os.utime(path, ns=(1, 1))
     with pytest.raises(UnseenError):
         list(piece.tables(()))
