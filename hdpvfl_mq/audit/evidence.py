@@ -8,6 +8,7 @@ it.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -179,12 +180,12 @@ class Evidence:
 
         A liar may report a count from which no plan follows before the others report theirs.
         """
+        if (manifest := self.manifest) is None:
+            return None
         counts = dict.fromkeys(e.message.rows for e in self.said if isinstance(e.message, Aligned))
-        for rows in counts if self.manifest is not None else ():
-            try:
-                return plan_run(self.manifest, rows)
-            except OperatorError:
-                continue
+        for rows in counts:
+            with suppress(OperatorError):
+                return plan_run(manifest, rows)
         return None
 
     def has_counted(self, party: PartyId) -> bool:

@@ -210,7 +210,7 @@ class Pacing:
         if ask:
             self.ask_s = min(ASK_MAX_S, self.ask_s * 2)
             self.ask_at = now + self.ask_s
-        lacks = ()
+        lacks: tuple[PartyId, ...] = ()
         if self.lack_at is not None and self.lack_at <= now:
             lacks = tuple(sorted(self.lacks))
             self.lack_s = min(LACK_MAX_S, 2 * self.lack_s)

@@ -119,7 +119,7 @@ class OddFederation(Federation):
         node = super().node(party)
         if party == LIAR:
             node.__class__ = self.kind
-            node.how = self.how
+            vars(node)["how"] = self.how
         return node
 
 
