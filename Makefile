@@ -79,11 +79,11 @@ test-fast: $(READY)
 	@$(BIN)/python -m pytest $(SPREAD) -x tests/unit tests/contracts tests/golden -m "not slow and not seconds"
 
 # The floor is enforced: fail_under in pyproject.toml. Processes that tests start are followed.
+# It reports also after a failed test, and then fails. TESTS= names files or folders; default all.
 coverage: $(READY)
 	@rm -rf build/coverage && mkdir -p build/coverage
-	@$(BIN)/coverage run -m pytest $(SPREAD)
-	@$(BIN)/coverage combine --quiet
-	@$(BIN)/coverage report --skip-covered
+	@$(BIN)/coverage run -m pytest $(SPREAD) $(TESTS); tests=$$?; \
+	  $(BIN)/coverage combine --quiet && $(BIN)/coverage report --skip-covered && exit $$tests
 
 test-slow: $(READY)
 	@$(BIN)/python -m pytest -m slow
