@@ -193,7 +193,7 @@ def check_recorded(party, phase, kinds):
         sender = sender_of(kind, party)
         name = sender or "telco"
         voice = voices.setdefault(name, Puppet(name, federation.keys[name], party))
-        if kind in ("part", "part_request"):  # outside the stream: they take no number
+        if kind in ("ack", "part", "part_request"):  # outside the stream: they take no number
             frames = voice.sealed(kind, *encode_body(sample(kind)), sequence=0)
         else:
             frames = voice.say(sample(kind))
