@@ -40,7 +40,7 @@ def _near(folder: Path) -> Iterator[str]:
 
 
 class Control:
-    """Listens for commands: one line in, one line out."""
+    """Listens for commands: one line in, one line out, as often as the caller likes."""
 
     def __init__(self, folder: Path, handle: Handler) -> None:
         self._folder, self._handle = folder, handle
@@ -67,10 +67,10 @@ class Control:
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with suppress(ConnectionError, ValueError, asyncio.LimitOverrunError):
-            line = await reader.readline()
-            answer = await self._answer(line)
-            writer.write(json.dumps(answer).encode() + b"\n")
-            await writer.drain()
+            while line := await reader.readline():
+                answer = await self._answer(line)
+                writer.write(json.dumps(answer).encode() + b"\n")
+                await writer.drain()
         writer.close()
 
     async def _answer(self, line: bytes) -> Answer:
@@ -86,17 +86,46 @@ class Control:
             return {"error": str(refused), "exit": refused.exit_code}
 
 
+class Caller:
+    """A connection to a service, for one question after the other.
+
+    If no service runs, NetworkError names `what` starts it.
+    """
+
+    def __init__(self, folder: Path, *, what: str) -> None:
+        self._silence = f"no service answers in {folder}: start it with '{what}'"
+        self._line = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        try:
+            with _near(folder) as path:
+                self._line.settimeout(PATIENCE_S)
+                self._line.connect(path)
+        except OSError:
+            self._line.close()
+            raise NetworkError(self._silence) from None
+        self._answers = self._line.makefile("rb")
+
+    def __enter__(self) -> Caller:
+        """Itself."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Close the connection."""
+        self._answers.close()
+        self._line.close()
+
+    def ask(self, question: dict[str, Any]) -> Answer:
+        """The service's answer; raises the error that it answers with."""
+        try:
+            self._line.sendall(json.dumps(question).encode() + b"\n")
+            answer: Answer = json.loads(self._answers.readline(ANSWER_MAX))
+        except (OSError, ValueError):
+            raise NetworkError(self._silence) from None
+        if "error" in answer:
+            raise error_of(answer.get("exit", 2), answer["error"])
+        return answer
+
+
 def ask(folder: Path, question: dict[str, Any], *, what: str) -> Answer:
-    """A service's answer; if none runs, NetworkError names the command that starts it."""
-    try:
-        with _near(folder) as path, socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as line:
-            line.settimeout(PATIENCE_S)
-            line.connect(path)
-            line.sendall(json.dumps(question).encode() + b"\n")
-            with line.makefile("rb") as answers:
-                answer: Answer = json.loads(answers.readline(ANSWER_MAX))
-    except (OSError, ValueError):
-        raise NetworkError(f"no service answers in {folder}: start it with '{what}'") from None
-    if "error" in answer:
-        raise error_of(answer.get("exit", 2), answer["error"])
-    return answer
+    """A service's answer to one question; if none runs, NetworkError names what starts it."""
+    with Caller(folder, what=what) as caller:
+        return caller.ask(question)

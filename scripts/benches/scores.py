@@ -91,8 +91,15 @@ def _allow(path: Path) -> None:
 def _measured(
     state: Path, trained: RunManifest, pids: Sequence[int]
 ) -> tuple[tuple[float, float, float], float]:
+    with control.Caller(state, what="hdpvfl party") as caller:
+        return _asked(caller, trained, pids)
+
+
+def _asked(
+    caller: control.Caller, trained: RunManifest, pids: Sequence[int]
+) -> tuple[tuple[float, float, float], float]:
     def ask(command: str, **fields: Any) -> dict[str, Any]:
-        return control.ask(state, {"command": command, **fields}, what="hdpvfl party")
+        return caller.ask({"command": command, **fields})
 
     made = RunManifest(
         **{**dict(manifest_of(trained, "session", budget=None)), "absent_after_s": 3600.0}

@@ -7,8 +7,8 @@ import stat
 
 import pytest
 
-from hdpvfl_mq.errors import NetworkError
-from hdpvfl_mq.runtime.control import LINE_MAX, NAME, Control, ask
+from hdpvfl_mq.errors import NetworkError, OperatorError
+from hdpvfl_mq.runtime.control import LINE_MAX, NAME, Caller, Control, ask
 
 
 async def test_a_status_of_thousands_of_runs_arrives(tmp_path):
@@ -40,3 +40,24 @@ async def test_only_its_owner_may_open_it_whatever_the_folder_allows(tmp_path):
     control.close()
     with pytest.raises(NetworkError):
         await asyncio.to_thread(ask, folder, {}, what="test")
+
+
+async def test_one_connection_carries_many_questions_and_errors_between_them(tmp_path):
+    async def handle(asked):
+        if asked["number"] == 2:
+            raise OperatorError("not this one")
+        return {"number": asked["number"]}
+
+    def asked():
+        with Caller(tmp_path / "state", what="test") as caller:
+            first = caller.ask({"number": 1})
+            with pytest.raises(OperatorError, match="not this one"):
+                caller.ask({"number": 2})
+            return first, caller.ask({"number": 3})
+
+    control = Control(tmp_path / "state", handle)
+    await control.open()
+    try:
+        assert await asyncio.to_thread(asked) == ({"number": 1}, {"number": 3})
+    finally:
+        control.close()
