@@ -87,9 +87,9 @@ class Control:
 
 
 class Caller:
-    """A connection to a service, for one question after the other.
+    """A connection to a service, for one question after another.
 
-    If no service runs, NetworkError names `what` starts it.
+    If no service answers, the NetworkError says that `what` starts one.
     """
 
     def __init__(self, folder: Path, *, what: str) -> None:
@@ -105,7 +105,7 @@ class Caller:
         self._answers = self._line.makefile("rb")
 
     def __enter__(self) -> Caller:
-        """Itself."""
+        """This caller."""
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -114,7 +114,7 @@ class Runner:
                 await self._link.send(frames)
         if connected:
             node.mailbox.owe_all()
-        asking = awaited(node.role, node.state) if due.is_quiet else due.lacks
+        asking = (*due.lacks, *(awaited(node.role, node.state) if due.is_quiet else ()))
         for party in asking:
             node.mailbox.owe(party)
         if due.acknowledge or connected or asking:

@@ -195,10 +195,11 @@ class Simulation:
             process.node.note_unserved()
             for frames in process.node.ask_again():
                 self._send(party, frames)
-        asking = awaited(process.node.role, process.node.state) if due.is_quiet else due.lacks
+        node = process.node
+        asking = (*due.lacks, *(awaited(node.role, node.state) if due.is_quiet else ()))
         for silent in asking:
-            process.node.mailbox.owe(silent)
-        is_due = due.acknowledge or due.is_quiet or due.lacks
+            node.mailbox.owe(silent)
+        is_due = due.acknowledge or bool(asking)
         while is_due and (ack := process.node.acknowledgement()) is not None:
             self._send(party, ack)
         for party_with_gap in due.gaps:
