@@ -9,8 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from hdpvfl_mq.errors import CheatingError, PeerError, WithheldError
+from hdpvfl_mq.machine import Received
 from hdpvfl_mq.node.envelope_form import check_form
 from hdpvfl_mq.node.ports import Contact, Identity
 from hdpvfl_mq.node.streams import Opened, Streams, size_of
@@ -24,9 +26,6 @@ from schemas.envelope import NO_PARENT, Delivery, Header
 from schemas.ids import PartyId
 from schemas.messages import GREETINGS, LAST_WORDS, ROUTES, Message
 
-REFUSED_BYTES_MAX = 64 * 2**20  # refused bytes of one peer that a process writes to its journal
-REFUSED_BYTES_ALL = 2**30  # and of all; above it, no peer gets more than its own room:
-REFUSED_BYTES_EACH = 2**20
 COPIES_NOTED_MAX = 1000  # copies one process records; a bad connection makes many
 # Whether the role may have the next envelope of a stream: its header, sequence number, frames.
 IsReady = Callable[[Header, int, Frames], bool]
@@ -225,25 +224,21 @@ class Mailbox(Streams):
         self._outbox[header.sender].acknowledge(self._mine(header).ack)
 
     def _check_limits(self, sender: PartyId) -> None:
-        """Refuse a peer that never acknowledges, or whose refused envelopes are too many."""
+        """Refuse a peer that never acknowledges, or that has sent too much in vain."""
         waiting = self._outbox[sender].waiting_bytes
         if waiting > UNACKNOWLEDGED_BYTES_MAX:
             raise WithheldError(f"{sender} has not acknowledged {waiting} bytes sent to it")
-        is_full = self._refused_bytes.total() > REFUSED_BYTES_ALL
-        limit = min(REFUSED_BYTES_EACH, REFUSED_BYTES_MAX) if is_full else REFUSED_BYTES_MAX
-        if self._refused_bytes[sender] > limit:
-            raise CheatingError(
-                f"{self._refused_bytes[sender]} bytes of {sender} were refused by now"
-            )
+        self.allowance.check(sender)
 
     def note_refused(self, frames: Frames) -> None:
         """Count the bytes of a recorded but refused envelope against its sender."""
         size = PartList.of_frames(frames).sizes.bytes if is_in_parts(frames) else size_of(frames)
-        self._refused_bytes[decode_header(frames).sender] += size
+        self.allowance.note(decode_header(frames).sender, size)
 
-    def forgive(self) -> None:
-        """Count refused bytes from zero: a limit that outlives restarts would end a stream."""
-        self._refused_bytes.clear()
+    def note_taken(self, given: Received[Any], frames: Frames, *, is_moved: bool) -> None:
+        """Count the bytes of an envelope that the role took, if nothing else limits them."""
+        kind, size = given.message.kind, size_of(frames)
+        self.allowance.note_taken(given.sender, kind, size, is_moved=is_moved)
 
     def has_arrived(self, is_ready: IsReady) -> bool:
         """Whether the next envelope of some stream has arrived and the role may have it."""

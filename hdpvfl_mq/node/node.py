@@ -83,7 +83,7 @@ class Node(Exchanging):
             if releases and self._ledger is not None:
                 self._ledger.book_again(releases)
         self._uncommitted = Uncommitted()
-        self.mailbox.forgive()
+        self.mailbox.allowance.forgive()
         return self.steps
 
     def refold(self, record: StepRecord, stored: bytes) -> list[Release]:
@@ -104,8 +104,7 @@ class Node(Exchanging):
     def start(self) -> Turn:
         """Announce this process; call it once, after `open`."""
         standing = self._ledger.standing() if self._ledger else NO_LEDGER
-        speaks = self.identity.versions[1]
-        started = Started(epoch=self.epoch + 1, standing=standing, speaks=speaks)
+        started = Started(epoch=self.epoch + 1, standing=standing, speaks=self.identity.versions[1])
         self._uncommitted.arm.extend(self.armed.values())  # armed before a crash and not fired yet
         self._step(started, started, NO_PARENT)
         return self._commit()
@@ -188,14 +187,15 @@ class Node(Exchanging):
         if isinstance(given, TimerFired):
             self.armed.pop(given.timer, None)
             self._resting.discard(given.timer)
-        if isinstance(given, LedgerRead):
-            self.is_ledger_due = False
-        if isinstance(given, Charged):
-            self._is_charge_due = False
+        self.is_ledger_due &= not isinstance(given, LedgerRead)
+        self._is_charge_due &= not isinstance(given, Charged)
         try:
             if isinstance(given, PeerError):
                 raise given
-            self.state, effects = self.role.step(self.state, given)
+            before, (self.state, effects) = self.state, self.role.step(self.state, given)
+            if isinstance(given, Received) and isinstance(recorded, EnvelopeReceived):
+                is_moved = bool(effects) or self.state is not before
+                self.mailbox.note_taken(given, recorded.frames, is_moved=is_moved)
             stored: tuple[RecordedEffect, ...] = tuple(
                 self._perform(part, parent) for effect in effects for part in spread(effect)
             )

@@ -6,11 +6,11 @@ signature, no message and no role; envelopes are written and opened in mailbox.p
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
+from hdpvfl_mq.node.allowance import Allowance
 from hdpvfl_mq.node.ports import Contact
 from hdpvfl_mq.wire.codec import Frames, decode_header
 from hdpvfl_mq.wire.sequence import Busy, Inbox, Outbox, Position
@@ -44,7 +44,7 @@ class Streams:
             outbox.digests[0] = NO_PARENT  # for a peer that has seen nothing yet
         self._bare_acks: dict[PartyId, Frames] = {}
         self._owed: set[PartyId] = set()
-        self._refused_bytes: Counter[PartyId] = Counter()
+        self.allowance = Allowance()
         self._false: set[PartyId] = set()  # peers that signed what is false
         self._given_up: set[PartyId] = set()  # peers for whose answers nobody waits any more
         self._early_from: set[PartyId] = set()  # peers whose envelopes came out of order
@@ -70,8 +70,8 @@ class Streams:
             self._busy.early_bytes -= self._inbox[party].early_bytes
         for known in (self._contacts, self._inbox, self._outbox, self._seen, self._bare_acks):
             known.pop(party, None)
-        for counted in (self._refused_bytes, self._epochs):
-            counted.pop(party, None)
+        self.allowance.forget(party)
+        self._epochs.pop(party, None)
         for named in (self._busy.arrived, self._busy.waiting, self._owed, self._false):
             named.discard(party)
         for set_aside in (self._left, self._given_up):

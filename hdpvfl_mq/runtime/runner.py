@@ -19,6 +19,7 @@ from hdpvfl_mq.runtime.metrics import Tally
 from hdpvfl_mq.runtime.pacing import Pacing
 from hdpvfl_mq.wire.codec import Frames
 
+FORGIVE_S = 86_400.0  # how often a peer may begin again to send what changes nothing
 FAREWELL_S = 3.0  # after the end, how long a party waits for the last acknowledgements
 
 
@@ -62,7 +63,8 @@ class Runner:
     async def run(self) -> str:
         """Run the node and return the outcome; raises Stopped or an error otherwise."""
         clock = asyncio.get_running_loop().time
-        heard_at, ended_at = clock(), None
+        heard_at = forgiven_at = clock()
+        ended_at = None
         if self._node.outcome is None:
             await self._finish(self._node.start())
         while True:
@@ -76,6 +78,9 @@ class Runner:
                     f"nothing heard for {self._patience_s:.0f} s: check that the broker runs and "
                     "can be reached, then start this process again; it goes on where it stopped"
                 )
+            if now - forgiven_at > FORGIVE_S:
+                forgiven_at = now
+                self._node.mailbox.allowance.forgive()
             await self._turn(arrivals, now)
             if self._node.outcome is not None:
                 ended_at = ended_at or now

@@ -69,6 +69,8 @@ class PartList:
             sizes = Sizes.model_validate(unpack(frames[4], max_bytes=_SIZES_MAX_BYTES))
         except ValidationError:
             raise PeerError("the sizes of parts break their schema") from None
+        if sizes.part_bytes < PART_BYTES:  # a list of many small parts costs its reader memory
+            raise PeerError(f"parts of {sizes.part_bytes} bytes, where {PART_BYTES} is the least")
         count = _count(sizes)
         if count > MAX_PARTS or len(frames[3]) != count * DIGEST_BYTES:
             raise PeerError(f"the digests of parts are not {count}")

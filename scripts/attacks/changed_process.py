@@ -71,6 +71,7 @@ CHANGES: dict[str, Callable[[], None]] = {
     "shifted_query": _shift_queries,
     "ground_seed": _grind,
     "blocks_too_early": _never_give_up,
+    "endless_notices": _never_give_up,
     "gap": _never_give_up,
     "no_parts": _serve_nothing,
 }

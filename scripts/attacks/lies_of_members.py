@@ -10,10 +10,11 @@ from hdpvfl_mq.machine import Effect, Send
 from hdpvfl_mq.node.node import Node
 from hdpvfl_mq.wire.canonical import pack
 from hdpvfl_mq.wire.codec import encode_body
-from hdpvfl_mq.wire.parts import PartList, Sizes, part_digest
+from hdpvfl_mq.wire.parts import PART_BYTES, PartList, Sizes, part_digest
 from schemas.envelope import MAX_ARRAY_BYTES, MAX_BLOCK_BYTES
 from schemas.federation import MemberHello
-from schemas.messages import AlignBlock, Residual, ScoreShare
+from schemas.ids import MAX_PASSIVES
+from schemas.messages import AlignBlock, Residual, ScoreShare, Waiting
 from schemas.scoring import ScoreQuery
 from schemas.signed import Ended
 from schemas.tensor import Tensor
@@ -98,6 +99,16 @@ def blocks_too_early(node: Node, effect: Send) -> tuple[Effect, ...]:
     return (*flood, effect)
 
 
+def endless_notices(node: Node, effect: Send) -> tuple[Effect, ...]:
+    """Tell the coordinator without end for whom this party waits: legal at any time."""
+    if effect.message.kind != "aligned":
+        return (effect,)
+    names = tuple(f"{'x' * 28}{number:03d}" for number in range(MAX_PASSIVES + 1))
+    for _ in range(FLOOD_MIB * 2**20 // sum(map(len, names))):
+        say(node, effect.to, Waiting(waiting_for=names))
+    return (effect,)
+
+
 def gap(node: Node, effect: Send) -> tuple[Effect, ...]:
     """Skip one sequence number, then send as many messages after it as fit."""
     if effect.message.kind != "score_share":
@@ -127,7 +138,7 @@ def no_parts(node: Node, effect: Send) -> tuple[Effect, ...]:
     share = effect.message
     body, _ = encode_body(share)
     data = bytes(share.release.tensor.data)
-    listed = _listed(data, part_bytes=64)
+    listed = _listed(data, PART_BYTES)
     send_signed(node, effect.to, share.kind, body, listed.frames)
     node._uncommitted.parts.append((listed, data))
     return ()
@@ -140,9 +151,9 @@ def part_sizes(node: Node, effect: Send) -> tuple[Effect, ...]:
     share = effect.message
     body, _ = encode_body(share)
     data = bytes(share.release.tensor.data)
-    longer = data + bytes(-len(data) % 64 or 64)
-    served = _listed(longer, part_bytes=64)
-    told = PartList(Sizes(bytes=len(data), part_bytes=64), served.digests)
+    longer = data + bytes(64)
+    served = _listed(longer, PART_BYTES)
+    told = PartList(Sizes(bytes=len(data), part_bytes=PART_BYTES), served.digests)
     send_signed(node, effect.to, share.kind, body, told.frames)
     node._uncommitted.parts.append((served, longer))
     return ()
@@ -184,6 +195,7 @@ LIES: dict[str, Lie] = {
         one_story_each,
         escape_codes,
         blocks_too_early,
+        endless_notices,
         gap,
         no_parts,
         part_sizes,

@@ -2,8 +2,8 @@
 
 It owns who tells which lie and the judgement; the lies are in liar.py. The defence holds if every
 honest process ended by itself, every party that completed has the model of the run without a liar,
-at least one process recorded why, and both verifiers say the same of the honest journals, which do
-not contradict themselves.
+at least one process recorded why, no honest journal has grown above its limit, and both verifiers
+say the same of the honest journals, which do not contradict themselves.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from typing import Any
 from schemas.ids import COORDINATOR
 from scripts.attacks.stage import LIMIT_MIB, Row, Stage, stage
 
+JOURNAL_MIB = 256.0  # an honest journal after an attack: the limit of one peer, with room
 CONTRADICTION = 5  # exit code: the evidence contradicts itself
 
 
@@ -51,6 +52,7 @@ TOLD = (
     Told("false_ack", "passive-2", "acknowledges what was never sent"),
     Told("escape_codes", "passive-2", "terminal escape codes in a refusal"),
     Told("blocks_too_early", "passive-2", "640 MiB of blocks before entity resolution"),
+    Told("endless_notices", "passive-2", "640 MiB of notices that are legal at any time"),
     Told("gap", "passive-2", "640 MiB behind a missing sequence number"),
     Told("early_end", COORDINATOR, "ends the run as completed before a round"),
     Told("split_manifest", COORDINATOR, "offers one party another manifest"),
@@ -113,11 +115,15 @@ def _judged(told: Told, on: Stage, codes: dict[str, int | None], usual: Calm) ->
     who, what = next(iter((noticed or said or {"nobody": ""}).items()))
     verdicts = () if hanging else on.verdicts(tuple(codes))
     is_whole = all(one == other != CONTRADICTION for one, other in verdicts)
-    held = not wrong and not hanging and above <= LIMIT_MIB and who != "nobody" and is_whole
+    disk = max(on.journal_mib(p) for p in codes)
+    is_small = above <= LIMIT_MIB and disk <= JOURNAL_MIB
+    held = not wrong and not hanging and is_small and who != "nobody" and is_whole
     completed = all(code == 0 for code in codes.values())
     cost = "none: same models as without" if completed else f"the run: exit codes {_shown(codes)}"
     if above > 16:
         cost += f", {above:.0f} MiB of memory"
+    if disk > 16:
+        cost += f", {disk:.0f} MiB of journal"
     if wrong or hanging:
         cost = f"WRONG MODEL at {wrong}" if wrong else f"HANGING {hanging}"
     if not is_whole:

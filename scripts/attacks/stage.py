@@ -103,6 +103,10 @@ class Stage:
         path = self.run / party / "model.json"
         return json.loads(path.read_text())["weights"] if path.exists() else None
 
+    def journal_mib(self, party: str) -> float:
+        """What a process's journal takes on disk."""
+        return sum(f.stat().st_size for f in (self.run / party).glob("journal.db*")) / 2**20
+
     def refusals(self, party: str) -> list[str]:
         """Everything a process has refused, on receipt or in a step."""
         return refused_in(self.run / party / "journal.db", party)

@@ -82,9 +82,26 @@ class SocketFederation(Federation):
             await asyncio.wait_for(self.tasks.pop(party), WAIT_S)
 
     async def end(self) -> dict[str, str]:
-        """Everybody's outcome."""
-        outcomes = await asyncio.wait_for(asyncio.gather(*self.tasks.values()), WAIT_S)
+        """Everybody's outcome; if it does not come, the failure says where everybody stands."""
+        all_ended = asyncio.gather(*self.tasks.values())
+        # A broker whose last acknowledgement got lost with its party's connection stays a minute.
+        await asyncio.wait([all_ended], timeout=2 * WAIT_S)
+        assert all_ended.done(), self.standing()
+        outcomes = all_ended.result()
         return dict(zip(self.tasks, outcomes, strict=True))
+
+    def standing(self) -> str:
+        """Where the coordinator and the parties stand, for a test that waits in vain."""
+        router, lines = self.service.router, []
+        lines.append(f"bound {router._bound}, before {router._before}, epochs {router._epochs}")
+        for name, node in {**self.live, COORDINATOR: self.service.node}.items():
+            box = node.mailbox
+            marks = [(m.party, m.received, m.sent, m.acknowledged) for m in box.marks()]
+            lines.append(
+                f"{name}: {type(node.state).__name__} {node.outcome}, streams {marks}, "
+                f"awaits {box.awaited_peers}, owes {box.owes}, refused {self.refusals(name)[-5:]}"
+            )
+        return "\n".join(lines)
 
     def refusals(self, party: str = COORDINATOR) -> list[str]:
         journal = self.service.node._journal if party == COORDINATOR else self.journals[party]

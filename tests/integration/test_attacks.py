@@ -19,6 +19,12 @@ from scripts.attacks.stage import stage
             "passive-2 sent it what the protocol does not allow",
             marks=pytest.mark.slow,  # as the next one, with other words
         ),
+        pytest.param(
+            "passive-2",
+            "endless_notices",
+            "passive-2 sent the coordinator a message that the protocol does not allow",
+            marks=pytest.mark.slow,  # test_mailbox.py has it with a lower limit
+        ),
         ("passive-2", "numbered_ack", "passive-2 sent it what the protocol does not allow"),
         ("passive-2", "gap", "passive-2 or the broker withholds them"),
         ("passive-2", "ground_seed", "what passive-2 sent in entity resolution was not made as"),

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from hdpvfl_mq.machine import Send
-from hdpvfl_mq.node import mailbox
+from hdpvfl_mq.node import allowance
 from hdpvfl_mq.node.node import Node
 from hdpvfl_mq.runtime.simulation import Faults
 from parties.awaited import awaited
@@ -90,7 +90,7 @@ def test_a_lasting_gap_ends_the_run_for_all_and_names_the_stream(liar):
 
 def test_a_peer_over_its_byte_limit_ends_the_run_for_all(monkeypatch):
     """Bug: what it owed later was refused for ever, and the others waited for it."""
-    monkeypatch.setattr(mailbox, "REFUSED_BYTES_MAX", 2**18)
+    monkeypatch.setattr(allowance, "IDLE_BYTES_MAX", 2**18)
     simulation = outcome({"shop": Floods})
     assert simulation.now < SECONDS
     for name in (COORDINATOR, "bank", "telco"):

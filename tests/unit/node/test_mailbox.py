@@ -367,27 +367,52 @@ def test_a_signed_body_that_breaks_the_schema_is_a_recorded_refusal(bench, name)
 
 
 def test_a_peer_whose_envelopes_were_refused_for_too_many_bytes_is_not_heard(bench, monkeypatch):
-    monkeypatch.setattr("hdpvfl_mq.node.mailbox.REFUSED_BYTES_MAX", 1000)
+    monkeypatch.setattr("hdpvfl_mq.node.allowance.IDLE_BYTES_MAX", 1000)
     bench.script["residual"] = "refuse"
     for _ in range(5):
         bench.node.turn([bench.bank.say(RESIDUAL)])
     state = bench.node.state
     bench.node.turn([bench.bank.say(RESIDUAL)])
     assert bench.node.state is state
-    assert "bytes of bank were refused by now" in bench.refused()[-1]
+    assert "bytes of bank were refused or changed nothing" in bench.refused()[-1]
 
 
 def test_refused_bytes_of_all_peers_are_bounded_and_each_has_room_of_its_own(bench, monkeypatch):
     """Bug: 512 members that collude could write 64 MiB each into an honest journal."""
     for name, limit in {"MAX": 10**6, "ALL": 3000, "EACH": 200}.items():
-        monkeypatch.setattr(f"hdpvfl_mq.node.mailbox.REFUSED_BYTES_{name}", limit)
+        monkeypatch.setattr(f"hdpvfl_mq.node.allowance.IDLE_BYTES_{name}", limit)
     bench.script.update({"residual": "refuse", "pause": "refuse"})
     for _ in range(20):
         bench.node.turn([bench.bank.say(RESIDUAL)])
-    assert "bytes of bank were refused by now" in bench.refused()[-1]
+    assert "bytes of bank were refused or changed nothing" in bench.refused()[-1]
     bench.node.turn([bench.coordinator.say(PAUSE)])
-    assert bench.node.mailbox._refused_bytes["coordinator"] > 0  # it was heard
-    assert bench.node.mailbox._refused_bytes["bank"] < 4000
+    assert bench.node.mailbox.allowance["coordinator"] > 0  # it was heard
+    assert bench.node.mailbox.allowance["bank"] < 4000
+
+
+def test_messages_legal_at_any_time_do_not_fill_the_disk(bench, monkeypatch):
+    """Bug: a member could make its peers record ledger heads and hellos without end."""
+    monkeypatch.setattr("hdpvfl_mq.node.allowance.IDLE_BYTES_MAX", 5000)
+    for _ in range(100):
+        bench.node.turn([bench.bank.say(LedgerNotice(head=HEAD, signature=bytes(64)))])
+    assert "refused or changed nothing" in bench.refused()[-1]
+    bench.bank.sequence = taken = bench.node.mailbox._inbox["bank"].received
+    assert taken < 30
+    bench.node.mailbox.allowance.forgive()  # as every day
+    bench.node.turn([bench.bank.say(LedgerNotice(head=HEAD, signature=bytes(64)))])
+    assert bench.node.mailbox._inbox["bank"].received == taken + 1
+
+
+def test_an_array_counts_only_if_the_role_does_nothing_with_it(bench, monkeypatch):
+    """A run of many rounds is no flood; arrays for a role that ignores them are one."""
+    monkeypatch.setattr("hdpvfl_mq.node.allowance.IDLE_BYTES_MAX", 2000)
+    for _ in range(20):
+        bench.node.turn([bench.bank.say(RESIDUAL)])
+    assert bench.refused() == []
+    monkeypatch.setattr(type(bench.node.role), "step", lambda self, state, given: (state, ()))
+    for _ in range(20):
+        bench.node.turn([bench.bank.say(RESIDUAL)])
+    assert "refused or changed nothing" in bench.refused()[-1]
 
 
 def test_a_peer_that_acknowledges_nothing_is_not_heard_for_ever(bench, monkeypatch):

@@ -105,6 +105,23 @@ async def test_nobody_waits_for_the_acknowledgements_of_a_peer_that_signed_what_
     assert await asyncio.wait_for(running, 2) == "completed"
 
 
+async def test_what_changed_nothing_is_forgiven_after_a_day(ended, monkeypatch):
+    """A limit for ever would end the stream of an honest member of a standing federation."""
+    monkeypatch.setattr("hdpvfl_mq.runtime.runner.FORGIVE_S", 0.05)
+    ended.mailbox.allowance.note("bank", 1000)
+    ended.mailbox.owe_all()
+    link = HeldLink()
+    running = asyncio.create_task(Runner(ended, link, patience_s=60, observe=lambda _: None).run())
+    link.wake.set()
+    await asyncio.sleep(0.02)
+    assert ended.mailbox.allowance["bank"] == 1000
+    await asyncio.sleep(0.05)
+    link.wake.set()
+    await asyncio.sleep(0.01)
+    running.cancel()
+    assert ended.mailbox.allowance["bank"] == 0
+
+
 async def test_only_what_a_peer_lacks_that_was_away_is_sent_again(ended):
     for party in ("bank", "coordinator"):
         outbox = ended.mailbox._outbox[party]

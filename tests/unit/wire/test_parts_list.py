@@ -21,6 +21,7 @@ from tests.samples import example
 
 ENDS = (b"header", b"signature", b"body")
 MANY_ROWS = 100_000_000
+MIB = 2**20
 
 
 @pytest.mark.parametrize("size", [1, 7, 8, 9, 100])
@@ -40,19 +41,22 @@ def test_parts_are_the_array(size, monkeypatch):
 
 FALSE = {
     "no list": ENDS,
-    "a digest too few": (*ENDS, bytes(32), pack({"bytes": 20, "part_bytes": 10})),
-    "half a digest": (*ENDS, bytes(48), pack({"bytes": 20, "part_bytes": 10})),
-    "no byte": (*ENDS, b"", pack({"bytes": 0, "part_bytes": 10})),
+    "a digest too few": (*ENDS, bytes(32), pack({"bytes": 2 * MIB, "part_bytes": MIB})),
+    "half a digest": (*ENDS, bytes(48), pack({"bytes": 2 * MIB, "part_bytes": MIB})),
+    "no byte": (*ENDS, b"", pack({"bytes": 0, "part_bytes": MIB})),
     "parts without size": (*ENDS, bytes(32), pack({"bytes": 9, "part_bytes": 0})),
     "large parts": (*ENDS, bytes(32), pack({"bytes": 9, "part_bytes": MAX_PART_BYTES + 1})),
-    "too many parts": (*ENDS, bytes(32), pack({"bytes": MAX_PARTS + 1, "part_bytes": 1})),
-    "another field": (*ENDS, bytes(32), pack({"bytes": 9, "part_bytes": 10, "more": 1})),
-    "a loose end": (*ENDS, bytes(32), pack({"bytes": 9, "part_bytes": 10}) + b"\x00"),
+    "too many parts": (*ENDS, bytes(32), pack({"bytes": MAX_PARTS * MIB + 1, "part_bytes": MIB})),
+    "small parts": (*ENDS, bytes(32), pack({"bytes": 9, "part_bytes": MIB - 1})),
+    "another field": (*ENDS, bytes(32), pack({"bytes": 9, "part_bytes": MIB, "more": 1})),
+    "a loose end": (*ENDS, bytes(32), pack({"bytes": 9, "part_bytes": MIB}) + b"\x00"),
 }
 
 
 @pytest.mark.parametrize("name", FALSE)
 def test_what_is_no_list_is_refused(name):
+    """Each is refused for its one fault: the list beside them is a list."""
+    assert len(PartList.of_frames((*ENDS, bytes(32), pack({"bytes": 9, "part_bytes": MIB})))) == 1
     with pytest.raises(PeerError):
         PartList.of_frames(FALSE[name])
 

@@ -1,0 +1,62 @@
+"""How many bytes a peer may make this node record that do not bring its role further.
+
+It owns the count and its limits; it knows no stream and no clock. Nothing else limits how many
+hellos, ledger heads or answers to a pause a member sends, and each is recorded: without a limit it
+could fill this node's disk.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from hdpvfl_mq.errors import CheatingError
+from schemas.ids import COORDINATOR, PartyId
+from schemas.messages import ARRAY_BYTES
+
+# Of one party, until `forgive`. An array is not counted if the role takes it: plans and accounts
+# limit arrays.
+IDLE_BYTES_MAX = 64 * 2**20
+IDLE_BYTES_ALL = 2**30  # of all parties; above it, each has only its own room:
+IDLE_BYTES_EACH = 2**20
+# The coordinator passes on what all members send, each within its own limit.
+IDLE_BYTES_COORDINATOR = 2**30
+
+
+class Allowance:
+    """The bytes of each peer that were refused or changed nothing."""
+
+    def __init__(self) -> None:
+        self._idle: Counter[PartyId] = Counter()
+
+    def __getitem__(self, party: PartyId) -> int:
+        return self._idle[party]
+
+    def note(self, party: PartyId, size: int) -> None:
+        """Count a recorded envelope that brings the role no further."""
+        self._idle[party] += size
+
+    def note_taken(self, party: PartyId, kind: str, size: int, *, is_moved: bool) -> None:
+        """Count an envelope that the role took, unless a plan or an account limits its kind."""
+        if kind not in ARRAY_BYTES or not is_moved:
+            self.note(party, size)
+
+    def check(self, party: PartyId) -> None:
+        """CheatingError if a peer is above its limit."""
+        if self._idle[party] > self._limit(party):
+            raise CheatingError(
+                f"{self._idle[party]} bytes of {party} were refused or changed nothing by now"
+            )
+
+    def _limit(self, party: PartyId) -> int:
+        if party == COORDINATOR:
+            return IDLE_BYTES_COORDINATOR
+        is_full = self._idle.total() - self._idle[COORDINATOR] > IDLE_BYTES_ALL
+        return min(IDLE_BYTES_EACH, IDLE_BYTES_MAX) if is_full else IDLE_BYTES_MAX
+
+    def forget(self, party: PartyId) -> None:
+        """Drop a peer's count."""
+        self._idle.pop(party, None)
+
+    def forgive(self) -> None:
+        """Count from zero: a limit that outlives restarts and days would end a stream."""
+        self._idle.clear()
