@@ -58,7 +58,7 @@ def queries_answered(evidence: Evidence) -> None:
     queries = _queries(evidence)
     for message in queries.values():
         places = message.places.array().astype(np.int64)
-        within = places.ndim == 1 and (np.diff(places) > 0).all()
+        within = places.ndim == 1 and (places[1:] > places[:-1]).all()
         if not within or (places.size and not 0 <= places[0] <= places[-1] < plan.rows):
             raise CheckFailed(None, f"query {message.number} leaves the session's places")
     for envelope, reply in _replies(evidence):
@@ -116,13 +116,21 @@ def scores_charged(evidence: Evidence) -> None:
                 raise CheckFailed(envelope.place, f"answers query {reply.number} uncharged")
 
 
+def is_all_refused(refused: bytes, query: ScoreQuery | None) -> bool:
+    """Whether a query gets nothing: one whose number was used before has no entry of its own."""
+    bits = int.from_bytes(refused, "big").bit_count()
+    return query is not None and bits == query.places.shape[0]
+
+
 def _granted(transcript: Transcript, queries: dict[int, ScoreQuery]) -> dict[int, bytes]:
     """What the account granted of each query, in the order of the journal."""
     asked, found, sequence = -1, dict[int, bytes](), 0
     for record in transcript.records:
         place = Place(transcript.party, record.index)
         if isinstance(record.input, Charged):
-            if record.input.query != asked or record.input.head.sequence <= sequence:
+            is_used = is_all_refused(record.input.refused, queries.get(asked))
+            least = sequence if is_used else sequence + 1
+            if record.input.query != asked or record.input.head.sequence < least:
                 raise CheckFailed(place, "an account of scored people that does not grow")
             found[asked], sequence = record.input.refused, record.input.head.sequence
         for effect in record.effects:

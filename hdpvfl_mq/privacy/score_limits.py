@@ -11,6 +11,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from schemas.privacy import PeopleScored
+
 Hashes = NDArray[np.int64]
 
 
@@ -70,3 +72,24 @@ def judged(counts: Counts, mu2_units: int, limits: Limits) -> tuple[NDArray[np.b
             "not enough left for a noised score"
         )
     return refused, "; ".join(reasons)
+
+
+def is_about(known: PeopleScored, people: Hashes) -> bool:
+    """Whether an entry granted its query to these people, but for those it refused."""
+    bits = np.unpackbits(np.frombuffer(known.refused, dtype=np.uint8), count=len(people))
+    granted = people[bits == 0] if known.refused else people
+    return bool(granted.astype("<i8").tobytes() == known.people)
+
+
+def nobody(known: PeopleScored, digest: bytes, count: int) -> PeopleScored:
+    """The answer to another query under a number that an entry has: nobody, and no entry."""
+    return PeopleScored(
+        run=known.run,
+        query=known.query,
+        model=known.model,
+        asked=digest,
+        people=b"",
+        refused=np.packbits(np.ones(count, dtype=bool)).tobytes(),
+        reason=f"query {known.query} of {known.run} has asked for others before",
+        mu2_units=0,
+    )

@@ -6,7 +6,7 @@ commitment like those of the ledger; the counts follow from the entries. The led
 newest head, so that an older copy of this file is detected.
 
 *Guarantee.* A call that returns is on disk. Repeating a query changes nothing and returns the same
-answer; other people under the same query number are an IntegrityError. Counts over-count, never
+answer; anything else under its number is refused for everybody. Counts over-count, never
 under-count: a person in two queries counts twice, although the same answer reveals nothing new.
 """
 
@@ -26,7 +26,15 @@ from hdpvfl_mq.errors import IntegrityError, OperatorError
 from hdpvfl_mq.privacy.ledger import EMPTY_LEDGER, extend
 from hdpvfl_mq.privacy.ledger_secret import LedgerSecret
 from hdpvfl_mq.privacy.ledger_tables import connected, translated
-from hdpvfl_mq.privacy.score_limits import Asked, Counts, Hashes, Limits, judged
+from hdpvfl_mq.privacy.score_limits import (
+    Asked,
+    Counts,
+    Hashes,
+    Limits,
+    is_about,
+    judged,
+    nobody,
+)
 from schemas.privacy import LedgerHead, PeopleScored
 
 _TABLES = (
@@ -68,10 +76,18 @@ class ScoredPeople:
 
     @classmethod
     def open(cls, path: str | Path, party: str, secret: LedgerSecret) -> ScoredPeople:
-        """Open or create a party's account."""
+        """Open or create a party's account.
+
+        After a kill its log is still there. Pages of the log would make an older copy of the file
+        look like the newest, so its counts are then checked too.
+        """
+        has_log = Path(f"{path}-wal").exists()
         connection = connected(path)
         try:
-            return cls(connection, party, secret)
+            account = cls(connection, party, secret)
+            if has_log:
+                account.verify()
+            return account
         except Exception:
             connection.close()
             raise
@@ -86,12 +102,11 @@ class ScoredPeople:
             raise OperatorError("the account of scored people failed before; nothing may be sent")
         known = self._entry(asked.run, asked.query)
         digest = hashlib.sha256(asked.places).digest()
-        if known is not None:
-            if (known.asked, known.model) != (digest, self._secret.model(asked.model)):
-                raise IntegrityError(f"query {asked.query} of {asked.run} has asked for others")
-            return known
         people = np.frombuffer(self._secret.id_hashes(asked.ids), dtype="<i8").astype(np.int64)
         model = self._secret.model(asked.model)
+        if known is not None:
+            is_same = (known.asked, known.model) == (digest, model) and is_about(known, people)
+            return known if is_same else nobody(known, digest, len(people))
         counts = self._counts(people, int.from_bytes(model, "little", signed=True))
         refused, reasons = judged(counts, asked.mu2_units, limits)
         entry = PeopleScored(

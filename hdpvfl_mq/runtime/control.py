@@ -117,9 +117,16 @@ class Caller:
         """The service's answer; raises the error that it answers with."""
         try:
             self._line.sendall(json.dumps(question).encode() + b"\n")
-            answer: Answer = json.loads(self._answers.readline(ANSWER_MAX))
+            line = self._answers.readline(ANSWER_MAX)
+            if not line.endswith(b"\n"):
+                raise ValueError("an answer without its end")
+            answer: Answer = json.loads(line)
         except (OSError, ValueError):
+            self.__exit__()
             raise NetworkError(self._silence) from None
+        except BaseException:  # interrupted: the answer must not be taken for that of the next
+            self.__exit__()
+            raise
         if "error" in answer:
             raise error_of(answer.get("exit", 2), answer["error"])
         return answer

@@ -16,6 +16,8 @@ def write_private(path: Path, content: bytes | str, *, durable: bool = False) ->
     """
     _write(aside_of(path), content, durable=durable)
     aside_of(path).replace(path)
+    if durable:
+        _sync_folder(path.parent)
 
 
 def create_private(path: Path, content: bytes | str) -> None:
@@ -26,11 +28,21 @@ def create_private(path: Path, content: bytes | str) -> None:
         os.link(aside, path)  # fails where the file exists, unlike a rename
     finally:
         aside.unlink(missing_ok=True)
+    _sync_folder(path.parent)
 
 
 def aside_of(path: Path) -> Path:
     """The temporary file that `write_private` renames to the final path."""
     return path.with_name(path.name + ".new")
+
+
+def _sync_folder(folder: Path) -> None:
+    """Wait until the names in a folder are on disk; a file alone may lose its name."""
+    opened = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(opened)
+    finally:
+        os.close(opened)
 
 
 def _write(path: Path, content: bytes | str, *, durable: bool) -> None:

@@ -10,11 +10,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-import numpy as np
-
 from hdpvfl_mq.errors import RefusedError
 from hdpvfl_mq.machine import Reserve
-from hdpvfl_mq.methods.scoring.plan import ScoringPlan
 from hdpvfl_mq.node.node import Node
 from hdpvfl_mq.node.ports import Write
 from hdpvfl_mq.privacy.accountant import Spent
@@ -22,19 +19,19 @@ from hdpvfl_mq.privacy.ledger import RunAccount
 from hdpvfl_mq.privacy.ledger_sketch import sketch
 from hdpvfl_mq.privacy.ledger_store import Ledger
 from hdpvfl_mq.privacy.pure import pure_units_of
-from hdpvfl_mq.privacy.score_limits import Asked, Limits
+from hdpvfl_mq.privacy.score_limits import Limits
 from hdpvfl_mq.privacy.slots import placed
 from parties.assets import Assets
-from parties.common_rows import people_at
-from parties.phases import setup_of
 from parties.process.disclosure import check_limit, disclosing
 from parties.process.ledger_file import ACCOUNT
 from parties.process.lifetime import below, cap_units
+from parties.process.scored_query import asked_of
 from schemas.ids import PartyId, RunId
 from schemas.policy import PartyPolicy
 from schemas.privacy import (
     Cosignature,
     LedgerHead,
+    PeopleScored,
     Release,
     ReleaseBooked,
     RunReserved,
@@ -51,12 +48,6 @@ def recognise(ledger: Ledger, own: Assets) -> None:
         lambda secret: sketch(own.ids.ids, secret),
         apart_from=own.policy.budget_apart_from,
     )
-
-
-def _step(plan: ScoringPlan) -> bytes:
-    """The step of coarse scores; nothing for exact and noised ones."""
-    step = plan.method.coarsen
-    return np.float64(step).tobytes() if step else b""
 
 
 def _is_keyed(release: Release) -> bool:
@@ -86,6 +77,7 @@ class LedgerBook:
         self._unkeyed = fingerprint
         self._peers = frozenset(peers)
         self._scored_by: _Scored | None = None
+        self._granted: PeopleScored | None = None  # the query charged last by this process
         self.refusal = ""  # why a reserve was refused; names only numbers of the policy and plan
         self._slots = tuple(pure_units_of(epsilon) for epsilon in policy.pure_slots)
         ledger.fix_cap(policy.dataset, policy.lifetime, self._slots)
@@ -203,25 +195,16 @@ class LedgerBook:
         """Charge one query to the people it asks for; returns what makes the ledger remember it."""
         people, party = self._ledger.scored_people(), self._scored_by
         assert party is not None  # only a scoring session charges
-        setup, model = setup_of(party.node.state), party.own.trained
-        assert setup is not None
-        assert isinstance(setup.plan, ScoringPlan)
-        asked = Asked(
-            run=self._run,
-            query=charge.query,
-            ids=people_at(party.own, setup, charge.places.array().astype(np.int64)),
-            places=bytes(charge.places.data),
-            model=model.weights.tobytes() + _step(setup.plan),
-            mu2_units=setup.plan.mu2_units,
-        )
+        asked = asked_of(self._run, party.own, party.node.state, charge)
         policy, left = self._policy, max(0, below(self._cap()) - self._held())
-        people.charge(asked, Limits(policy.queries_max, policy.models_max, left))
+        limits = Limits(policy.queries_max, policy.models_max, left)
+        self._granted = people.charge(asked, limits)
         return partial(self._ledger.remember, ACCOUNT, people.head, bytes(64))
 
     def charged(self) -> Charged:
-        """What the account grants of this run's last query."""
+        """What the account grants of the query just charged, or of this run's last one."""
         people = self._ledger.scored_people()
-        entry = people.last(self._run)
+        entry = self._granted or people.last(self._run)
         assert entry is not None  # the previous step charged it
         return Charged(
             query=entry.query, refused=entry.refused, reason=entry.reason, head=people.head

@@ -64,7 +64,7 @@ def _checked(places: Tensor, rows: int) -> Places:
     if found.ndim != 1 or found.dtype.kind != "i" or not 1 <= found.size <= MAX_QUERY_PLACES:
         raise PeerError(f"a query asks for 1 to {MAX_QUERY_PLACES} places")
     found = found.astype(np.int64)
-    if found[0] < 0 or found[-1] >= rows or not (np.diff(found) > 0).all():
+    if found[0] < 0 or found[-1] >= rows or not (found[1:] > found[:-1]).all():
         raise PeerError(f"a query asks for ascending places among the {rows} of its session")
     return found
 

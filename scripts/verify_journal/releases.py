@@ -68,12 +68,20 @@ def charges_precede(run: Run, queries: dict[int, Envelope]) -> None:  # 10: char
         for record in records:
             given, where = record["input"], f"{party}, record {record['index']}"
             if given["kind"] == "charged":
-                grows = given["query"] == asked and given["head"]["sequence"] > sequence
+                # A query whose number was used before gets nothing and has no entry of its own.
+                bits = int.from_bytes(given["refused"], "big").bit_count()
+                is_used = asked in queries and bits == queries[asked].body["places"]["shape"][0]
+                least = sequence if is_used else sequence + 1
+                grows = given["query"] == asked and given["head"]["sequence"] >= least
                 run.check(10, grows, where, "an account that does not grow")
                 granted[asked], sequence = given["refused"], given["head"]["sequence"]
             for x in [x for x in record["effects"] if x["kind"] == "charge"]:
                 asked = x["query"]
-                same = asked in queries and queries[asked].frames[3] == x["places"]["data"]
+                query = queries.get(asked)
+                same = query is not None and (query.frames[3], query.body["places"]["dtype"]) == (
+                    x["places"]["data"],
+                    x["places"]["dtype"],
+                )
                 run.check(10, same, where, "charges others than its query asks for")
         for e in [e for e in run.of("score_reply") if e.sender == party]:
             good = granted.get(e.body["number"]) == e.body["refused"]

@@ -63,6 +63,7 @@ BEYOND = {
     "a place before the first": places(-1, 3),
     "the same place twice": places(4, 4),
     "places that fall": places(5, 4),
+    "places whose differences overflow": places(0, 2**63 - 1, -2, 1),
     "nobody": places(),
     "numbers that are no places": Tensor.of(np.array([0.5])),
     "a matrix": Tensor.of(np.array([[1], [2]])),

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import shutil
 import sqlite3
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -59,10 +61,34 @@ def test_a_query_that_comes_again_counts_once_and_may_not_change():
     assert people.charge(asked(0, "ada"), LIMITS) == first
     assert people.head == head
     assert people.last("scores") == first
-    with pytest.raises(IntegrityError, match="has asked for others"):
-        people.charge(asked(0, "bob"), LIMITS)
-    with pytest.raises(IntegrityError, match="has asked for others"):
-        people.charge(asked(0, "ada", weights=b"v"), LIMITS)
+    for other in (asked(0, "bob", "eve"), asked(0, "ada", "eve", weights=b"v")):
+        answer = people.charge(other, LIMITS)
+        assert refused(answer, 2) == [True, True]
+        assert answer.reason == "query 0 of scores has asked for others before"
+    same_bytes = replace(asked(0, "ada"), ids=[b"bob"])
+    assert refused(people.charge(same_bytes, LIMITS), 1) == [True]
+    assert people.head == head
+    people.verify()
+
+
+def test_an_older_copy_below_the_log_of_a_kill_is_noticed(tmp_path):
+    """Bug: the log's pages made chain and head the newest, and people were granted again."""
+    file, log = tmp_path / "scored.db", tmp_path / "scored.db-wal"
+    people = ScoredPeople.open(file, "shop", SECRET)
+    people.charge(asked(0, *(f"p{number}" for number in range(4000))), LIMITS)
+    people.close_file()
+    shutil.copy(file, tmp_path / "backup")
+    people = ScoredPeople.open(file, "shop", SECRET)
+    people.charge(asked(1, "ada"), LIMITS)
+    people.close_file()  # the log is folded into the file
+    people = ScoredPeople.open(file, "shop", SECRET)
+    people.charge(asked(2, "bob"), LIMITS)
+    shutil.copy(log, tmp_path / "log")  # as a kill leaves it
+    people.close_file()
+    shutil.copy(tmp_path / "log", log)
+    shutil.copy(tmp_path / "backup", file)
+    with pytest.raises(IntegrityError, match="do not follow from the account's entries"):
+        ScoredPeople.open(file, "shop", SECRET)
 
 
 def test_what_noised_scores_cost_adds_up_by_person():

@@ -61,3 +61,27 @@ async def test_one_connection_carries_many_questions_and_errors_between_them(tmp
         assert await asyncio.to_thread(asked) == ({"number": 1}, {"number": 3})
     finally:
         control.close()
+
+
+async def test_who_got_no_whole_answer_gets_no_later_one(tmp_path, monkeypatch):
+    """Bug: the rest of an answer that was too long was taken for the next question's."""
+
+    async def handle(asked):
+        return {"number": asked["number"]}
+
+    def asked():
+        with Caller(tmp_path / "state", what="test") as caller:
+            with monkeypatch.context() as short:
+                short.setattr("hdpvfl_mq.runtime.control.ANSWER_MAX", 5)
+                with pytest.raises(NetworkError):
+                    caller.ask({"number": 1})
+            for number in (2, 3):
+                with pytest.raises(NetworkError):
+                    caller.ask({"number": number})
+
+    control = Control(tmp_path / "state", handle)
+    await control.open()
+    try:
+        await asyncio.to_thread(asked)
+    finally:
+        control.close()

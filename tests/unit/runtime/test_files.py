@@ -35,6 +35,16 @@ def test_who_is_stopped_while_writing_leaves_the_old_content(tmp_path, monkeypat
     assert set(tmp_path.iterdir()) == {path, aside_of(path)}
 
 
+def test_a_name_is_on_disk_too(tmp_path, monkeypatch):
+    """Bug: a ledger could outlive its secret, whose name a power loss took."""
+    synced = []
+    monkeypatch.setattr(os, "fsync", lambda opened: synced.append(os.fstat(opened).st_ino))
+    create_private(tmp_path / "secret", "one")
+    write_private(tmp_path / "kept", "two", durable=True)
+    inodes = [(tmp_path / name).stat().st_ino for name in ("secret", ".", "kept", ".")]
+    assert synced == inodes
+
+
 def test_what_exists_is_not_created_again(tmp_path):
     create_private(tmp_path / "secret", "one")
     with pytest.raises(FileExistsError):
