@@ -132,6 +132,7 @@ class OpenRuns(Lobby):
     async def _serve(self, federation: HostedFederation, name: RunId, hosted: HostedRun) -> None:
         hosted.observe(hosted.node)
         outcome = await self.runners[name].run()
+        hosted.link.drop_all()  # the reader of all runs would wait for room in a queue nobody reads
         hosted.finish()
         reason = str(hosted.node.state.reason)
         self.log.say("run_over", run=name, outcome=outcome, reason=reason)

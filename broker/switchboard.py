@@ -21,13 +21,16 @@ from hdpvfl_mq.runtime.transport import PING, PONG
 from hdpvfl_mq.wire.codec import Frames, decode_header
 from hdpvfl_mq.wire.versions import SPOKEN, VersionError, check_version, notice
 from schemas.config import BrokerSettings, Member, RunManifest
-from schemas.ids import PartyId, RunId
+from schemas.envelope import Header
+from schemas.ids import COORDINATOR, PartyId, RunId
 from schemas.messages import GREETINGS
 
 # After the end of a run, how long a restarting party may take to connect and hear of it.
 FAREWELL_S = 60.0
 # Messages of one member to its federation: a burst, then one every so often.
 WORDS_BURST, WORDS_EVERY_S = 2000.0, 0.2
+# Of these, hellos of new processes: the answer to each has the lists of all members.
+HELLOS_BURST, HELLOS_EVERY_S = 30.0, 600.0
 LOBBY = "lobby:"  # prefix of a guest's user id
 
 
@@ -64,6 +67,7 @@ class Switchboard:
         self._bind, self.keys = bind, keys
         self.table: dict[RunId, Hosted] = {}
         self._paces: dict[str, Pace] = {}
+        self._hello_paces: dict[str, Pace] = {}
         self._slowed: set[str | None] = set()  # recorded once
 
     def open(self) -> None:
@@ -122,7 +126,7 @@ class Switchboard:
             except PeerError as refused:
                 self._refuse(hosted, frames, f"at the router: {refused}")
                 continue
-            if not self._may_speak(hosted, user):
+            if not self._may_speak(hosted, user, header):
                 continue  # its sender has it and sends it again
             await self.forward(hosted, frames, routed)
 
@@ -132,17 +136,19 @@ class Switchboard:
             if name == party and not self.gate.is_open(connection):
                 hosted.router.unreachable(connection)
 
-    def _may_speak(self, hosted: Hosted, user: str | None) -> bool:
+    def _may_speak(self, hosted: Hosted, user: str | None, header: Header) -> bool:
         """Whether a member may send its federation one more message now.
 
         A federation's journal lasts for years, and what is forwarded is in every member's journal.
         """
         if not isinstance(hosted, HostedFederation):
             return True
-        pace = self._paces.setdefault(
-            user or "", Pace(left=WORDS_BURST, burst=WORDS_BURST, every_s=WORDS_EVERY_S)
-        )
-        allowed = pace.allows(asyncio.get_running_loop().time())
+        now_s = asyncio.get_running_loop().time()
+        pace = self._paces.setdefault(user or "", _pace(WORDS_BURST, WORDS_EVERY_S))
+        allowed = pace.allows(now_s)
+        if allowed and header.kind in GREETINGS and _is_new(hosted, header):
+            pace = self._hello_paces.setdefault(user or "", _pace(HELLOS_BURST, HELLOS_EVERY_S))
+            allowed = pace.allows(now_s)
         if not allowed and user not in self._slowed:
             self._slowed.add(user)
             self._refuse(hosted, (), f"at the router: {hosted.party_of(user)} speaks too often")
@@ -159,6 +165,16 @@ class Switchboard:
         first = next(iter(self.table.values()), None)  # a federation, or the only run
         if (noted := hosted or first) is not None:
             noted.refuse(frames, reason)
+
+
+def _pace(burst: float, every_s: float) -> Pace:
+    return Pace(left=burst, burst=burst, every_s=every_s)
+
+
+def _is_new(hosted: Hosted, header: Header) -> bool:
+    """Whether an envelope to a node here is no copy of one that it has."""
+    taken = hosted.node.mailbox.received_from(header.sender)
+    return any(each.party == COORDINATOR and each.sequence > taken for each in header.to)
 
 
 class Service(Switchboard):

@@ -10,6 +10,7 @@ from types import MappingProxyType
 
 from broker.closing import Closing
 from broker.phases import Closed, Training
+from hdpvfl_mq.errors import PeerError
 from hdpvfl_mq.machine import Effect, Received, Send, Step, TimerFired, arm
 from schemas.ids import PartyId
 from schemas.messages import Pause, Resume, RoundPlan, RoundReport
@@ -22,6 +23,8 @@ class CoordinatorRounds(Closing):
         self, state: Training, given: Received[RoundReport]
     ) -> Step[Training] | Step[Closed]:
         message = given.message
+        if message.rounds_done > state.planned:
+            raise PeerError(f"reports {message.rounds_done} rounds where {state.planned} may run")
         done = max(message.rounds_done, state.finished_rounds[given.sender])
         heard = (message.residuals, message.residuals_digest)
         state = replace(

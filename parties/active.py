@@ -32,6 +32,7 @@ from parties.phases import (
     changed,
 )
 from parties.rounds import scoring
+from schemas.ids import PartyId
 from schemas.messages import ScoreShare
 
 
@@ -39,7 +40,7 @@ def share(own: Assets, state: Training, given: Received[ScoreShare]) -> Step[Tra
     """Store a passive party's share; the round continues once all shares are there."""
     message, rounds = given.message, cast(ActiveRounds, state.rounds)
     if message.round < state.round:
-        return state, ()  # the sender was left out of that round
+        return _late(state, given.sender, message.round), ()
     expected = own.release_id(given.sender, "share", state.round)
     if message.round != state.round or message.release.release_id != expected:
         raise PeerError(f"expected the share of round {state.round}")
@@ -54,6 +55,13 @@ def share(own: Assets, state: Training, given: Received[ScoreShare]) -> Step[Tra
     values = receive_planned(release, plan.passive_noise, count=plan.share_count(state.round))
     shares = MappingProxyType({**rounds.shares, given.sender: (message.release, values)})
     return proceed(own, changed(state, rounds=changed(rounds, shares=shares)))
+
+
+def _late(state: Training, sender: PartyId, round_: int) -> Training:
+    """Ignore a share of a round that the sender was left out of; each round has one at most."""
+    if round_ >= state.away_until.get(sender, 0) or round_ <= state.late.get(sender, -1):
+        raise PeerError(f"a share of round {round_}, which is over")
+    return changed(state, late=MappingProxyType({**state.late, sender: round_}))
 
 
 MOVES: Moves = {

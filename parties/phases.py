@@ -211,6 +211,8 @@ class Training(WithRows):
     echoes: Mapping[PartyId, tuple[int, bytes]] = field(default_factory=lambda: _NONE)
     # Parties left out, each until the round in which it takes part again.
     away_until: Mapping[PartyId, int] = field(default_factory=lambda: MappingProxyType({}))
+    # The last round of which each party sent a share after the others had gone on without it.
+    late: Mapping[PartyId, int] = field(default_factory=lambda: MappingProxyType({}))
     is_done: bool = False
     witnesses: frozenset[PartyId] = frozenset()  # peers that co-signed the final ledger head
     endings: Mapping[PartyId, bytes] = field(default_factory=lambda: _NONE)  # signatures of the end

@@ -74,9 +74,10 @@ def schedule_followed(evidence: Evidence) -> None:
         return
     _one_manifest(evidence, manifest)
     plan = evidence.plan
+    least, most = max(1, manifest.alignment.rows_min), manifest.alignment.rows_max
     for said in evidence.said:
-        if isinstance(said.message, Aligned) and (plan is None or said.message.rows == 0):
-            text = f"no plan follows from the common rows that {said.header.sender} reports"
+        if isinstance(said.message, Aligned) and not least <= said.message.rows <= most:
+            text = f"{said.header.sender} reports common rows outside the limits of the manifest"
             raise CheckFailed(said.place, text)
     orders = [e for e in evidence.said if isinstance(e.message, RoundPlan)]
     if not orders:

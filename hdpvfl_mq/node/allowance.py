@@ -11,10 +11,12 @@ from collections import Counter
 
 from hdpvfl_mq.errors import CheatingError
 from schemas.ids import COORDINATOR, PartyId
-from schemas.messages import ARRAY_BYTES
+from schemas.messages import ARRAY_BYTES, Message, RoundReport
 
-# Of one party, until `forgive`. An array is not counted if the role takes it: plans and accounts
-# limit arrays.
+# How many of these there are is limited by the plan or by an account, if the role does something
+# with them.
+PLANNED = frozenset({*ARRAY_BYTES, "round_plan"})
+# Of one party, until `forgive`.
 IDLE_BYTES_MAX = 64 * 2**20
 IDLE_BYTES_ALL = 2**30  # of all parties; above it, each has only its own room:
 IDLE_BYTES_EACH = 2**20
@@ -27,6 +29,7 @@ class Allowance:
 
     def __init__(self) -> None:
         self._idle: Counter[PartyId] = Counter()
+        self._rounds: dict[PartyId, int] = {}  # that each peer has reported as done
 
     def __getitem__(self, party: PartyId) -> int:
         return self._idle[party]
@@ -35,10 +38,17 @@ class Allowance:
         """Count a recorded envelope that brings the role no further."""
         self._idle[party] += size
 
-    def note_taken(self, party: PartyId, kind: str, size: int, *, is_moved: bool) -> None:
-        """Count an envelope that the role took, unless a plan or an account limits its kind."""
-        if kind not in ARRAY_BYTES or not is_moved:
+    def note_taken(self, party: PartyId, message: Message, size: int, *, is_moved: bool) -> None:
+        """Count an envelope that the role took, unless a plan or an account limits such ones."""
+        if not is_moved or not (message.kind in PLANNED or self._is_progress(party, message)):
             self.note(party, size)
+
+    def _is_progress(self, party: PartyId, message: Message) -> bool:
+        """Whether a report tells of rounds that no earlier one told of."""
+        if not isinstance(message, RoundReport):
+            return False
+        before, self._rounds[party] = self._rounds.get(party, -1), message.rounds_done
+        return message.rounds_done > before
 
     def check(self, party: PartyId) -> None:
         """CheatingError if a peer is above its limit."""

@@ -232,13 +232,12 @@ class Mailbox(Streams):
 
     def note_refused(self, frames: Frames) -> None:
         """Count the bytes of a recorded but refused envelope against its sender."""
-        size = PartList.of_frames(frames).sizes.bytes if is_in_parts(frames) else size_of(frames)
-        self.allowance.note(decode_header(frames).sender, size)
+        self.allowance.note(decode_header(frames).sender, _whole_size(frames))
 
     def note_taken(self, given: Received[Any], frames: Frames, *, is_moved: bool) -> None:
         """Count the bytes of an envelope that the role took, if nothing else limits them."""
-        kind, size = given.message.kind, size_of(frames)
-        self.allowance.note_taken(given.sender, kind, size, is_moved=is_moved)
+        size = _whole_size(frames)
+        self.allowance.note_taken(given.sender, given.message, size, is_moved=is_moved)
 
     def has_arrived(self, is_ready: IsReady) -> bool:
         """Whether the next envelope of some stream has arrived and the role may have it."""
@@ -290,3 +289,9 @@ class Mailbox(Streams):
             self._left.add(sender)
         self._outbox[sender].confirm(opened.mine.ack)
         self._bare_acks.pop(sender, None)  # this envelope acknowledges at least as much
+
+
+def _whole_size(frames: Frames) -> int:
+    """The bytes that an envelope makes its receiver store, with the parts that it lists."""
+    listed = PartList.of_frames(frames).sizes.bytes if is_in_parts(frames) else 0
+    return size_of(frames) + listed

@@ -188,6 +188,10 @@ class Streams:
         """How far the stream to a peer is."""
         return self._outbox[party].position
 
+    def received_from(self, party: PartyId) -> int:
+        """The number of a peer's last envelope that was taken."""
+        return self._inbox[party].received if party in self._inbox else 0
+
     @property
     def has_unacknowledged(self) -> bool:
         """Whether some peer has not acknowledged an envelope that was sent to it."""

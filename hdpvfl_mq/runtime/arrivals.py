@@ -50,6 +50,12 @@ class Arrivals:
         """Hand every message over as it arrives, instead of queueing it for `take`."""
         self._pass_on = to
 
+    def drop_all(self) -> None:
+        """Nobody takes messages any more: drop what has arrived and what will."""
+        self.pass_on(lambda frames: None)
+        self._queue.clear()
+        self._room.set()
+
     def watch(self, task: asyncio.Task[None]) -> asyncio.Task[None]:
         """Make the runner stop when a task that it depends on ends: nothing would arrive again."""
         task.add_done_callback(self._ended)

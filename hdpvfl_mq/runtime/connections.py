@@ -108,11 +108,14 @@ class Connections:
             connection = self._open.get(descriptor)
             return connection is not None and connection.inode == inode
 
-    def has_room(self, descriptor: int, sender: str, size: int) -> bool:
-        """Count `size` bytes of a sender as handed to libzmq; False if its share is used up."""
+    def has_room(self, descriptor: int, inode: int, sender: str, size: int) -> bool:
+        """Count `size` bytes of a sender as handed to libzmq; False if its share is used up.
+
+        A connection that is closed has room: libzmq says that it is gone.
+        """
         with self._lock:
             connection = self._open.get(descriptor)
-            if connection is None:
+            if connection is None or connection.inode != inode:
                 return True
             if connection.handed - connection.acked > _ASK_KERNEL_ABOVE:
                 self._forget_sent(connection)
@@ -131,6 +134,18 @@ class Connections:
             connection.handed += size
             connection.unsent.append((connection.handed, sender, size))
             return True
+
+    def took_back(self, descriptor: int, inode: int, sender: str, size: int) -> None:
+        """Uncount what `has_room` counted last: libzmq did not take it."""
+        with self._lock:
+            connection = self._open.get(descriptor)
+            if connection is None or connection.inode != inode:
+                return
+            if connection.unsent and connection.unsent[-1] == (connection.handed, sender, size):
+                connection.unsent.pop()
+                connection.held[sender] -= size
+            connection.handed -= size
+            self._unsent -= size
 
     @property
     def moved_bytes(self) -> int:

@@ -36,9 +36,7 @@ class Copies:
         """
         self._sent = {name: at for name, at in self._sent.items() if at[0] > now - wait_s}
         lost = {id(each) for each in asked}
-        found = tuple(each for each in frames if not self._is_recent(each, lost, now - lost_s))
-        self.note(found, now)
-        return found
+        return tuple(each for each in frames if not self._is_recent(each, lost, now - lost_s))
 
     def _is_recent(self, frames: Frames, lost: set[int], before: float) -> bool:
         sent = self._sent.get(id(frames))

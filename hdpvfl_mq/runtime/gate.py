@@ -132,14 +132,16 @@ class Gate:
         """Send frames over some connections; returns those that are gone."""
         size, gone = wire_bytes(frames), tuple[bytes, ...]()
         for connection in connections:
-            descriptor, _ = self._descriptors.get(connection, (-1, -1))
-            if not self.connections.has_room(descriptor, sender, size):
+            at = self._descriptors.get(connection, (-1, -1))
+            if not self.connections.has_room(*at, sender, size):
                 continue  # dropped, as when its queue is full
             try:
                 self._socket.send((connection, *frames))
             except zmq.Again:
+                self.connections.took_back(*at, sender, size)
                 continue  # its queue is full; the sender sends its stored bytes again
             except zmq.ZMQError:
+                self.connections.took_back(*at, sender, size)
                 self._descriptors.pop(connection, None)
                 gone = (*gone, connection)
             else:

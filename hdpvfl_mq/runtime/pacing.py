@@ -225,11 +225,9 @@ class Pacing:
         return Due(timers, acknowledge, resend, greet, gaps, ask, behind, asked, lacks, is_quiet)
 
     def again(self, mailbox: Mailbox, due: Due, now: float) -> tuple[Frames, ...]:
-        """The envelopes to send again, each once."""
+        """The envelopes to send again, each once; tell `copies` of those that were sent."""
         if due.resend:
-            found = mailbox.unacknowledged(EARLY_MAX)
-            self.copies.note(found, now)
-            return found
+            return mailbox.unacknowledged(EARLY_MAX)
         found = mailbox.unacknowledged_by_each(due.behind)
         asked = mailbox.unacknowledged_by_each([b for b in due.behind if b[0] in due.asked])
         wait_s = self.slower * self.crowd_s

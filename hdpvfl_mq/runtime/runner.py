@@ -113,7 +113,7 @@ class Runner:
             await self._finish(node.turn(arrivals, (*due.fired, *given)))
         if connected:  # what was sent over the last connection may be lost, copies too
             due = replace(due, resend=True)
-        await self._again(self._pacing.again(node.mailbox, due, now))
+        await self._again(self._pacing.again(node.mailbox, due, now), now)
         if due.ask or connected:
             for frames in node.ask_again():
                 await self._link.send(frames)
@@ -126,11 +126,12 @@ class Runner:
             while (ack := node.acknowledgement()) is not None:
                 await self._link.send(ack)
 
-    async def _again(self, unacknowledged: tuple[Frames, ...]) -> None:
+    async def _again(self, unacknowledged: tuple[Frames, ...], now: float) -> None:
         for frames in unacknowledged:
             # What was sent may still be on its way, or the broker does not read.
             if not self._link.has_room():
                 return
+            self._pacing.copies.note((frames,), now)
             self._tally.resends += 1
             self.resends += 1
             await self._link.send(frames)

@@ -189,7 +189,9 @@ class Simulation:
         due = process.pacing.due(self.now)
         if due.greet and process.node.mailbox.greeting is not None:
             self._send(party, process.node.mailbox.greeting)
-        for frames in process.pacing.again(process.node.mailbox, due, self.now):
+        again = process.pacing.again(process.node.mailbox, due, self.now)
+        process.pacing.copies.note(again, self.now)
+        for frames in again:
             self._send(party, frames)
         if due.ask:
             process.node.note_unserved()

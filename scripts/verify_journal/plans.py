@@ -75,8 +75,10 @@ def plan_followed(run: Run) -> None:  # 7
     if not run.manifest:
         return
     one_manifest(run)
+    limits = run.manifest["alignment"]
     for e in run.of("aligned"):
-        run.check(7, e.body["rows"] > 0, e.where, f"{e.sender} reports no common row")
+        within = max(1, limits["rows_min"]) <= e.body["rows"] <= limits["rows_max"]
+        run.check(7, within, e.where, f"{e.sender} reports common rows outside the limits")
     if not plans:
         return
     if not run.of("aligned"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from pathlib import Path
 
@@ -12,9 +13,12 @@ from hdpvfl_mq.audit.audit import audit, exit_code
 from hdpvfl_mq.errors import NetworkError, OperatorError
 from hdpvfl_mq.node.parts import LATE_FROM, _Incoming
 from hdpvfl_mq.runtime import control
+from hdpvfl_mq.wire.codec import encode_header
 from hdpvfl_mq.wire.parts import PartList
+from schemas.envelope import NO_PARENT, Delivery, Header
 from schemas.ids import COORDINATOR
 from tests.integration.standing import standing, until
+from tests.samples import example
 
 
 async def test_runs_in_turn_and_at_once_share_one_ledger(tmp_path):
@@ -194,3 +198,25 @@ async def test_the_status_names_a_peer_that_serves_no_parts(tmp_path):
         parts._incoming["passive-1"] = late
         assert "passive-1" in services.run("active", "one")["waiting_for"]
         await services.ask(COORDINATOR, "stop", run="one")
+
+
+async def test_frames_for_a_run_that_is_over_do_not_stop_the_broker(tmp_path, monkeypatch):
+    """Bug: nobody took them, and the reader of all runs waited for room in their queue for ever."""
+    monkeypatch.setattr("hdpvfl_mq.runtime.arrivals.QUEUE_MAX", 100)
+    async with standing(tmp_path) as services:
+        await services.propose("one")
+        await services.phase("one", "over")
+        broker = services.live[COORDINATOR]
+        hosted = broker.table["one"]
+        await until(lambda: not hosted.node.mailbox.awaited_peers, "the end is heard")
+        to = (Delivery(party=COORDINATOR, sequence=0, ack=0, seen=NO_PARENT),)
+        fields = {"run": "one", "sender": "passive-1", "kind": "ack", "to": to}
+        version = {"version": hosted.node.identity.versions[0]}
+        header = Header(**{**dict(example(Header)), **fields, **version})
+        for _ in range(500):  # nobody verifies their signatures
+            await services.live["passive-1"].link.send((encode_header(header), bytes(64), b"\x80"))
+            await asyncio.sleep(0)
+        assert "one" in broker.table, "it is forgotten already: the test shows nothing"
+        await services.propose("two")
+        seen = await services.phase("two", "over")
+        assert {each["outcome"] for each in seen.values()} == {"completed"}

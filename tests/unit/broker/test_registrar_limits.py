@@ -13,8 +13,10 @@ from hdpvfl_mq.machine import OperatorCommand, Received
 from hdpvfl_mq.runtime.keys import make_keys
 from parties.membership import ATTEMPTS_MAX
 from schemas.commands import CannotOpen, CloseRun, EndRun, RemoveMember, SeatMember
+from schemas.envelope import Delivery, Header
 from schemas.federation import Pair, PinnedMember, RunAnswer, RunProposal, RunStop, SignedRoster
 from tests.federation import manifest
+from tests.samples import example
 from tests.unit.parties.test_roster import Member, roster
 
 ROLE = Registrar()
@@ -141,7 +143,27 @@ async def test_a_member_that_floods_its_federation_is_slowed_and_the_others_are_
     board = Switchboard("tcp://127.0.0.1:1", keys)
     hosted = HostedFederation("spring", keys, state=tmp_path, forward=board.forward, speaks=2)
     board.add("spring", hosted)
-    assert [board._may_speak(hosted, "shop") for _ in range(6)] == [True] * 3 + [False] * 3
-    assert board._may_speak(hosted, "telco")
+    word = example(Header)
+    assert [board._may_speak(hosted, "shop", word) for _ in range(6)] == [True] * 3 + [False] * 3
+    assert board._may_speak(hosted, "telco", word)
     assert hosted.node.refused == 1  # recorded once, not for each message
+    hosted.node.close()
+
+
+async def test_hellos_of_new_processes_are_few_and_copies_of_them_are_not_counted(
+    tmp_path, monkeypatch
+):
+    """Bug: the registrar recorded the lists of all members for each, gigabytes in a day."""
+    monkeypatch.setattr("broker.switchboard.HELLOS_BURST", 3.0)
+    keys = make_keys(tmp_path / "keys")
+    board = Switchboard("tcp://127.0.0.1:1", keys)
+    hosted = HostedFederation("spring", keys, state=tmp_path, forward=board.forward, speaks=2)
+    to = Delivery(party="coordinator", sequence=1, ack=0, seen=bytes(32))
+    fields = {**dict(example(Header)), "kind": "member_hello", "sender": "shop"}
+    new, old = (
+        Header(**{**fields, "to": (to.model_copy(update={"sequence": n}),)}) for n in (1, 0)
+    )
+    assert [board._may_speak(hosted, "shop", old) for _ in range(9)] == [True] * 9
+    assert [board._may_speak(hosted, "shop", new) for _ in range(6)] == [True] * 3 + [False] * 3
+    assert board._may_speak(hosted, "shop", old)  # binds a new connection of a known process
     hosted.node.close()

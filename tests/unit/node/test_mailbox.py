@@ -5,11 +5,12 @@ from __future__ import annotations
 import pytest
 
 from hdpvfl_mq.journal import chain
-from hdpvfl_mq.machine import Send
+from hdpvfl_mq.machine import Received, Send
 from hdpvfl_mq.node.mailbox import COPIES_NOTED_MAX, Mailbox, Stamp
 from hdpvfl_mq.node.performing import RECEIVERS_MAX
 from hdpvfl_mq.node.ports import Contact, Identity
 from hdpvfl_mq.wire.codec import decode_body, decode_header
+from hdpvfl_mq.wire.parts import PART_BYTES, PartList, Sizes
 from hdpvfl_mq.wire.signing import frames_digest
 from schemas.delivery import Ack
 from schemas.envelope import NO_PARENT, PROTOCOL_VERSION
@@ -27,6 +28,7 @@ from tests.unit.node.node_bench import (
     messages,
 )
 
+LISTED = PartList(Sizes(bytes=4 * PART_BYTES, part_bytes=PART_BYTES), (bytes(32),) * 4)
 PEERS = tuple(f"p{number}" for number in range(100))
 
 
@@ -413,6 +415,14 @@ def test_an_array_counts_only_if_the_role_does_nothing_with_it(bench, monkeypatc
     for _ in range(20):
         bench.node.turn([bench.bank.say(RESIDUAL)])
     assert "refused or changed nothing" in bench.refused()[-1]
+
+
+def test_parts_of_what_a_role_ignores_count(bench, monkeypatch):
+    """Bug: the list of its parts counted, and gigabytes of parts were stored."""
+    bench.node.mailbox.note_taken(
+        Received("bank", RESIDUAL), (*[b""] * 3, *LISTED.frames), is_moved=False
+    )
+    assert bench.node.mailbox.allowance["bank"] >= LISTED.sizes.bytes
 
 
 def test_a_peer_that_acknowledges_nothing_is_not_heard_for_ever(bench, monkeypatch):

@@ -226,3 +226,38 @@ async def test_a_crowd_whose_messages_move_is_not_given_up(moved, is_given_up, m
     link.close()
     assert next(carried) > 10 * moved
     assert bool(given_up) == is_given_up
+
+
+async def test_bytes_that_found_a_full_queue_do_not_count_for_ever(monkeypatch):
+    """Bug: after a flood of small messages, a receiver that read everything got nothing more."""
+    monkeypatch.setattr(gate_module, "LIMITS", LIMITS)
+    monkeypatch.setattr(gate_module, "QUEUE_MAX", 20)
+    broker, member, endpoint = new_keys(), new_keys(), f"tcp://127.0.0.1:{free_port()}"
+    gate = Gate(endpoint, broker, {member.curve_public: "shop"}, refused=print)
+    link = DealerLink(endpoint, member, broker.curve_public)
+    await link.send((b"hello",))
+    connection, _, _ = await asyncio.wait_for(gate.receive(), 20)
+    for number in range(6000):  # six times what a sender may have on its way
+        gate.send((connection,), (bytes(1000),), f"mallory-{number % 2}")
+    received = 0
+    while more := len(link.take()) or not received:
+        received += more
+        await asyncio.sleep(0.2)
+    (known,) = gate.connections._open.values()
+    gate.connections._forget_sent(known)
+    assert received < 3000, "the queue was never full: the test shows nothing"
+    assert sum(known.held.values()) == 0
+    assert known.handed <= known.acked
+    link.close()
+    gate.close()
+
+
+async def test_bytes_for_a_closed_connection_do_not_count_against_the_next_one(
+    gate,
+):
+    raw = await asyncio.to_thread(gate.connect)
+    await until(lambda: gate.connections.count == 1)
+    ((descriptor, known),) = gate.connections._open.items()
+    assert gate.connections.has_room(descriptor, known.inode + 1, "mallory", 10**9)
+    assert not known.held
+    raw.close()

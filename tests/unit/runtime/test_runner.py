@@ -179,3 +179,19 @@ async def test_a_peer_that_serves_no_parts_is_recorded_when_a_request_is_due(end
         before, waiting.is_heard, runner._pacing.ask_at = ended.refused, is_heard, 0.0
         await runner._turn([], 0.0)
         assert ended.refused - before == refused
+
+
+async def test_a_copy_that_found_no_room_is_not_taken_for_one_that_was_sent(ended):
+    """Bug: what a peer of a crowd lacked waited minutes for its next copy."""
+    outbox = ended.mailbox._outbox["bank"]
+    outbox.keep(outbox.number(), (b"lost",), 1)
+    link = HeldLink()
+    runner = Runner(ended, link, patience_s=60, observe=lambda _: None)
+    for room, sent in ((0, []), (1000, [(b"lost",)])):
+        link.room = room
+        runner._pacing.crowd_s, runner._pacing.behind = 100.0, {"bank": 1}
+        await runner._turn([], 1.0)
+        assert link.sent == sent
+    runner._pacing.crowd_s, runner._pacing.behind = 100.0, {"bank": 1}
+    await runner._turn([], 2.0)
+    assert link.sent == [(b"lost",)]  # a moment ago, to all of the crowd
