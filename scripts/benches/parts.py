@@ -149,7 +149,7 @@ PARTS: dict[str, Part] = {
     "training": Part(_training, 120, 240),
     "reading": Part(_reading, 180, 180),
     "ciphers": Part(_ciphers, 180, 240),
-    "many": Part(_many, 90, 600),
+    "many": Part(_many, 90, 2400),  # 512 partners take 17 minutes
     "engines": Part(_engines, 60, 240),
     "long peer": Part(_long_peer, 60, 660),
     "work": Part(_work, 300, 1800, is_alone=True),
