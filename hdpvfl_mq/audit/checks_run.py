@@ -150,7 +150,8 @@ def _planned(evidence: Evidence, plan: RunPlan) -> int:
     for envelope in evidence.said:
         message = envelope.message
         if isinstance(message, RoundPlan):
-            if message.plan_digest != plan.digest or message.first != planned:
+            is_next = (message.plan_digest, message.first) == (plan.digest, planned)
+            if not is_next or not planned < message.last <= plan.rounds:
                 raise CheckFailed(envelope.place, "allows rounds that do not follow from the plan")
             planned = message.last
     return planned

@@ -96,6 +96,7 @@ def plan_followed(run: Run) -> None:  # 7
         digest = sha(domain, run.manifest_digest, *(repr(part).encode() for part in parts))
     for e in plans:
         follows = (e.body["first"], e.body["plan_digest"]) == (planned, digest)
+        follows &= planned < e.body["last"] <= run.rounds
         run.check(7, follows, e.where, "is not the manifest's plan")
         planned = e.body["last"]
     for e in run.of("aligned"):

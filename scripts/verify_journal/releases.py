@@ -11,6 +11,7 @@ from .run import Envelope, Run
 
 def releases_paid(run: Run) -> None:  # 8 to 11
     used: set[Any] = set()
+    prices: dict[Any, Any] = {}
     for e in run.releases:
         event, kind = e.release["event"], e.kind.removeprefix("score_")
         run.check(8, (e.sender, e.round) not in used, e.where, "rows leave a second time")
@@ -24,6 +25,13 @@ def releases_paid(run: Run) -> None:  # 8 to 11
         run.check(11, stated == named, e.where, f"is not named {named}")
         pays = (event["release_id"], event["round"]) == (stated, e.round)
         run.check(10, pays, e.where, "pays for another release")
+        whole = event["mechanism"] == "disclosed" or not event["disclosed_rows"]
+        run.check(9, whole, e.where, "discloses rows under another name")
+        # All passive parties have the same plan. An honest one shows what a round costs.
+        if not agreed and e.kind == "score_share":
+            price = {k: v for k, v in event.items() if k != "release_id"}
+            same = prices.setdefault(e.round, price) == price
+            run.check(10, same, e.where, "declares another price than others in the same round")
     for party in run.keys if run.sound and not run.scores else ():
         run.check(9, affordable(run.manifest["budget"], *run.paid(party)), party, "cost")
 
