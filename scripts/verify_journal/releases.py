@@ -25,7 +25,7 @@ def releases_paid(run: Run) -> None:  # 8 to 11
         run.check(11, stated == named, e.where, f"is not named {named}")
         pays = (event["release_id"], event["round"]) == (stated, e.round)
         run.check(10, pays, e.where, "pays for another release")
-        whole = event["mechanism"] == "disclosed" or not event["disclosed_rows"]
+        whole = event["mechanism"] == "disclosed" or not event.get("disclosed_rows")
         run.check(9, whole, e.where, "discloses rows under another name")
         # All passive parties have the same plan. An honest one shows what a round costs.
         if not agreed and e.kind == "score_share":
