@@ -55,11 +55,13 @@ def noise_sufficient(evidence: Evidence) -> None:
         ):  # only the receiver can read the values
             if release.tensor.dtype != "<i8":
                 raise CheckFailed(envelope.place, "exact scores left unsealed")
-            continue
-        try:
-            receive_planned(release, noise, count=release.tensor.shape[0])
-        except PeerError as beyond:
-            raise CheckFailed(envelope.place, str(beyond)) from None
+        else:
+            try:
+                receive_planned(release, noise, count=release.tensor.shape[0])
+            except PeerError as beyond:
+                raise CheckFailed(envelope.place, str(beyond)) from None
+        if envelope.digest in evidence.refused_values:  # sealed, or its receiver lies
+            raise CheckFailed(envelope.place, "its receiver refused its values")
 
 
 def _noise(evidence: Evidence, party: PartyId) -> NoisePlan:

@@ -175,6 +175,26 @@ class Evidence:
         return None
 
     @cached_property
+    def refused_values(self) -> frozenset[bytes]:
+        """Digests of releases whose receivers have recorded that their values are wrong."""
+        reasons = {
+            (party, record.index): effect.reason
+            for party, transcript in self.transcripts.items()
+            for record in transcript.records
+            for effect in record.effects
+            if isinstance(effect, Refused)
+        }
+        taken = (e for t in self.transcripts.values() for e in t.received())
+        return frozenset(
+            envelope.digest
+            for envelope in taken
+            if isinstance(envelope.message, ScoreShare | Residual)
+            and reasons.get((envelope.place.party, envelope.place.index), "").startswith(
+                f"{envelope.message.release.release_id}: "
+            )
+        )
+
+    @cached_property
     def plan(self) -> RunPlan | None:
         """The plan, derived again from manifest and row count; None before rows were aligned.
 

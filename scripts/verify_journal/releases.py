@@ -23,6 +23,9 @@ def releases_paid(run: Run) -> None:  # 8 to 11
         run.check(9, noised, e.where, "another noise than before, or none")
         named, stated = f"{run.name}/{e.sender}/{kind}/{e.round}", e.release["release_id"]
         run.check(11, stated == named, e.where, f"is not named {named}")
+        # It knows no bounds of values. The receiver's record begins with the name of the release.
+        beyond = [x for x in run.refused.get(e.digest, []) if x.startswith(f"{stated}: ")]
+        run.check(9, not beyond, e.where, "its receiver refused its values")
         pays = (event["release_id"], event["round"]) == (stated, e.round)
         run.check(10, pays, e.where, "pays for another release")
         whole = event["mechanism"] == "disclosed" or not event.get("disclosed_rows")

@@ -52,6 +52,7 @@ class Run:
         self.paths: dict[str, Path] = {}
         self.arrays: dict[bytes, bytes] = {}  # digest of a list of parts: sha256 of the array
         self.found: dict[int, str] = {}
+        self.refused: dict[bytes, list[str]] = {}  # what receivers say of envelopes they refused
         self.unread: dict[bytes, str] = {}  # envelopes whose receiver could not read them, and why
         self.read_keys([members] if members else sorted((folder / "settings").glob("*.toml")))
         self.read_journals(folder, ledgers or folder)
@@ -102,6 +103,7 @@ class Run:
             reasons = [x["reason"] for x in record["effects"] if x["kind"] == "refused"]
             why = next((reason for reason in reasons if reason.startswith(UNREADABLE)), "")
             self.unread |= {e.digest: why for e in made if why and not e.sent}
+            self.refused |= {e.digest: reasons for e in made if reasons and not e.sent}
         except Exception as broken:  # noqa: BLE001 - whatever cannot be read is a flaw
             self.check(1, False, f"{party}, record {index}", f"cannot be read: {broken}")
 

@@ -176,6 +176,13 @@ def test_liars_that_broke_a_promise_once(seed):
     check(seed)
 
 
+# A count of rows beyond the limits, prices of another plan (three), a plan beyond the schedule, and
+# a value beyond its bound: the two verifiers disagreed on them.
+@pytest.mark.parametrize("seed", [983, 1334, 1753, 3994, 1685, 4608])
+def test_liars_that_many_seeds_found_break_no_promise(seed):
+    check(seed)
+
+
 @pytest.mark.slow  # make soak
 @pytest.mark.parametrize("block", range(50))
 def test_5000_liars_break_no_promise(block):
