@@ -116,7 +116,7 @@ def scores_charged(evidence: Evidence) -> None:
                 raise CheckFailed(envelope.place, f"answers query {reply.number} uncharged")
 
 
-def is_all_refused(refused: bytes, query: ScoreQuery | None) -> bool:
+def _is_all_refused(refused: bytes, query: ScoreQuery | None) -> bool:
     """Whether a query gets nothing: one whose number was used before has no entry of its own."""
     bits = int.from_bytes(refused, "big").bit_count()
     return query is not None and bits == query.places.shape[0]
@@ -128,7 +128,7 @@ def _granted(transcript: Transcript, queries: dict[int, ScoreQuery]) -> dict[int
     for record in transcript.records:
         place = Place(transcript.party, record.index)
         if isinstance(record.input, Charged):
-            is_used = is_all_refused(record.input.refused, queries.get(asked))
+            is_used = _is_all_refused(record.input.refused, queries.get(asked))
             least = sequence if is_used else sequence + 1
             if record.input.query != asked or record.input.head.sequence < least:
                 raise CheckFailed(place, "an account of scored people that does not grow")

@@ -11,7 +11,7 @@ from .run import Envelope, Run
 
 def releases_paid(run: Run) -> None:  # 8 to 11
     used: set[Any] = set()
-    prices: dict[Any, Any] = {}
+    costs_agree(run)
     for e in run.releases:
         event, kind = e.release["event"], e.kind.removeprefix("score_")
         run.check(8, (e.sender, e.round) not in used, e.where, "rows leave a second time")
@@ -30,13 +30,21 @@ def releases_paid(run: Run) -> None:  # 8 to 11
         run.check(10, pays, e.where, "pays for another release")
         whole = event["mechanism"] == "disclosed" or not event.get("disclosed_rows")
         run.check(9, whole, e.where, "discloses rows under another name")
-        # All passive parties have the same plan. An honest one shows what a round costs.
-        if not agreed and e.kind == "score_share":
-            price = {k: v for k, v in event.items() if k != "release_id"}
-            same = prices.setdefault(e.round, price) == price
-            run.check(10, same, e.where, "declares another price than others in the same round")
     for party in run.keys if run.sound and not run.scores else ():
         run.check(9, affordable(run.manifest["budget"], *run.paid(party)), party, "cost")
+
+
+def costs_agree(run: Run) -> None:  # 10: all passive parties have the same plan
+    costs: dict[int, Any] = {}  # up to a round, also for a party that was left out of earlier ones
+    for party in run.keys:
+        mine = [e for e in run.releases if e.kind == "score_share" and e.sender == party]
+        mu2 = tau = 0
+        for e in sorted(mine, key=lambda e: e.round):
+            event = e.release["event"]
+            mu2, tau = mu2 + event["mu2_units"], tau + event.get("tau_units", 0)
+            cost = (event["mechanism"], event.get("disclosed_rows"), mu2, tau)
+            same = costs.setdefault(e.round, cost) == cost
+            run.check(10, same, e.where, f"costs up to round {e.round} differ between parties")
 
 
 def scores_answered(run: Run) -> None:  # 7 to 11, in a scoring session

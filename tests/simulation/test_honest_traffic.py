@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import pytest
 
+from hdpvfl_mq.audit.audit import audit
 from hdpvfl_mq.errors import PeerError
 from hdpvfl_mq.machine import Received
 from hdpvfl_mq.node import allowance
 from hdpvfl_mq.runtime.simulation import Faults
 from parties.active import share
 from parties.phases import Training
+from scripts import verify_journal
+from tests.evidence import evidence_of, write_run
 from tests.federation import Federation, manifest
 from tests.samples import sample
 
@@ -57,6 +60,14 @@ def test_a_share_of_a_round_that_is_over_is_refused_unless_its_sender_was_left_o
     never_away = sample("score_share").model_copy(update={"round": 0})
     with pytest.raises(PeerError, match="which is over"):
         share(role.own, state, Received("telco", never_away))
+
+
+def test_a_party_that_was_away_pays_later_and_no_verifier_takes_that_for_a_lie(tmp_path):
+    """Bug: the second verifier compared the costs of one round, not of all up to it."""
+    federation, _, _ = late_run()
+    evidence = evidence_of(federation)
+    assert [verdict.found for verdict in audit(evidence) if verdict.found] == []
+    assert verify_journal.verify(write_run(evidence, tmp_path)) == {}
 
 
 @pytest.mark.parametrize(
