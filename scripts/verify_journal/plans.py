@@ -109,7 +109,7 @@ def plan_followed(run: Run) -> None:  # 7
 
 def sizes_planned(run: Run, planned: int) -> None:  # 7: every release has its number of rows
     for e in run.releases:
-        size = run.sizes[e.round % len(run.sizes)]
+        size = run.batch_rows(e.round)
         held, shown = (run.method.get(x, 0) for x in ("held_out_rows", "disclosed_rows"))
         if e.kind == "residual" or shown:  # of rows that are learnt from; of agreed rows
             size -= held

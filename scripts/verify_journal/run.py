@@ -69,12 +69,16 @@ class Run:
         self.method = {**self.manifest, "kind": method} if self.format == "1" else method
         self.descends = self.method.get("kind") == "descent"
         batch = self.method["batch_rows"] if self.descends else self.rows
-        r = -(-self.rows // max(1, min(batch, self.rows)))
-        self.sizes = [(i + 1) * self.rows // r - i * self.rows // r for i in range(r)]
-        self.rounds = r * self.method.get("epochs", 1)
+        self.batches = -(-self.rows // max(1, min(batch, self.rows)))  # of an epoch
+        self.rounds = self.batches * self.method.get("epochs", 1)
         self.releases = self.of("score_share", "residual")
         self.sound = self.manifest.get("guarantee") == "sound"
         self.scores = self.method.get("kind") == "scoring"
+
+    def batch_rows(self, number: int) -> int:
+        # Computed one at a time: a liar may claim 2**31 rows.
+        i, r = number % max(1, self.batches), max(1, self.batches)
+        return (i + 1) * self.rows // r - i * self.rows // r
 
     def read_keys(self, files: list[Path]) -> None:
         for file in files:
