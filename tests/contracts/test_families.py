@@ -178,7 +178,7 @@ def test_link_inverts_mean(spec: LossSpec) -> None:
 @every_loss
 @pytest.mark.parametrize("k", [0.1, 1.0, 5.0])
 def test_release_bound_covers_one_replaced_row(spec: LossSpec, k: float) -> None:
-    """The received part of theta is the same, the own part within k, the label any."""
+    """The received part of theta is the same, its own part within k, the label any."""
     loss = family(spec)
     received = np.linspace(-8.0, 8.0, 33)
     largest = 0.0

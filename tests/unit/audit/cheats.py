@@ -255,7 +255,7 @@ def other_seed() -> Evidence:
 
 
 def earlier_run_dropped() -> Evidence:
-    """A ledger whose entries before this run are gone, chained anew."""
+    """A ledger whose entries before this run are gone, with the chain computed again."""
     return ledger_with(honest(), "shop", lambda e: None if e.kind == "secret" else e)
 
 
@@ -269,7 +269,7 @@ def cap_changed() -> Evidence:
 
 
 def payload_changed() -> Evidence:
-    """One entry says that something else left, and the chain from there on is computed anew."""
+    """One entry says that something else left, and the chain from there on is computed again."""
 
     def change(entry):
         is_first = isinstance(entry, ReleaseBooked) and entry.event.round == 0
