@@ -13,6 +13,14 @@ from typing import Any
 from nacl.signing import VerifyKey
 
 from .formats import UNREADABLE, ZERO, query, sha, unpack
+from .prices import Plan, plan_of
+
+
+def planned(manifest: Any, rows: int) -> Plan | None:
+    try:
+        return plan_of(manifest, rows)
+    except ValueError:  # no party may train with these numbers
+        return None
 
 
 class Envelope:
@@ -56,14 +64,20 @@ class Run:
         self.unread: dict[bytes, str] = {}  # envelopes whose receiver could not read them, and why
         self.read_keys([members] if members else sorted((folder / "settings").glob("*.toml")))
         self.read_journals(folder, ledgers or folder)
-        own_last = sorted(self.envelopes, key=lambda e: e.sent)
-        self.said = list({e.digest: e for e in own_last}.values())
+        own_first: dict[bytes, Envelope] = {}
+        for e in sorted(self.envelopes, key=lambda e: not e.sent):
+            own_first.setdefault(e.digest, e)
+        self.said = list(own_first.values())
         offers = self.of("run_offer")
         self.manifest = offers[0].body["manifest"] if offers else {}
         # The manifest is the last field of its message: its bytes are the rest of the body.
         self.manifest_digest = sha(*[o.frames[2].split(b"\xa8manifest", 1)[1] for o in offers[:1]])
-        self.rows = max((e.body["rows"] for e in self.of("aligned")), default=0)
         self.format = min((meta.get("format", "") for meta in self.meta.values()), default="")
+        counts = list(dict.fromkeys(e.body["rows"] for e in self.of("aligned")))
+        plans = (planned(self.manifest, rows) for rows in counts if self.format == "2")
+        # A liar may report a count from which no plan follows before the others report theirs.
+        self.plan = next((plan for plan in plans if plan is not None), None)
+        self.rows = self.plan.rows if self.plan is not None else max(counts, default=0)
         # In format 1 a method is a name, and its constants are fields of the manifest.
         method = self.manifest.get("method", {})
         self.method = {**self.manifest, "kind": method} if self.format == "1" else method
