@@ -65,10 +65,9 @@ def earlier_epoch(folder: Path) -> Row:
         paid, left = booked(on), sent(on)
         honest = tuple(name for name in on.started.names if name != VICTIM)
         verdicts = on.verdicts(honest)
-        refused = [text for name in honest for text in on.refusals(name)]
-    held = set(codes.values()) == {0} and left <= paid and bool(refused)
+        what, refused = _told(on.refusals("active"))
+    held = set(codes.values()) == {0} and left <= paid and refused
     held &= all(one == other != CONTRADICTION for one, other in verdicts)
-    what = f"{len(refused)} refusals, such as: {refused[0] if refused else 'none'}"[:150]
     cost = "none: the run completes" if held else f"exit codes {codes}, verifiers {verdicts}"
     name = "sends all envelopes of its process before a restart again"
     return Row(name, VICTIM, "active", what, cost, held)
@@ -88,14 +87,20 @@ def earlier_run(folder: Path) -> Row:
             os.environ.pop(JOURNAL)
         second = on.trains("two")
         alive = all(on.is_alive(name) for name in on.children)
-        refused = on.refusals("active", "two")
+        what, refused = _told(on.refusals("active", "two"))
         found = [_verdicts(runs / name) for name in ("one", "two")]
-    held = first and second and alive and bool(refused)
+    held = first and second and alive and refused
     held &= found[0] == (0, 0) and found[1][0] == found[1][1]
-    what = f"{len(refused)} refusals, such as: {refused[0] if refused else 'none'}"[:150]
     cost = "none: the run completes" if held else f"{first} {second} {alive}, verifiers {found}"
     name = "sends all envelopes of an earlier run again in the next one"
     return Row(name, "passive-1", "active", what, cost, held)
+
+
+def _told(refusals: list[str]) -> tuple[str, bool]:
+    """What a party says of envelopes of the past, and whether it refused one that was no copy."""
+    copies = [text for text in refusals if text.startswith("a copy of")]
+    others = [text for text in refusals if text not in copies]
+    return f"{len(copies)} copies; {others[0] if others else 'nothing else'}"[:150], bool(others)
 
 
 def _verdicts(run: Path) -> tuple[int, int]:

@@ -6,7 +6,7 @@ It reads; the checks are in the other modules.
 from __future__ import annotations
 
 import tomllib
-from collections import defaultdict
+from collections import Counter, defaultdict
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,7 @@ from .prices import Plan, plan_of
 def planned(manifest: Any, rows: int) -> Plan | None:
     try:
         return plan_of(manifest, rows)
-    except ValueError:  # no party may train with these numbers
+    except (ValueError, KeyError, TypeError, AttributeError):  # no party may train with these
         return None
 
 
@@ -73,9 +73,10 @@ class Run:
         # The manifest is the last field of its message: its bytes are the rest of the body.
         self.manifest_digest = sha(*[o.frames[2].split(b"\xa8manifest", 1)[1] for o in offers[:1]])
         self.format = min((meta.get("format", "") for meta in self.meta.values()), default="")
-        counts = list(dict.fromkeys(e.body["rows"] for e in self.of("aligned")))
+        stated = dict.fromkeys((e.sender, e.body["rows"]) for e in self.of("aligned"))
+        counts = [rows for rows, _ in Counter(rows for _, rows in stated).most_common()]
         plans = (planned(self.manifest, rows) for rows in counts if self.format == "2")
-        # A liar may report a count from which no plan follows before the others report theirs.
+        # A liar may report another count, from which no plan follows or one that takes hours.
         self.plan = next((plan for plan in plans if plan is not None), None)
         self.rows = self.plan.rows if self.plan is not None else max(counts, default=0)
         # In format 1 a method is a name, and its constants are fields of the manifest.
