@@ -14,7 +14,8 @@ from typing import Any
 
 from nacl.bindings import crypto_core_ed25519_add
 
-from hdpvfl_mq.psi.exchange import Exchange, Outgoing
+from hdpvfl_mq.psi.blocks import Outgoing
+from hdpvfl_mq.psi.exchange import Exchange
 from hdpvfl_mq.psi.match import PAIR_BYTES, pack_verdict, read_verdict
 from parties import alignment
 

@@ -7,6 +7,7 @@ came again changed nothing, and both verifiers find nothing wrong.
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -88,9 +89,9 @@ def earlier_run(folder: Path) -> Row:
         second = on.trains("two")
         alive = all(on.is_alive(name) for name in on.children)
         what, refused = _told(on.refusals("active", "two"))
-        found = [_verdicts(runs / name) for name in ("one", "two")]
+        found = [_verdicts(runs / name, folder / "shown") for name in ("one", "two")]
     held = first and second and alive and refused
-    held &= found[0] == (0, 0) and found[1][0] == found[1][1]
+    held &= found[0] == (0, 0) and found[1][0] == found[1][1] != CONTRADICTION
     cost = "none: the run completes" if held else f"{first} {second} {alive}, verifiers {found}"
     name = "sends all envelopes of an earlier run again in the next one"
     return Row(name, "passive-1", "active", what, cost, held)
@@ -103,10 +104,13 @@ def _told(refusals: list[str]) -> tuple[str, bool]:
     return f"{len(copies)} copies; {others[0] if others else 'nothing else'}"[:150], bool(others)
 
 
-def _verdicts(run: Path) -> tuple[int, int]:
-    found = verify_journal.verify(run)
+def _verdicts(run: Path, folder: Path) -> tuple[int, int]:
+    """The exit codes of both verifiers for the active party's journal alone."""
+    shown = folder / run.name
+    shutil.copytree(run / "active", shown / "active")
+    found = verify_journal.verify(shown)
     second = 0 if not found else 5 if min(found) <= 5 else 1
-    return exit_code(audit(read_evidence(run))), second
+    return exit_code(audit(read_evidence(shown))), second
 
 
 ATTACKS: dict[str, Callable[[Path], Row]] = {

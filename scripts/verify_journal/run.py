@@ -15,6 +15,9 @@ from nacl.signing import VerifyKey
 from .formats import UNREADABLE, ZERO, query, sha, unpack
 from .prices import Plan, plan_of
 
+# Settings of a run, of a party's service, and keys that a service keeps beside its journal.
+KEY_FILES = ("settings/*.toml", "*/settings.toml", "*/members.toml")
+
 
 def planned(manifest: Any, rows: int) -> Plan | None:
     try:
@@ -62,7 +65,8 @@ class Run:
         self.found: dict[int, str] = {}
         self.refused: dict[bytes, list[str]] = {}  # what receivers say of envelopes they refused
         self.unread: dict[bytes, str] = {}  # envelopes whose receiver could not read them, and why
-        self.read_keys([members] if members else sorted((folder / "settings").glob("*.toml")))
+        beside = [x for name in KEY_FILES for x in folder.glob(name)]
+        self.read_keys([members] if members else sorted(beside))
         self.read_journals(folder, ledgers or folder)
         own_first: dict[bytes, Envelope] = {}
         for e in sorted(self.envelopes, key=lambda e: not e.sent):
@@ -95,7 +99,9 @@ class Run:
         for file in files:
             table = tomllib.loads(file.read_text())
             for m in [*table.get("members", []), *table.get("peers", [])]:
-                self.keys[m["party"]] = (m["role"], bytes.fromhex(m["verify_key"]))
+                key = (m["role"], bytes.fromhex(m["verify_key"]))
+                if self.keys.setdefault(m["party"], key) != key:
+                    raise ValueError(f"{file} gives {m['party']} another key or role")
 
     def read_journals(self, folder: Path, ledgers: Path) -> None:
         for path in sorted(folder.glob("*/journal.db")):
