@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-from scripts.attacks import federations, load, members, put_back, tampered
+from scripts.attacks import federations, load, members, put_back, replays, tampered
 from scripts.attacks.stage import Row
 
 ATTACKS: dict[str, Callable[[Path], Row]] = {
@@ -21,6 +21,7 @@ ATTACKS: dict[str, Callable[[Path], Row]] = {
     **federations.ATTACKS,
     **tampered.ATTACKS,
     **put_back.ATTACKS,
+    **replays.ATTACKS,
     **load.ATTACKS,
 }
 ROOT = Path(__file__).parents[1]

@@ -150,7 +150,8 @@ class BlindBook:
     """A ledger that books nothing and allows everything."""
 
     def standing(self):
-        return replace_model(NO_LEDGER, mu2_units_free=2**60, is_reserved=True)
+        rooms = {"mu2_units_free": 2**60, "slots_free": (2**50, 2**50)}
+        return replace_model(NO_LEDGER, is_reserved=True, **rooms)
 
     def head(self):
         return NO_LEDGER.head

@@ -1,29 +1,26 @@
 """Checks 9 to 13: is the noise enough, do the sums agree, and is every payment within its cap?
 
 It owns the checks that read prices. They compare the journals with the plan, which they derive
-again from the manifest, and with the ledgers that parties show.
+again from the manifest; checks_ledger.py reads the ledgers that parties show.
 """
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Iterator, Mapping
+from collections import defaultdict
+from dataclasses import replace
 
-from hdpvfl_mq.audit import checks_scoring
+from hdpvfl_mq.audit import checks_ledger, checks_scoring
 from hdpvfl_mq.audit.checks_chain import CheckFailed
-from hdpvfl_mq.audit.evidence import Envelope, Evidence, Place, StoredEntry, Transcript
-from hdpvfl_mq.errors import HdpvflError, PeerError
+from hdpvfl_mq.audit.evidence import Envelope, Evidence, Place, Transcript
+from hdpvfl_mq.errors import PeerError
 from hdpvfl_mq.methods.scoring.plan import ScoringPlan
-from hdpvfl_mq.privacy.accountant import Spent, affordable, fold
-from hdpvfl_mq.privacy.ledger import EMPTY_LEDGER, Books, Entry, apply, decode, extend
+from hdpvfl_mq.privacy.accountant import Spent, affordable
 from hdpvfl_mq.privacy.plan import NoisePlan
 from hdpvfl_mq.privacy.receiving import receive_planned
 from hdpvfl_mq.privacy.slots import placed
 from schemas.ids import PARTY_ROLES, PartyId, release_id
-from schemas.messages import Hello, ScoreShare
-from schemas.privacy import LedgerHead, Release, ReleaseBooked, RunReserved
+from schemas.messages import Hello, Residual, ScoreShare
 from schemas.records import Book, LedgerRead, Reserve, Started
-from schemas.signed import Agreed, Agreement, LedgerNotice
 
 
 def noise_sufficient(evidence: Evidence) -> None:
@@ -47,8 +44,8 @@ def noise_sufficient(evidence: Evidence) -> None:
                 f"declares noise {release.noise_std:g} on grid 2^{release.exponent}, the claim "
                 f"needs {noise.noise_std:g} on grid 2^{noise.exponent}",
             )
-        exact, disclosed = release.event.mechanism == "exact", release.event.disclosed_rows
-        if exact != noise.infinite or disclosed != noise.disclosed_rows:
+        declared = (release.event.mechanism, release.event.disclosed_rows)
+        if declared != (noise.mechanism, noise.disclosed_rows):
             raise CheckFailed(envelope.place, f"declares the mechanism {release.event.mechanism}")
         if plan.is_sealed and isinstance(
             message, ScoreShare
@@ -78,30 +75,37 @@ def sums_agree(evidence: Evidence) -> None:
         checks_scoring.scores_charged(evidence)
         _releases_paid(evidence)
     for party in evidence.ledgers:  # also without a plan: a cut journal may show none
-        _ledger_books(evidence, party)
+        checks_ledger.books_what_left(evidence, party)
 
 
 def _releases_paid(evidence: Evidence) -> None:
-    """The releases of each party cost together what the plan asks for."""
+    """After each round, the releases of each party so far cost together what the plan asks for."""
+    sent: dict[PartyId, dict[int, list[Envelope]]] = defaultdict(lambda: defaultdict(list))
+    for envelope, message in evidence.releases():
+        event = message.release.event
+        if (event.release_id, event.round) != (message.release.release_id, message.round):
+            raise CheckFailed(envelope.place, "pays for another release than the one it holds")
+        sent[envelope.header.sender][message.round].append(envelope)
+    for party, rounds in sent.items():
+        noise, spent = _noise(evidence, party), Spent()
+        for round_, envelopes in sorted(rounds.items()):
+            for envelope in envelopes:
+                assert isinstance(envelope.message, ScoreShare | Residual)
+                spent = spent.plus(envelope.message.release.event)
+            if round_ >= noise.rounds:
+                continue  # check 7 reports it
+            due = _due(noise, round_)
+            if replace(spent, exact=0) != due:  # check 9 compares mechanisms
+                text = f"the releases of {party} pay {spent}, the plan asks for {due}"
+                raise CheckFailed(envelopes[-1].place, text)
     for party in evidence.keys:
-        mine = [(e, m) for e, m in evidence.releases() if e.header.sender == party]
-        if not mine:
-            continue
-        noise, last = _noise(evidence, party), max(m.round for _, m in mine)
-        for envelope, message in mine:
-            event = message.release.event
-            if (event.release_id, event.round) != (message.release.release_id, message.round):
-                raise CheckFailed(envelope.place, "pays for another release than the one it holds")
-        spent = fold(m.release.event for _, m in mine)
         _inner_releases(evidence, party)
-        if noise.infinite:
-            due = Spent(exact=len(mine))
-        else:
-            due = Spent(noise.mu2_cumulative[last], noise.tau_cumulative[last], 0, noise.spent.pure)
-        if spent != due:
-            raise CheckFailed(
-                mine[-1][0].place, f"the releases of {party} pay {spent}, the plan asks for {due}"
-            )
+
+
+def _due(noise: NoisePlan, round_: int) -> Spent:
+    if noise.infinite:
+        return Spent()
+    return Spent(noise.mu2_cumulative[round_], noise.tau_cumulative[round_], 0, noise.spent.pure)
 
 
 def _inner_releases(evidence: Evidence, party: PartyId) -> None:
@@ -128,76 +132,6 @@ def _inner_releases(evidence: Evidence, party: PartyId) -> None:
         raise CheckFailed(party, "scores left without the statistics they follow from being paid")
 
 
-def _ledger_books(evidence: Evidence, party: PartyId) -> None:
-    heads = [EMPTY_LEDGER]
-    for sequence, digest, _, body, opening in evidence.ledgers[party]:
-        heads.append(extend(heads[-1], body, opening))
-        if (sequence, digest) != (heads[-1].sequence, heads[-1].digest):
-            raise CheckFailed(f"ledger of {party}", f"the chain is broken at entry {sequence}")
-    booked = {
-        e.event.release_id: e
-        for _, e in _entries(evidence.ledgers[party], party)
-        if isinstance(e, ReleaseBooked) and e.run == evidence.run
-    }
-    for envelope, message in evidence.releases():
-        if envelope.header.sender == party and not _books(booked, message.release):
-            raise CheckFailed(envelope.place, f"the ledger of {party} does not book it as it left")
-    _heads_in_ledger(evidence, party, heads)
-    _spends_shown(evidence, party, booked)
-
-
-def _spends_shown(evidence: Evidence, party: PartyId, booked: Mapping[str, ReleaseBooked]) -> None:
-    """Everything the ledger says was spent is in the journal; a journal that was cut lacks some."""
-    shown = {message.release.release_id for _, message in evidence.releases()}
-    for record in evidence.transcripts[party].records if party in evidence.transcripts else ():
-        shown |= {e.release.release_id for e in record.effects if isinstance(e, Book)}
-    if missing := sorted(set(booked) - shown):
-        raise CheckFailed(
-            f"ledger of {party}",
-            f"books {missing[0]}, which the journal of {party} does not show: it was cut",
-        )
-
-
-def _books(booked: Mapping[str, ReleaseBooked], release: Release) -> bool:
-    """Whether a release is booked at its price; only its owner can compare a keyed digest."""
-    entry = booked.get(release.release_id)
-    if entry is None or entry.event != release.event:
-        return False
-    if entry.keyed:
-        return release.event.mechanism in ("exact", "disclosed")
-    return entry.digest == hashlib.sha256(release.tensor.data).digest()
-
-
-def _heads_in_ledger(evidence: Evidence, party: PartyId, heads: list[LedgerHead]) -> None:
-    for envelope in evidence.said:
-        message = envelope.message
-        if envelope.header.sender != party:
-            continue
-        match message:
-            case Hello(ledger=head) | Agreement(ledger=head) | Agreed(ledger=head):
-                pass
-            case LedgerNotice(head=head):
-                pass
-            case _:
-                continue
-        if head.sequence >= len(heads) or heads[head.sequence] != head:
-            raise CheckFailed(
-                envelope.place, f"states entry {head.sequence}, which the ledger does not have"
-            )
-
-
-def _entries(stored: tuple[StoredEntry, ...], party: PartyId) -> Iterator[tuple[int, Entry]]:
-    for sequence, _, named, body, _ in stored:
-        try:
-            entry = decode(body)
-        except HdpvflError as broken:
-            raise CheckFailed(f"ledger of {party}", f"entry {sequence}: {broken}") from None
-        filed = entry.event.release_id if isinstance(entry, ReleaseBooked) else None
-        if filed != named:
-            raise CheckFailed(f"ledger of {party}", f"entry {sequence} is filed under another id")
-        yield sequence, entry
-
-
 def release_ids_unique(evidence: Evidence) -> None:
     """Check 11: a release id names its run, party and round, and one payload for ever."""
     found: dict[str, tuple[Envelope, bytes | memoryview]] = {}
@@ -220,15 +154,8 @@ def caps_kept(evidence: Evidence) -> None:
             _reserve_fits(transcript, None)
         elif evidence.has_counted(party):
             _reserve_fits(transcript, _cost(evidence, party))
-    for party, stored in evidence.ledgers.items():
-        books = Books()
-        for sequence, entry in _entries(stored, party):
-            try:
-                apply(books, entry)
-            except HdpvflError as refused:
-                raise CheckFailed(f"ledger of {party}", f"entry {sequence}: {refused}") from None
-            if isinstance(entry, RunReserved) and entry.run == evidence.run:
-                _same_reserve(evidence, party, entry)
+    for party in evidence.ledgers:
+        checks_ledger.within_cap(evidence, party)
 
 
 def _cost(evidence: Evidence, party: PartyId) -> Spent:
@@ -261,21 +188,6 @@ def _reserve_fits(transcript: Transcript, cost: Spent | None) -> None:
     released = any(e.header.kind in ("score_share", "residual") for e in transcript.sent())
     if released and not reserved:
         raise CheckFailed(transcript.party, "releases values without a reserve")
-
-
-def _same_reserve(evidence: Evidence, party: PartyId, entry: RunReserved) -> None:
-    amounts = (entry.mu2_units, entry.tau_units, tuple(sorted(s.units for s in entry.pure)))
-    shown = evidence.transcripts.get(party)
-    for record in shown.records if shown else ():
-        for effect in record.effects:
-            if isinstance(effect, Reserve) and amounts != (
-                effect.mu2_units,
-                effect.tau_units,
-                effect.pure_units,
-            ):
-                raise CheckFailed(
-                    Place(party, record.index), "the ledger holds another reserve of this run"
-                )
 
 
 def versions_constant(evidence: Evidence) -> None:

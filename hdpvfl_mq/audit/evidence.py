@@ -7,6 +7,7 @@ it.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -198,12 +199,14 @@ class Evidence:
     def plan(self) -> RunPlan | None:
         """The plan, derived again from manifest and row count; None before rows were aligned.
 
-        A liar may report a count from which no plan follows before the others report theirs.
+        A liar may report a count from which no plan follows, or one that takes hours to plan,
+        before the others report theirs: the count of most parties is tried first.
         """
         if (manifest := self.manifest) is None:
             return None
-        counts = dict.fromkeys(e.message.rows for e in self.said if isinstance(e.message, Aligned))
-        for rows in counts:
+        counted = [(e.header.sender, e.message) for e in self.said]
+        stated = dict.fromkeys((p, m.rows) for p, m in counted if isinstance(m, Aligned))
+        for rows, _ in Counter(rows for _, rows in stated).most_common():
             with suppress(OperatorError):
                 return plan_run(manifest, rows)
         return None

@@ -12,6 +12,7 @@ from collections import Counter
 from hdpvfl_mq.errors import CheatingError
 from schemas.ids import COORDINATOR, PartyId
 from schemas.messages import ARRAY_BYTES, Message, RoundReport
+from schemas.scoring import ScoreQuery
 
 # How many of these there are is limited by the plan or by an account, if the role does something
 # with them.
@@ -29,7 +30,8 @@ class Allowance:
 
     def __init__(self) -> None:
         self._idle: Counter[PartyId] = Counter()
-        self._rounds: dict[PartyId, int] = {}  # that each peer has reported as done
+        self._rounds: dict[PartyId, int] = {}  # the most that each peer has reported as done
+        self._asked: tuple[PartyId, int, int] | None = None  # a query of scores: bytes, places
 
     def __getitem__(self, party: PartyId) -> int:
         return self._idle[party]
@@ -42,12 +44,25 @@ class Allowance:
         """Count an envelope that the role took, unless a plan or an account limits such ones."""
         if not is_moved or not (message.kind in PLANNED or self._is_progress(party, message)):
             self.note(party, size)
+        elif isinstance(message, ScoreQuery):
+            self._asked = (party, size, message.places.shape[0])
+
+    def note_charged(self, refused: bytes) -> None:
+        """Count the part of the last query that the account of scored people refuses.
+
+        The account limits only what it grants; people whom it refuses can be asked for without end.
+        """
+        if self._asked is not None:
+            party, size, places = self._asked
+            self.note(party, size * int.from_bytes(refused, "big").bit_count() // max(1, places))
+        self._asked = None
 
     def _is_progress(self, party: PartyId, message: Message) -> bool:
         """Whether a report tells of rounds that no earlier one told of."""
         if not isinstance(message, RoundReport):
             return False
-        before, self._rounds[party] = self._rounds.get(party, -1), message.rounds_done
+        before = self._rounds.get(party, -1)
+        self._rounds[party] = max(before, message.rounds_done)
         return message.rounds_done > before
 
     def check(self, party: PartyId) -> None:

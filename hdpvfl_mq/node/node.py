@@ -270,8 +270,8 @@ class Node(Exchanging):
             self._commit()
 
     def _answer_charge(self, ledger: LedgerPort) -> None:
-        charged = ledger.charged()
-        self._step(charged, charged, NO_PARENT)
+        self._step(charged := ledger.charged(), charged, NO_PARENT)
+        self.mailbox.allowance.note_charged(charged.refused)
 
     def _is_ready(self, header: Header, sequence: int, frames: Frames) -> bool:
         """Whether the role may have the next envelope of a stream."""

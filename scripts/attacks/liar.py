@@ -11,11 +11,21 @@ from typing import Any
 
 from hdpvfl_mq.machine import Effect, Send
 from hdpvfl_mq.node.node import Node
-from scripts.attacks import lies_of_coordinators, lies_of_members
-from scripts.attacks.changed_process import CHANGES
+from scripts.attacks import (
+    changed_process,
+    lies_in_alignment,
+    lies_of_coordinators,
+    lies_of_members,
+    replays,
+)
 from scripts.attacks.voice import Lie
 
-LIES: dict[str, Lie] = {**lies_of_members.LIES, **lies_of_coordinators.LIES}
+LIES: dict[str, Lie] = {
+    **lies_of_members.LIES,
+    **lies_of_coordinators.LIES,
+    **replays.LIES,
+}
+CHANGES = {**changed_process.CHANGES, **lies_in_alignment.CHANGES}
 
 
 def honest(node: Node, effect: Send) -> tuple[Effect, ...]:

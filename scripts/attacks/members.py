@@ -60,6 +60,31 @@ TOLD = (
     Told("no_parts", "passive-2", "lists a share in parts and serves none of them"),
     Told("part_sizes", "passive-2", "lists parts of another size than it serves"),
     Told("false_end", "active", "forwards signatures under the end that nobody made"),
+    *(
+        Told(lie, "active", f"in entity resolution: {name}", "visits")
+        for lie, name in (
+            ("torsion_opening", "a first point that would show secret bits by its order"),
+            ("identity_opening", "the identity as first point"),
+            ("short_query", "a query that lacks 16 bytes"),
+            ("other_query", "a query for another bucket"),
+            ("query_twice", "every query twice"),
+            ("other_common", "common ids that nobody has"),
+            ("fewer_common", "one party is told of one common id fewer"),
+        )
+    ),
+    *(
+        Told(lie, "passive-2", f"in entity resolution: {name}", "visits")
+        for lie, name in (
+            ("torsion_choice", "a point outside the group of prime order"),
+            ("identity_choice", "the identity as a point"),
+            ("odd_choice", "a point that is not canonical"),
+            ("short_choice", "half a point is missing"),
+            ("short_answer", "an answer that lacks 16 bytes"),
+            ("other_answer", "an answer for another bucket"),
+            ("answer_twice", "every answer twice"),
+            ("noise_answer", "an answer of random bytes"),
+        )
+    ),
 )
 
 

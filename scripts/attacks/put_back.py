@@ -32,19 +32,19 @@ def older_ledger(folder: Path) -> Row:
     with stage(folder, **SETTINGS) as on:
         ledger, copy = on.started.state / VICTIM, folder / "copy"
         on.start()
-        _until_round(on, 3)
-        _kill(on)
+        until_round(on, 3)
+        kill(on)
         shutil.copytree(ledger, copy)
         on.started.start(VICTIM)
-        _until_round(on, 20)
-        _kill(on)
+        until_round(on, 20)
+        kill(on)
         shutil.rmtree(ledger)
         shutil.move(copy, ledger)
         on.started.start(VICTIM)
         codes = on.wait(on.started.names)
-        booked, sent = _booked(on), _sent(on)
-    held = set(codes.values()) == {0} and sent <= booked
-    what = f"{len(sent)} releases sent, {len(booked)} booked: replaying the journal books again"
+        paid, left = booked(on), sent(on)
+    held = set(codes.values()) == {0} and left <= paid
+    what = f"{len(left)} releases sent, {len(paid)} booked: replaying the journal books again"
     cost = "none: the run completes" if held else f"exit codes {codes}"
     return Row("its ledger is put back in mid-run", VICTIM, VICTIM, what, cost, held)
 
@@ -69,19 +69,19 @@ def _other_journal(folder: Path, name: str, put_back: Callable[[Path, Path], Non
     with stage(folder, **{**SETTINGS, "epochs": 2000}) as on:  # it must not end by itself
         own, copy = on.run / VICTIM, folder / "copy"
         on.start()
-        _until_round(on, 3)
-        _kill(on)
+        until_round(on, 3)
+        kill(on)
         shutil.copytree(own, copy)
         time.sleep(STATUS_S)  # the run waits for the victim: then the status is that of now
         reached = on.rounds()
         on.started.start(VICTIM)
-        _until_round(on, reached + 10)
-        _kill(on)
-        before = _sent(on)
+        until_round(on, reached + 10)
+        kill(on)
+        before = sent(on)
         for file in own.glob("journal.db*"):
             file.unlink()
         put_back(own, copy)
-        kept = _sent(on)
+        kept = sent(on)
         if not kept < before:
             raise RuntimeError("the journal that is put back lacks nothing")
         on.started.start(VICTIM)
@@ -89,7 +89,7 @@ def _other_journal(folder: Path, name: str, put_back: Callable[[Path, Path], Non
         on.wait(tuple(on.started.demo.parties))
         took_s = time.monotonic() - began
         codes = on.wait(on.started.names)
-        again = (_sent(on) - kept) & before
+        again = (sent(on) - kept) & before
         models = [name for name in on.started.demo.parties if on.weights(name) is not None]
         said = {name: on.started.said(name).strip().splitlines()[-1:] for name in codes}
     held = all(code not in (0, None) for code in codes.values()) and took_s < SECONDS
@@ -112,15 +112,16 @@ def full_disk(folder: Path) -> Row:
         del on.started.before[VICTIM]
         on.started.start(VICTIM)
         codes = on.wait(on.started.names)
-        booked, sent = _booked(on), _sent(on)
+        paid, left = booked(on), sent(on)
     held = code == 2 and "Traceback" not in said
-    held = held and set(codes.values()) == {0} and sent <= booked
+    held = held and set(codes.values()) == {0} and left <= paid
     what = f"exit code {code}: {said.strip().splitlines()[0].rpartition('toml: ')[2][:110]}"
     cost = "none: the run completes when there is room" if held else f"exit codes {codes}"
     return Row("its disk is full in mid-run", VICTIM, VICTIM, what, cost, held)
 
 
-def _until_round(on: Stage, number: int) -> None:
+def until_round(on: Stage, number: int) -> None:
+    """Wait for a round."""
     end = time.monotonic() + WAIT_S
     while on.rounds() < number:
         if time.monotonic() > end:
@@ -128,19 +129,22 @@ def _until_round(on: Stage, number: int) -> None:
         time.sleep(0.02)
 
 
-def _kill(on: Stage) -> None:
+def kill(on: Stage) -> None:
+    """Kill the victim's process."""
     child = on.started.children[VICTIM]
     child.send_signal(signal.SIGKILL)
     child.wait()
 
 
-def _booked(on: Stage) -> set[str]:
+def booked(on: Stage) -> set[str]:
+    """Releases in the victim's ledger."""
     rows = on.started.entries(VICTIM)
     entries = (entry for row in rows for entry in row)
     return {entry.event.release_id for entry in entries if isinstance(entry, ReleaseBooked)}
 
 
-def _sent(on: Stage) -> set[str]:
+def sent(on: Stage) -> set[str]:
+    """Releases in the victim's journal."""
     path = on.run / VICTIM / "journal.db"
     if not path.exists():
         return set()

@@ -71,7 +71,11 @@ class Stage:
         honest = [name for name in self.started.names if name != liar]
         self.started.start(*honest)
         if liar:
-            log = self.started.log(liar).open("ab")
+            self.start_liar(liar, lie)
+
+    def start_liar(self, liar: str, lie: str) -> None:
+        """Start one process with a lie."""
+        with self.started.log(liar).open("ab") as log:
             self.started.children[liar] = subprocess.Popen(
                 [sys.executable, "-m", "scripts.attacks.liar", lie, self.started.settings(liar)],
                 stdin=subprocess.DEVNULL,
@@ -80,7 +84,6 @@ class Stage:
                 cwd=self.started.folder,
                 env=environment(),
             )
-            log.close()
 
     def measure(self) -> None:
         """Record the peak memory of each process so far."""

@@ -34,26 +34,16 @@ def messages_legal(run: Run) -> None:  # 6 and 13
     run.check(13, len(set(first.values())) == len(first), "hello", "two share a seed")
 
 
-def noise_shown(run: Run) -> tuple[list[Any], float]:
-    """Noise and grid of every release that the plan counts, and C; empty if some are hidden."""
-    outer = [run.noises(role)[:1] for role in ("active", "passive")]
-    inner = [inner_noise(run, kind)[:1] for kind in ("moments", "gram")]
-    sides = [side for found in (outer if run.descends else outer + inner) for side in found]
-    if run.descends and len(sides) == 2:
-        share = run.method["passive"]["received_clip"]
-        return sides, share * sides[0][0] if run.sound else math.inf
-    plain = run.method["kind"] == "private_model" and run.method["noise"] == "gaussian"
-    if not plain or len(sides) < 4:
-        return [], 0.0
-    clip = min(1.0 + run.method["received_clip"] * sides[0][0], 2.0**16)
-    return sides, math.ceil(clip * 2.0**16) * 2.0**-16
-
-
-def inner_noise(run: Run, kind: str) -> list[Any]:  # of statistics that stay inside
-    effects = [x for rows in run.records.values() for row in rows for x in row["effects"]]
-    made = [x["release"] for x in effects if x["kind"] == "book"]
-    named = [x for x in made if x["release_id"].split("/")[-2] == kind]
-    return [(x["noise_std"], x["exponent"]) for x in named]
+def plan_digest(run: Run, stated: bytes) -> bytes:
+    """The digest of the plan; of format 1 from the noise that both sides declare, if shown."""
+    if run.plan is not None:
+        return run.plan.digest(run.manifest_digest)
+    sides = [side for role in ("active", "passive") for side in run.noises(role)[:1]]
+    if not run.descends or len(sides) < 2:
+        return stated
+    clip = run.method["passive"]["received_clip"] * sides[0][0] if run.sound else math.inf
+    parts = [*((*side, run.rounds) for side in sides), (run.rows, clip)]
+    return sha(b"hdpvfl-mq plan 1\0", run.manifest_digest, *(repr(x).encode() for x in parts))
 
 
 def one_manifest(run: Run) -> None:  # 7
@@ -81,19 +71,13 @@ def plan_followed(run: Run) -> None:  # 7
         run.check(7, within, e.where, f"{e.sender} reports common rows outside the limits")
     if not plans:
         return
-    if not run.of("aligned"):
+    if not run.of("aligned") or (run.format == "2" and run.plan is None):
         run.check(7, False, plans[0].where, "allows rounds before the common rows are known")
         return
     named = run.method["kind"] in METHODS[run.format].split()
     run.check(7, named, "manifest", "is of another method or format")
     echoes_hold(run)
-    digest = plans[0].body["plan_digest"]
-    sides, clip = noise_shown(run)
-    if sides:
-        # The plan's digest covers the noise of all parties, so nobody can declare another.
-        parts = [*((*side, run.rounds) for side in sides), (run.rows, clip)]
-        domain = f"hdpvfl-mq plan {run.format}\0".encode()
-        digest = sha(domain, run.manifest_digest, *(repr(part).encode() for part in parts))
+    digest = plan_digest(run, plans[0].body["plan_digest"])
     for e in plans:
         follows = (e.body["first"], e.body["plan_digest"]) == (planned, digest)
         follows &= planned < e.body["last"] <= run.rounds

@@ -6,13 +6,24 @@ It reads; the checks are in the other modules.
 from __future__ import annotations
 
 import tomllib
-from collections import defaultdict
+from collections import Counter, defaultdict
 from pathlib import Path
 from typing import Any
 
 from nacl.signing import VerifyKey
 
 from .formats import UNREADABLE, ZERO, query, sha, unpack
+from .prices import Plan, plan_of
+
+# Settings of a run, of a party's service, and keys that a service keeps beside its journal.
+KEY_FILES = ("settings/*.toml", "*/settings.toml", "*/members.toml")
+
+
+def planned(manifest: Any, rows: int) -> Plan | None:
+    try:
+        return plan_of(manifest, rows)
+    except (ValueError, KeyError, TypeError, AttributeError):  # no party may train with these
+        return None
 
 
 class Envelope:
@@ -54,16 +65,24 @@ class Run:
         self.found: dict[int, str] = {}
         self.refused: dict[bytes, list[str]] = {}  # what receivers say of envelopes they refused
         self.unread: dict[bytes, str] = {}  # envelopes whose receiver could not read them, and why
-        self.read_keys([members] if members else sorted((folder / "settings").glob("*.toml")))
+        beside = [x for name in KEY_FILES for x in folder.glob(name)]
+        self.read_keys([members] if members else sorted(beside))
         self.read_journals(folder, ledgers or folder)
-        own_last = sorted(self.envelopes, key=lambda e: e.sent)
-        self.said = list({e.digest: e for e in own_last}.values())
+        own_first: dict[bytes, Envelope] = {}
+        for e in sorted(self.envelopes, key=lambda e: not e.sent):
+            own_first.setdefault(e.digest, e)
+        self.said = list(own_first.values())
         offers = self.of("run_offer")
         self.manifest = offers[0].body["manifest"] if offers else {}
         # The manifest is the last field of its message: its bytes are the rest of the body.
         self.manifest_digest = sha(*[o.frames[2].split(b"\xa8manifest", 1)[1] for o in offers[:1]])
-        self.rows = max((e.body["rows"] for e in self.of("aligned")), default=0)
         self.format = min((meta.get("format", "") for meta in self.meta.values()), default="")
+        stated = dict.fromkeys((e.sender, e.body["rows"]) for e in self.of("aligned"))
+        counts = [rows for rows, _ in Counter(rows for _, rows in stated).most_common()]
+        plans = (planned(self.manifest, rows) for rows in counts if self.format == "2")
+        # A liar may report another count, from which no plan follows or one that takes hours.
+        self.plan = next((plan for plan in plans if plan is not None), None)
+        self.rows = self.plan.rows if self.plan is not None else max(counts, default=0)
         # In format 1 a method is a name, and its constants are fields of the manifest.
         method = self.manifest.get("method", {})
         self.method = {**self.manifest, "kind": method} if self.format == "1" else method
@@ -84,7 +103,9 @@ class Run:
         for file in files:
             table = tomllib.loads(file.read_text())
             for m in [*table.get("members", []), *table.get("peers", [])]:
-                self.keys[m["party"]] = (m["role"], bytes.fromhex(m["verify_key"]))
+                key = (m["role"], bytes.fromhex(m["verify_key"]))
+                if self.keys.setdefault(m["party"], key) != key:
+                    raise ValueError(f"{file} gives {m['party']} another key or role")
 
     def read_journals(self, folder: Path, ledgers: Path) -> None:
         for path in sorted(folder.glob("*/journal.db")):

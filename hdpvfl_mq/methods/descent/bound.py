@@ -161,7 +161,7 @@ class Recursion:
 
         *Bound.* A step moves by eta times a mean of rows times residuals, and contracts.
         """
-        steps = self.local_steps * float(per_round(schedule.eta, schedule.rounds).sum())
+        steps = self.local_steps * math.fsum(per_round(schedule.eta, schedule.rounds))
         return min(steps * self.step_rounding, 2.0 * self.radius)
 
     def slack(self, schedule: PublicSchedule) -> float:

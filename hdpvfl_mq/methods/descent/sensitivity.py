@@ -59,7 +59,6 @@ def _squares(
 ) -> tuple[FloatArray, FloatArray, float]:
     """Fold s_t^2 as a polynomial in the slack: (largest sum after each round, sums, largest d)."""
     sums = np.zeros((3, len(schedule.batch_rows)))
-    powers = np.array([1.0, slack, slack * slack])
     cumulative = np.empty(schedule.rounds)
     for t, d in enumerate(distances(recursion, schedule)):
         if t == schedule.rounds:
@@ -71,8 +70,13 @@ def _squares(
         sums += others * np.stack([move * move, 2.0 * move, parted])
         if own > 0.0:
             sums[:, batch] += (own * own, 2.0 * own, 1.0)
-        cumulative[t] = (powers @ sums).max()
+        cumulative[t] = _largest(sums, slack)
     raise AssertionError("the walk yields one vector more than there are rounds")
+
+
+def _largest(sums: FloatArray, slack: float) -> float:
+    """The largest sum of any row. No matrix product: libraries round these differently."""
+    return float((sums[0] + slack * sums[1] + slack * slack * sums[2]).max())
 
 
 def profile(bounds: Bounds, schedule: PublicSchedule, *, grid: float) -> SensitivityProfile:
@@ -95,12 +99,8 @@ def coarsest_grid(bounds: Bounds, schedule: PublicSchedule) -> int:
     recursion = bounds.recursion(schedule)
     _, sums, _ = _squares(recursion, schedule, 0.0)
     slack = recursion.slack(schedule)
-
-    def square(step: float) -> float:
-        return float((np.array([1.0, step, step * step]) @ sums).max())
-
-    allowed = square(slack - FLOAT_SLACK) * (1.0 + _GRID_SHARE) ** 2
+    allowed = _largest(sums, slack - FLOAT_SLACK) * (1.0 + _GRID_SHARE) ** 2
     for exponent in range(COARSEST_EXPONENT, FINEST_EXPONENT, -1):
-        if square(2.0**exponent + slack) < allowed:
+        if _largest(sums, 2.0**exponent + slack) < allowed:
             return exponent
     return FINEST_EXPONENT

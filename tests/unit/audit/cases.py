@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from hdpvfl_mq.audit.evidence import Evidence
-from tests.unit.audit import cheats, echoed, forged, scored
+from tests.unit.audit import cheats, echoed, forged, mispriced, scored
 
 
 @dataclass(frozen=True)
@@ -46,6 +46,15 @@ CASES = (
     Case("small sigma", cheats.small_sigma, 9),
     Case("one small sigma", cheats.one_small_sigma, 9),
     Case("cheap release", cheats.cheap_release, 10),
+    Case("cheaper by a unit", mispriced.cheaper_by_a_unit, 10),
+    Case("dearer residual, shown by one", mispriced.dearer_residual, 10),
+    Case("cheap share, shown alone", mispriced.only_passive_shown, 10),
+    Case("paid a round later", mispriced.paid_a_round_later, 10),
+    Case("cheap labels", mispriced.cheap_labels, 10),
+    Case("cheap bounded labels", mispriced.cheap_bounded_labels, 10),
+    Case("cheap statistics", mispriced.cheap_statistics, 10),
+    Case("other mechanism", mispriced.other_mechanism, 9),
+    Case("larger reserve", mispriced.larger_reserve, 12),
     Case("ledger forgets", cheats.ledger_forgets, 10),
     Case("ledger discount", cheats.ledger_discount, 10),
     Case("earlier entries dropped", cheats.earlier_run_dropped, 10, alone=False),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from nacl.bindings import crypto_core_ed25519_add
 
 from hdpvfl_mq.errors import PeerError
 from hdpvfl_mq.psi import base_ot
@@ -78,6 +79,30 @@ def test_points_off_the_curve_are_refused() -> None:
         answerer.answer(None, 0, wrong, 2, ELEMENTS[:2])
     with pytest.raises(PeerError, match=r"peer .* stage answer"):
         query.outputs("peer", None, wrong)
+
+
+# The identity, the point of order 2, and an encoding that is not the smallest.
+ODD = [
+    bytes([1]) + bytes(31),
+    (2**255 - 20).to_bytes(32, "little"),
+    (2**255 - 16).to_bytes(32, "little"),
+]
+
+
+@pytest.mark.parametrize(
+    "odd", [*ODD, None], ids=["identity", "order 2", "not smallest", "torsion"]
+)
+def test_points_outside_the_group_of_prime_order_are_refused(odd: bytes | None) -> None:
+    """An opening with a part of small order would show every secret bit: only where the bit is 1,
+    the point that answers has that part too."""
+    asker, answerer = _pair("oprf")
+    opening = asker.opening("peer")
+    choice, _ = answerer.choose(opening)
+    mixed = [crypto_core_ed25519_add(point, ODD[1]) for point in (opening, choice[:32])]
+    with pytest.raises(PeerError, match="stage open"):
+        answerer.choose(odd or mixed[0])
+    with pytest.raises(PeerError, match="stage choose"):
+        asker.agree("peer", (odd or mixed[1]) + choice[32:])
 
 
 @pytest.mark.parametrize("method", METHODS)

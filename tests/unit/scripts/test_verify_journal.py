@@ -115,6 +115,18 @@ def test_one_journal_alone_raises_no_alarm(federation, tmp_path):
     assert report(alone, tmp_path) == (["2"], {})
 
 
+@pytest.mark.parametrize("name", ["settings", "members"])
+def test_keys_beside_the_journals_of_a_service_are_read(federation, name, tmp_path):
+    """Bug: of runs of services it found no keys, and every signature seemed forged."""
+    run = write_run(honest(federation), tmp_path)
+    keys = run / "settings" / "members.toml"
+    keys.rename(run / "shop" / f"{name}.toml")
+    assert verify_journal.report(run) == (["2"], {})
+    table = (run / "shop" / f"{name}.toml").read_text()
+    (run / "bank" / "members.toml").write_text(table.replace('role = "active"', 'role = "passive"'))
+    assert "another key or role" in verify_journal.verify(run)[1]
+
+
 def test_a_format_that_is_not_its_own_is_noticed(federation, old, tmp_path):
     for number, evidence in enumerate((stamped(honest(federation), "1"), stamped(old, "2"))):
         assert 1 in report(evidence, tmp_path / str(number))[1]
