@@ -77,7 +77,7 @@ def _other_journal(folder: Path, name: str, put_back: Callable[[Path, Path], Non
         time.sleep(STATUS_S)  # the run waits for the victim: then the status is that of now
         reached = on.rounds()
         on.started.start(VICTIM)
-        _until_round(on, reached + 10)
+        _until_round(on, reached + 2)
         _kill(on)
         before = _sent(on)
         for file in own.glob("journal.db*"):

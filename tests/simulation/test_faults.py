@@ -58,9 +58,7 @@ REPEATED = pytest.mark.slow  # more of the same, for make soak
 DRAWN = [0, *(pytest.param(n, marks=REPEATED) for n in (1, 2))]
 
 
-@pytest.mark.parametrize(
-    "block", [0, *(pytest.param(n, marks=REPEATED) for n in range(1, BLOCKS))]
-)
+@pytest.mark.parametrize("block", [0, *(pytest.param(n, marks=REPEATED) for n in range(1, BLOCKS))])
 def test_200_disturbed_runs_end_like_the_calm_one(block):
     killed = 0
     for seed in range(block * SEEDS // BLOCKS, (block + 1) * SEEDS // BLOCKS):

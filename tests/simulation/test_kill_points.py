@@ -2,7 +2,8 @@
 
 Points are found by counting: an undisturbed run says how often each process books, commits,
 acknowledges and takes a turn; then every one of those moments kills once, in `make test` four of
-each kind, spread over the run. The journal, the ledger and the node are wrapped, production code knows of no fault.
+each kind, spread over the run. The journal, the ledger and the node are wrapped, production code
+knows of no fault.
 """
 
 from __future__ import annotations
