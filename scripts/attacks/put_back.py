@@ -30,6 +30,7 @@ SECONDS = 60.0  # most time until all parties know, on a busy machine
 def older_ledger(folder: Path) -> Row:
     """Kill a party in a round, and start it again with the ledger of an earlier round."""
     with stage(folder, **SETTINGS) as on:
+        on.started.fresh = False  # nobody measures memory here
         ledger, copy = on.started.state / VICTIM, folder / "copy"
         on.start()
         until_round(on, 3)
@@ -67,6 +68,7 @@ def older_journal(folder: Path) -> Row:
 def _other_journal(folder: Path, name: str, put_back: Callable[[Path, Path], None]) -> Row:
     """Change a party's journal after its second process; all must end, and within seconds."""
     with stage(folder, **{**SETTINGS, "epochs": 2000}) as on:  # it must not end by itself
+        on.started.fresh = False
         own, copy = on.run / VICTIM, folder / "copy"
         on.start()
         until_round(on, 3)
@@ -75,7 +77,7 @@ def _other_journal(folder: Path, name: str, put_back: Callable[[Path, Path], Non
         time.sleep(STATUS_S)  # the run waits for the victim: then the status is that of now
         reached = on.rounds()
         on.started.start(VICTIM)
-        until_round(on, reached + 10)
+        until_round(on, reached + 2)
         kill(on)
         before = sent(on)
         for file in own.glob("journal.db*"):

@@ -15,6 +15,7 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,8 @@ from schemas.config import BrokerSettings
 from schemas.ids import COORDINATOR
 from schemas.records import Refused, TurnedAway, Withheld
 from scripts import verify_journal
+from scripts.attacks.liar import main as lying
+from tests.integration.forked import Served
 from tests.integration.processes import Processes, environment, processes
 
 MIB = 1024.0
@@ -75,15 +78,8 @@ class Stage:
 
     def start_liar(self, liar: str, lie: str) -> None:
         """Start one process with a lie."""
-        with self.started.log(liar).open("ab") as log:
-            self.started.children[liar] = subprocess.Popen(
-                [sys.executable, "-m", "scripts.attacks.liar", lie, self.started.settings(liar)],
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                cwd=self.started.folder,
-                env=environment(),
-            )
+        start = _in_new_interpreter if self.started.fresh else _forked
+        self.started.children[liar] = start(self.started, liar, lie)
 
     def measure(self) -> None:
         """Record the peak memory of each process so far."""
@@ -145,6 +141,23 @@ class Stage:
             self.measure()
             time.sleep(0.1)
         return (self.rounds() - before) / (time.monotonic() - began)
+
+
+def _in_new_interpreter(started: Processes, liar: str, lie: str) -> subprocess.Popen[bytes]:
+    with started.log(liar).open("ab") as log:
+        return subprocess.Popen(
+            [sys.executable, "-m", "scripts.attacks.liar", lie, started.settings(liar)],
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            cwd=started.folder,
+            env=environment(),
+        )
+
+
+def _forked(started: Processes, liar: str, lie: str) -> Served:
+    program = partial(lying, lie, Path(started.settings(liar)))
+    return Served(program, out=started.log(liar), cwd=started.folder, environment=environment())
 
 
 def refused_in(path: Path, party: str) -> list[str]:

@@ -6,8 +6,8 @@ It owns the processes, the operators' commands and the journals of members; it k
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -16,15 +16,19 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from broker.__main__ import main as broker_main
 from hdpvfl_mq.app.commands.up import UpOptions, prepare_demo
 from hdpvfl_mq.app.demo.prepare import Demo, free_port, write_demo
 from hdpvfl_mq.errors import HdpvflError
 from hdpvfl_mq.runtime import control
 from hdpvfl_mq.runtime.settings import dump_settings, fields_of, load_settings
+from parties.__main__ import main as party_main
 from schemas.config import RunManifest
 from schemas.ids import COORDINATOR
 from schemas.policy import PartyPolicy
+from scripts.attacks.liar import main as lying
 from scripts.attacks.stage import refused_in
+from tests.integration.forked import Served
 from tests.integration.processes import QUICK_DATA, environment
 
 WAIT_S = 120.0
@@ -36,22 +40,19 @@ class Standing:
 
     folder: Path
     demo: Demo
-    children: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
+    children: dict[str, Served] = field(default_factory=dict)
 
     def start(self, *names: str, lie: str = "") -> None:
         """Start services, honest or with a lie."""
         for name in names or (COORDINATOR, *self.demo.parties):
-            module = "broker" if name == COORDINATOR else "parties"
-            words = [module] if not lie else ["scripts.attacks.liar", lie]
-            with self.log(name).open("ab") as log:
-                self.children[name] = subprocess.Popen(
-                    [sys.executable, "-m", *words, str(self.demo.service(name))],
-                    stdin=subprocess.DEVNULL,
-                    stdout=log,
-                    stderr=log,
-                    cwd=self.folder,
-                    env=environment(),
-                )
+            honest = broker_main if name == COORDINATOR else party_main
+            program = partial(lying, lie) if lie else honest
+            self.children[name] = Served(
+                partial(program, self.demo.service(name)),
+                out=self.log(name),
+                cwd=self.folder,
+                environment=environment(),
+            )
         for name in names or (COORDINATOR, *self.demo.parties):
             self.until(partial(self.asked, name, "status"), f"{name} to stand")
 
@@ -59,7 +60,7 @@ class Standing:
         """End services as an operator does."""
         for name in names or tuple(self.children):
             child = self.children.pop(name)
-            child.terminate()
+            child.send_signal(signal.SIGTERM)
             try:
                 child.wait(20.0)
             except subprocess.TimeoutExpired:

@@ -8,16 +8,17 @@ from __future__ import annotations
 import json
 import shutil
 import sqlite3
-import subprocess
-import sys
 from collections.abc import Callable
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 
 from hdpvfl_mq.privacy.ledger import EMPTY_LEDGER, Entry, decode, encode, extend
 from schemas.privacy import CapFixed, ReleaseBooked
+from scripts import verify_journal
 from scripts.attacks.stage import Row, stage
-from tests.integration.processes import ROOT, environment
+from tests.integration.forked import Served
+from tests.integration.processes import environment, hdpvfl
 
 LIAR = "passive-2"
 
@@ -66,6 +67,7 @@ def tampered_files(folder: Path) -> Row:
     """Change ledger or journal after the run; ask `hdpvfl audit` and the independent verifier."""
     told: dict[str, tuple[int, int]] = {}
     with stage(folder, guarantee="sound", epochs=2) as on:
+        on.started.fresh = False
         on.start()
         codes = on.wait(on.started.names)
         if set(codes.values()) != {0}:
@@ -89,15 +91,14 @@ def tampered_files(folder: Path) -> Row:
 
 def _verdicts(run: Path, state: Path) -> tuple[int, int]:
     """Exit codes of both verifiers."""
-    audit = ["-m", "hdpvfl_mq.app.cli", "audit", str(run), "--ledgers", str(state)]
-    second = [str(ROOT / "scripts" / "verify_journal"), str(run), str(state)]
-    first, other = (
-        subprocess.run(
-            [sys.executable, *words], capture_output=True, env=environment(), check=False
-        ).returncode
-        for words in (audit, second)
+    first = hdpvfl("audit", run, "--ledgers", state, cwd=run)
+    second = Served(
+        partial(verify_journal.main, [str(run), str(state)]),
+        out=state.with_name("second verifier"),
+        cwd=run,
+        environment=environment(),
     )
-    return first, other
+    return first.returncode, second.wait()
 
 
 ATTACKS: dict[str, Callable[[Path], Row]] = {"tampered_files": tampered_files}

@@ -8,7 +8,7 @@ from typing import Any
 
 from nacl.signing import VerifyKey
 
-from .formats import EFFECTS, ZERO, query, sha, tree, unpack
+from .formats import EFFECTS, ZERO, query, roots, sha, unpack
 from .run import Run
 
 
@@ -95,12 +95,14 @@ def envelopes_hold(run: Run) -> None:  # 3 to 5
 
 
 def heads_hold(run: Run, mine: dict[Any, bytes]) -> None:  # 4: what was stated, and what was seen
+    shown = {party: [digest for *_, digest in rows] for party, rows in run.journals.items()}
+    heads = {party: [ZERO, *digests] for party, digests in shown.items()}
+    rooted = {party: roots(digests) for party, digests in shown.items()}
     for e in run.envelopes:
         size, stated = e.header["size"], (e.header["head"], e.header["root"])
         if e.sender in run.journals:
-            shown = [digest for _, _, digest in run.journals[e.sender]]
-            same = size <= len(shown) and size == (e.index if e.sent else size)
-            same = same and stated == ([ZERO, *shown][size], tree(shown[:size]))
+            same = 0 <= size < len(heads[e.sender]) and size == (e.index if e.sent else size)
+            same = same and stated == (heads[e.sender][size], rooted[e.sender][size])
             run.check(4, same, e.where, f"{e.sender} signed another journal")
         for party, d in e.to.items():
             known = mine.get((party, e.sender, d["ack"])) if d["ack"] else ZERO

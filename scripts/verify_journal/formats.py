@@ -81,11 +81,19 @@ def unpack_at(data: bytes, at: int) -> tuple[Any, int]:  # the value at a place,
     return (dict(zip(items[::2], items[1::2], strict=True)) if pairs else items), at
 
 
-def tree(leaves: list[bytes]) -> bytes:  # RFC 9162, section 2.1.1
-    if len(leaves) < 2:
-        return sha(b"\0", leaves[0]) if leaves else sha()
-    half = 1 << (len(leaves) - 1).bit_length() - 1
-    return sha(b"\1", tree(leaves[:half]), tree(leaves[half:]))
+def roots(leaves: list[bytes]) -> list[bytes]:
+    """The roots of the first 0, 1, 2, ... leaves (RFC 9162, section 2.1.1)."""
+    found, peaks = [sha()], []  # peaks: complete subtrees, largest first, each with its size
+    for leaf in leaves:
+        peaks.append((1, sha(b"\0", leaf)))
+        while len(peaks) > 1 and peaks[-1][0] == peaks[-2][0]:
+            size, right = peaks.pop()
+            peaks[-1] = (2 * size, sha(b"\1", peaks[-1][1], right))
+        root = peaks[-1][1]
+        for _, left in reversed(peaks[:-1]):
+            root = sha(b"\1", left, root)
+        found.append(root)
+    return found
 
 
 def linked(place: bytes, body: bytes, key: bytes | None = None) -> bytes:

@@ -19,7 +19,7 @@ from pathlib import Path
 from hdpvfl_mq.app.commands.audit import AuditOptions, gather
 from hdpvfl_mq.audit.audit import audit, exit_code
 from hdpvfl_mq.audit.evidence import Evidence
-from hdpvfl_mq.runtime import status
+from hdpvfl_mq.runtime import snapshots, status
 from schemas.ids import COORDINATOR
 from tests.integration.forked import Started
 from tests.integration.processes import Processes, processes
@@ -192,6 +192,11 @@ def campaign(folder: Path, kills: int, seed: int, *, settled: int = 20, **option
         assert_same(found, expected)
         shutil.rmtree(here)
     return tally
+
+
+def snapshot_often() -> None:
+    """Take snapshots in short runs too: without them few restarts would find one."""
+    snapshots.EVERY_CPU_S = 0.05
 
 
 def small_disk(limit: int) -> None:

@@ -172,14 +172,21 @@ def _service(name: str, settings: Path, before: Callable[[], None] | None) -> in
 
 
 @contextmanager
-def processes(folder: Path, *, secrets: bool = False, **options) -> Iterator[Processes]:
-    """A demo written to a folder; whatever still runs at the end is killed."""
+def processes(
+    folder: Path, *, secrets: bool = False, before: Callable[[], None] | None = None, **options
+) -> Iterator[Processes]:
+    """A demo written to a folder; whatever still runs at the end is killed.
+
+    Every process calls `before` first.
+    """
     demo = prepare_demo(UpOptions(out=folder, run="test-run", **{**QUICK_DATA, **options}))
     state = folder / "state"
     write_demo(demo, state=state, port=free_port())
     if secrets:
         fix_secrets(demo, state)
     started = Processes(folder, demo, state)
+    if before is not None:
+        started.before = dict.fromkeys(started.names, before)
     try:
         yield started
     finally:

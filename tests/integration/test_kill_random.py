@@ -6,23 +6,14 @@ from statistics import median
 
 import pytest
 
-from hdpvfl_mq.runtime import snapshots
-from tests.integration.killing import campaign
-from tests.integration.processes import Processes
+from tests.integration.killing import campaign, snapshot_often
 
 NEXT_ROUND_S = 5.0
 
 
-@pytest.fixture(autouse=True)
-def snapshots_are_frequent(monkeypatch):
-    """These runs are short: without this, few restarts would find a snapshot."""
-    monkeypatch.setattr(Processes, "inherits", True)
-    monkeypatch.setattr(snapshots, "EVERY_CPU_S", 0.05)
-
-
 def test_12_random_kills_leave_no_trace(tmp_path):
     """The quick form; a thousand are in `make soak`."""
-    tally = campaign(tmp_path, kills=12, seed=1, settled=3, epochs=4)
+    tally = campaign(tmp_path, kills=12, seed=1, settled=3, epochs=4, before=snapshot_often)
     assert tally.killed.total() == 12
     assert len(tally.killed) == 3  # the broker too
     assert tally.with_snapshot > 0
@@ -32,7 +23,7 @@ def test_12_random_kills_leave_no_trace(tmp_path):
 
 @pytest.mark.slow
 def test_1000_random_kills_leave_no_trace(tmp_path):
-    tally = campaign(tmp_path, kills=1000, seed=2)
+    tally = campaign(tmp_path, kills=1000, seed=2, before=snapshot_often)
     print(
         f"\n{dict(tally.killed)}, {tally.with_snapshot} restarts from a snapshot; seconds from "
         f"{len(tally.waits_s)} restarts to the next round: median {median(tally.waits_s):.1f}, "

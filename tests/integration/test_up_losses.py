@@ -24,7 +24,7 @@ from tests.contracts.test_leaving import row
 
 ROWS = 1500
 NONE = ("--guarantee", "none")
-SHORT = (*NONE, "--epochs", "150")
+SHORT = (*NONE, "--epochs", "60")
 TEN = ("--epsilon", 10)
 
 

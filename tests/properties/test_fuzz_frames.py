@@ -10,7 +10,7 @@ import pytest
 from tests.properties.fuzz_frames import throw
 
 BLOCKS = 16
-SIGNED = 2  # blocks with Ed25519; the others have keyed hashes, as nine of ten in make fuzz
+SIGNED = 1  # blocks with Ed25519; the others have keyed hashes, as nine of ten in make fuzz
 
 
 @pytest.mark.parametrize("seed", range(BLOCKS))
@@ -23,4 +23,4 @@ def test_200_000_signed_frames_break_no_node(seed):
 
 
 def test_hashes_in_the_place_of_signatures_change_nothing_else():
-    assert throw(5_000, seed=3, hashes=True) == throw(5_000, seed=3)
+    assert throw(2_000, seed=3, hashes=True) == throw(2_000, seed=3)

@@ -173,7 +173,7 @@ def test_a_lost_envelope_is_repaired_although_a_crowd_resends_slowly(
     monkeypatch.setattr(pacing, "CROWD_S", 30.0)  # 90 s with three peers
     monkeypatch.setattr(pacing, "CROWD_ACK_S", 0.0)
     monkeypatch.setattr(pacing, "GAP_S", 200.0)
-    federation = made("wait")
+    federation = made("wait", epochs=2)  # what is lost belongs to the beginning of the run
     router, lost = federation.router(), []
 
     class Losing:

@@ -7,8 +7,6 @@ from tests.federation import Federation, manifest
 
 
 def test_all_parties_stop_after_the_same_epoch_and_spend_less():
-    whole = Federation(manifest(epochs=40))
-    whole.simulate()
     early = Federation(manifest(epochs=40, early_stop=EarlyStop(patience=1, tolerance=0.5)))
     simulation = early.simulate()
     assert set(early.outcomes.values()) == {"completed"}

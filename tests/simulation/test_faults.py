@@ -58,9 +58,7 @@ REPEATED = pytest.mark.slow  # more of the same, for make soak
 DRAWN = [0, *(pytest.param(n, marks=REPEATED) for n in (1, 2))]
 
 
-@pytest.mark.parametrize(
-    "block", [*range(2), *(pytest.param(n, marks=REPEATED) for n in range(2, BLOCKS))]
-)
+@pytest.mark.parametrize("block", [0, *(pytest.param(n, marks=REPEATED) for n in range(1, BLOCKS))])
 def test_200_disturbed_runs_end_like_the_calm_one(block):
     killed = 0
     for seed in range(block * SEEDS // BLOCKS, (block + 1) * SEEDS // BLOCKS):
@@ -126,12 +124,13 @@ def journals_of(federation: Federation) -> dict[str, list]:
 
 
 def test_a_seed_gives_one_sequence_of_events():
-    runs = [BrittleFederation(seed=11) for _ in range(2)]
+    small = manifest(**SMALL), tables(rows=50)
+    runs = [BrittleFederation(*small, seed=11) for _ in range(2)]
     simulations = [run.disturbed(UNKIND) for run in runs]
     # Every input of every process in its order, with all that it sent, chained by hashes.
     assert journals_of(runs[0]) == journals_of(runs[1])
     assert simulations[0].now == simulations[1].now
     assert simulations[0].crashes == simulations[1].crashes
-    other = BrittleFederation(seed=12)
+    other = BrittleFederation(*small, seed=12)
     other.disturbed(UNKIND)
     assert journals_of(other) != journals_of(runs[0])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
+
 import pytest
 
 from hdpvfl_mq.audit.audit import audit
@@ -20,39 +22,47 @@ SHORT = Faults(delay_s=0.05)
 AWAY = Faults(delay_s=0.05, absences=(("shop", 1.2, 7.2),))
 
 
-def late_run(**options):
-    """A run in which shop is away once, and the states of bank in it."""
-    federation = Federation(
-        manifest(epochs=60, absence="last", absent_after_s=2.0, rounds_ahead=4, **options)
-    )
-    seen = []
-    federation.operators["bank"] = lambda node: seen.append((node.role, node.state))
-    simulation = federation.simulate(faults=AWAY)
-    return federation, simulation, seen
+@dataclass
+class Late:
+    """A run in which shop is away once, the states of bank in it, and what mailboxes took."""
+
+    federation: Federation
+    states: list = field(default_factory=list)
+    taken: list = field(default_factory=list)  # kind, and whether it moved its receiver
 
 
-def test_shares_of_a_party_that_was_away_do_not_count_against_it(monkeypatch):
-    """Bug: four late shares of 16 MiB ended the run and named the party that had come back."""
-    counted = []
+@pytest.fixture(scope="module")
+def late_run():
+    federation = Federation(manifest(epochs=60, absence="last", absent_after_s=2.0, rounds_ahead=4))
+    late = Late(federation)
+    federation.operators["bank"] = lambda node: late.states.append((node.role, node.state))
     honestly = allowance.Allowance.note_taken
 
     def noted(self, party, message, size, *, is_moved):
-        counted.append((message.kind, is_moved))
+        late.taken.append((message.kind, is_moved))
         honestly(self, party, message, size, is_moved=is_moved)
 
-    monkeypatch.setattr(allowance.Allowance, "note_taken", noted)
-    federation, simulation, _ = late_run()
-    assert set(federation.outcomes.values()) == {"completed"}
-    trained = simulation.nodes["bank"].state.trained
-    assert trained.late["shop"] > 0, "no share was late: the test shows nothing"
-    assert ("score_share", False) not in counted
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(allowance.Allowance, "note_taken", noted)
+        federation.simulate(faults=AWAY)
+    return late
 
 
-def test_a_share_of_a_round_that_is_over_is_refused_unless_its_sender_was_left_out():
+def test_shares_of_a_party_that_was_away_do_not_count_against_it(late_run):
+    """Bug: four late shares of 16 MiB ended the run and named the party that had come back."""
+    assert set(late_run.federation.outcomes.values()) == {"completed"}
+    _, ended = late_run.states[-1]
+    assert ended.trained.late["shop"] > 0, "no share was late: the test shows nothing"
+    assert ("score_share", True) in late_run.taken
+    assert ("score_share", False) not in late_run.taken
+
+
+def test_a_share_of_a_round_that_is_over_is_refused_unless_its_sender_was_left_out(late_run):
     """Bug: such shares were recorded without end, and their parts stored."""
-    _, _, seen = late_run()
     role, state = next(
-        (role, state) for role, state in seen if isinstance(state, Training) and state.late
+        (role, state)
+        for role, state in late_run.states
+        if isinstance(state, Training) and state.late
     )
     again = sample("score_share").model_copy(update={"round": state.late["shop"]})
     with pytest.raises(PeerError, match="which is over"):
@@ -62,10 +72,9 @@ def test_a_share_of_a_round_that_is_over_is_refused_unless_its_sender_was_left_o
         share(role.own, state, Received("telco", never_away))
 
 
-def test_a_party_that_was_away_pays_later_and_no_verifier_takes_that_for_a_lie(tmp_path):
+def test_a_party_that_was_away_pays_later_and_no_verifier_takes_that_for_a_lie(late_run, tmp_path):
     """Bug: the second verifier compared the costs of one round, not of all up to it."""
-    federation, _, _ = late_run()
-    evidence = evidence_of(federation)
+    evidence = evidence_of(late_run.federation)
     assert [verdict.found for verdict in audit(evidence) if verdict.found] == []
     assert verify_journal.verify(write_run(evidence, tmp_path)) == {}
 

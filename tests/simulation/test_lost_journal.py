@@ -12,7 +12,7 @@ from schemas.ids import COORDINATOR
 from tests.federation import Federation, manifest, tables
 
 PARTIES = (COORDINATOR, "bank", "shop", "telco")
-GONE_S, BACK_S = 0.05, 0.5
+GONE_S, BACK_S, DELAY_S = 1.0, 0.5, 0.02
 SECONDS = 40.0  # two timers of 5 s, and copies that are sent more and more slowly
 
 
@@ -43,9 +43,9 @@ class Forgetful(Federation):
 @pytest.mark.parametrize("victim", PARTIES)
 def test_a_journal_lost_in_mid_run_ends_the_run_for_all(victim, share):
     """Bug: its process used its numbers again, and the others waited until the deadline."""
-    brief = manifest(epochs=200, deadline_s=3600.0)
+    brief = manifest(epochs=60, deadline_s=3600.0)
     federation = Forgetful(brief, tables(60), victim=victim, share=share)
-    faults = Faults(absences=((victim, GONE_S, BACK_S),))
+    faults = Faults(delay_s=DELAY_S, absences=((victim, GONE_S, BACK_S),))
     simulation = federation.simulate(faults=faults)
     assert federation.starts.count(victim) == 2
     assert "completed" not in federation.outcomes.values()

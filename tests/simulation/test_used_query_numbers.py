@@ -10,6 +10,7 @@ import pytest
 from hdpvfl_mq.audit.audit import audit
 from hdpvfl_mq.errors import NetworkError
 from hdpvfl_mq.journal import chain
+from hdpvfl_mq.runtime import simulation
 from hdpvfl_mq.runtime.simulation import Killed, Simulation
 from hdpvfl_mq.wire.codec import decode_body, decode_header, encode_body
 from hdpvfl_mq.wire.signing import envelope_digest, sign
@@ -101,7 +102,7 @@ def test_the_same_bytes_of_another_type_are_another_query(models, monkeypatch):
             raise Killed("shop")  # the account is on disk, the journal is not
         commit(records)
 
-    def forged(simulation, party, life, frames):
+    def forged(running, party, life, frames):
         header = decode_header(frames)
         if party == "shop" and died and header.kind == "score_query":
             told = decode_body(header, frames)
@@ -112,10 +113,11 @@ def test_the_same_bytes_of_another_type_are_another_query(models, monkeypatch):
                 digest = envelope_digest(frames[0], body, arrays)
                 signature = sign(ran.federation.keys["bank"], digest)
                 frames = (frames[0], signature, body, *arrays)
-        deliver(simulation, party, life, frames)
+        deliver(running, party, life, frames)
 
     monkeypatch.setattr(shop, "commit", dying)
     monkeypatch.setattr(Simulation, "_deliver", forged)
+    monkeypatch.setattr(simulation, "PATIENCE_S", 60.0)
     asked = Tensor.of(np.array([0, 1], dtype=np.int8))
     ask = OperatorCommand(command=AskScores(places=asked))
     with suppress(NetworkError):  # bank does not know what was forged in its name, and waits

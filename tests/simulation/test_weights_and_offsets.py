@@ -76,7 +76,7 @@ def test_without_noise_it_is_the_weighted_model_with_exposure_of_statsmodels():
             scale_rows=False,
             loss=LOSS,
             penalty=PenaltySpec(name="none"),
-            epochs=250,
+            epochs=120,
             batch_rows=1000,
             active=ActiveSide(**side),
             passive=PassiveSide(**side),

@@ -19,14 +19,17 @@ import numpy as np
 import pytest
 
 from hdpvfl_mq.audit.evidence import Evidence, Key, Transcript
+from hdpvfl_mq.journal.merkle import Tree
+from hdpvfl_mq.wire.codec import decode_header, encode_header
 from schemas.federation import FederationMessage
 from schemas.messages import ROUTES, RunClosed, WithdrawReason
 from schemas.methods import PrivateModel
 from schemas.privacy import Release, SpendEvent
-from schemas.records import Book
+from schemas.records import Book, EnvelopeSent
 from schemas.tensor import Tensor
 from scripts import verify_journal
-from tests.evidence import edited, evidence_of, relinked, with_rows, write_run
+from scripts.verify_journal.formats import roots
+from tests.evidence import edited, evidence_of, only, relinked, resigned, with_rows, write_run
 from tests.federation import Federation, manifest, tables
 from tests.samples import KINDS
 
@@ -177,3 +180,36 @@ def test_the_program_names_the_format_and_its_exit_code_says_what_it_found(feder
         said = json.loads(done.stdout)
         assert said["formats"] == (["2"] if code == 0 else [])
         assert bool(said["found"]) == bool(code)
+
+
+def test_roots_are_those_of_the_tree_that_grows():
+    digests, tree = [bytes([number]) * 32 for number in range(40)], Tree()
+    expected = [tree.root()]
+    for digest in digests:
+        tree.append(digest)
+        expected.append(tree.root())
+    assert roots(digests) == expected
+
+
+@pytest.mark.parametrize(
+    "stated", [{}, {"head": bytes(32)}, {"root": bytes(32)}, {"size": 1}], ids=lambda it: str([*it])
+)
+def test_a_signed_envelope_that_states_another_journal_is_found(federation, stated, tmp_path):
+    shown = only(honest(federation), "shop", ledgers=True)
+    steps = list(shown.transcripts["shop"].records)
+    at, frames = next(
+        (record.index, effect.frames)
+        for record in reversed(steps)
+        for effect in record.effects
+        if isinstance(effect, EnvelopeSent)
+    )
+    header = decode_header(frames)
+    said = encode_header(type(header)(**{**dict(header), **stated}))
+    signed = resigned((said, *frames[1:]), federation.keys["shop"])
+    effects = tuple(
+        EnvelopeSent(frames=signed) if getattr(each, "frames", None) == frames else each
+        for each in steps[at].effects
+    )
+    steps[at] = edited(steps[at], effects=effects)
+    _, found = report(with_rows(shown, "shop", relinked(steps)), tmp_path)
+    assert list(found) == ([4] if stated else [])
