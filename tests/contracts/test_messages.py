@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from typing import Any, get_args
 
@@ -105,15 +106,14 @@ NONSENSE = {
 
 
 @pytest.mark.parametrize("kind", ALL)
-@pytest.mark.parametrize("nonsense", NONSENSE)
-def test_nonsense_in_any_field_is_refused(kind, nonsense):
+def test_nonsense_in_any_field_is_refused(kind):
     """Strict pydantic lets NaN, 10**4000 and lists pass where a schema does not forbid them."""
     plain = sample(kind).model_dump()
-    for at, value in paths(plain):
-        if at == () or isinstance(value, dict):
-            continue
+    fields = [at for at, value in paths(plain) if at != () and not isinstance(value, dict)]
+    for at, (name, nonsense) in itertools.product(fields, NONSENSE.items()):
         with pytest.raises(ValidationError):
-            m.MESSAGE.validate_python(changed(plain, at, NONSENSE[nonsense]))
+            m.MESSAGE.validate_python(changed(plain, at, nonsense))
+            pytest.fail(f"{name} passed as {at}")
 
 
 @pytest.mark.parametrize("kind", ALL)
