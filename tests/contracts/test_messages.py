@@ -105,15 +105,25 @@ NONSENSE = {
 }
 
 
+def is_taken(plain: Any) -> bool:
+    try:
+        m.MESSAGE.validate_python(plain)
+    except ValidationError:
+        return False
+    return True
+
+
 @pytest.mark.parametrize("kind", ALL)
 def test_nonsense_in_any_field_is_refused(kind):
     """Strict pydantic lets NaN, 10**4000 and lists pass where a schema does not forbid them."""
     plain = sample(kind).model_dump()
     fields = [at for at, value in paths(plain) if at != () and not isinstance(value, dict)]
-    for at, (name, nonsense) in itertools.product(fields, NONSENSE.items()):
-        with pytest.raises(ValidationError):
-            m.MESSAGE.validate_python(changed(plain, at, nonsense))
-            pytest.fail(f"{name} passed as {at}")
+    taken = [
+        (at, name)
+        for at, (name, nonsense) in itertools.product(fields, NONSENSE.items())
+        if is_taken(changed(plain, at, nonsense))
+    ]
+    assert taken == []
 
 
 @pytest.mark.parametrize("kind", ALL)
