@@ -44,7 +44,7 @@ def draw_all(found: dict[str, list[dict[str, Any]]], out: Path) -> list[str]:
     return made
 
 
-def _panels(columns: int, size: tuple[float, float], **options: bool) -> tuple[Any, Any]:
+def _panels(columns: int, size: tuple[float, float], **options: Any) -> tuple[Any, Any]:
     from matplotlib.figure import Figure  # noqa: PLC0415 - slow to load, seldom drawn
 
     figure = Figure(figsize=size)
