@@ -43,7 +43,8 @@ def pytest_collection_modifyitems(items: list[Any]) -> None:
 
     So workers seldom wait all at once, and end together. A file's tests stay in their order.
     """
-    files = {item.path: _kind(item) for item in items}
+    first = {item.path: item for item in reversed(items)}
+    files = {path: _kind(item) for path, item in reversed(first.items())}
     place = {
         path: number / len(same) + (kind == "small")
         for kind in ("waiting", "computing", "small")

@@ -20,7 +20,6 @@ from pathlib import Path
 
 import numpy as np
 
-from hdpvfl_mq.engine.cluster import ClusterEngine
 from hdpvfl_mq.engine.port import Engine, LocalEngine
 from hdpvfl_mq.engine.processes import ProcessEngine
 from hdpvfl_mq.engine.rows_folder import RowsFolder
@@ -38,6 +37,8 @@ Product = Callable[[ColumnBlock], object]
 
 def engines() -> list[Row]:
     """One row for each product: two processes against one, and a Dask cluster against those."""
+    from hdpvfl_mq.engine.cluster import ClusterEngine  # noqa: PLC0415 - slow to load
+
     dice = np.random.default_rng(0)
     w = statistics.weight_grid(dice.normal(size=COLUMNS) / COLUMNS)
     z = statistics.clipped(dice.normal(size=ROWS), CLIP)

@@ -12,11 +12,6 @@ import sys
 from itertools import pairwise
 from pathlib import Path
 
-import matplotlib as mpl
-
-mpl.use("Agg")
-from matplotlib import pyplot as plt
-
 EVERY_S = 15.0
 COLUMNS = ("run", "seconds", "process", "phase", "Anonymous", "Rss")
 PARTIES = {"active": "tab:blue", "passive-1": "tab:orange"}
@@ -76,8 +71,11 @@ def write_peaks(page: Path, table: str) -> None:
 
 def draw(rows: list[dict[str, str]], path: Path) -> None:
     """One panel for each run, one line for each party."""
+    from matplotlib.figure import Figure  # noqa: PLC0415 - slow to load, seldom drawn
+
     runs = list(dict.fromkeys(row["run"] for row in rows))
-    figure, panels = plt.subplots(len(runs), 1, figsize=(8, 2.6 * len(runs)), squeeze=False)
+    figure = Figure(figsize=(8, 2.6 * len(runs)))
+    panels = figure.subplots(len(runs), 1, squeeze=False)
     for run, panel in zip(runs, panels[:, 0], strict=True):
         for process, colour in PARTIES.items():
             mine = [row for row in rows if (row["run"], row["process"]) == (run, process)]

@@ -9,8 +9,6 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from matplotlib.figure import Figure
-
 from scripts.benches.row import Row
 
 Points = list[tuple[float, Row]]
@@ -24,6 +22,8 @@ def draw(rows: Sequence[Row], path: Path) -> None:
     ]
     if not panels:
         return
+    from matplotlib.figure import Figure  # noqa: PLC0415 - slow to load, seldom drawn
+
     figure = Figure(figsize=(11, 3.2 * -(-len(panels) // 2)))
     axes = figure.subplots(-(-len(panels) // 2), 2, squeeze=False).ravel()
     for panel in axes[len(panels) :]:

@@ -9,11 +9,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import matplotlib as mpl
-
-mpl.use("Agg")
-import matplotlib.pyplot as plt
-
 from scripts.reproduction import methods, timing
 from scripts.reproduction.tables import Row, chosen, mean, spread, values
 
@@ -49,15 +44,21 @@ def draw_all(found: dict[str, list[dict[str, Any]]], out: Path) -> list[str]:
     return made
 
 
+def _panels(columns: int, size: tuple[float, float], **options: Any) -> tuple[Any, Any]:
+    from matplotlib.figure import Figure  # noqa: PLC0415 - slow to load, seldom drawn
+
+    figure = Figure(figsize=size)
+    return figure, figure.subplots(1, columns, **options)
+
+
 def _saved(figure: Any, path: Path) -> None:
     figure.tight_layout()
     figure.savefig(path, dpi=90)
-    plt.close(figure)
 
 
 def _q1(q1: Sequence[Row], delta: float, measure: tuple[str, str], path: Path) -> None:
     datasets = [d for d in ("breast", "credit", "adult") if d in values(q1, "dataset")]
-    figure, axes = plt.subplots(1, len(datasets), figsize=(4.4 * len(datasets), 3.6), squeeze=False)
+    figure, axes = _panels(len(datasets), (4.4 * len(datasets), 3.6), squeeze=False)
     for axis, dataset in zip(axes[0], datasets, strict=True):
         rows = chosen(q1, dataset=dataset, split=range(10))
         for method in (methods.SOUND, methods.PUBLISHED):
@@ -84,7 +85,7 @@ def _curve(axis: Any, rows: Sequence[Row], measure: str, label: str, by: str = "
 
 
 def _q2(q2: Sequence[Row], path: Path) -> None:
-    figure, axes = plt.subplots(1, 2, figsize=(9, 3.6), sharey=True)
+    figure, axes = _panels(2, (9, 3.6), sharey=True)
     for epochs in values(chosen(q2, k=1.0), "epochs"):
         _curve(axes[0], chosen(q2, k=1.0, epochs=epochs), "accuracy", f"e = {epochs:g}, k = 1")
     for k in values(chosen(q2, epochs=10.0), "k"):
@@ -98,7 +99,7 @@ def _q2(q2: Sequence[Row], path: Path) -> None:
 
 
 def _q3(q3: Sequence[Row], path: Path) -> None:
-    figure, axes = plt.subplots(1, 2, figsize=(9, 3.6))
+    figure, axes = _panels(2, (9, 3.6))
     for axis, part, by in ((axes[0], "epochs", "epochs"), (axes[1], "rows", "rows")):
         rows = chosen(q3, part=part)
         for method in dict.fromkeys(row["method"] for row in rows):
@@ -112,7 +113,7 @@ def _q3(q3: Sequence[Row], path: Path) -> None:
 
 
 def _attacks(rows: Sequence[Row], path: Path) -> None:
-    figure, axes = plt.subplots(1, 2, figsize=(9, 3.8), sharey=True)
+    figure, axes = _panels(2, (9, 3.8), sharey=True)
     for axis, attack in zip(axes, ("labels", "features"), strict=True):
         cases = {
             f"{r['dataset']}, {'no noise' if r['epsilon'] == '' else _case(r)}": r

@@ -6,6 +6,7 @@ import argparse
 import json
 import re
 import shlex
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -94,34 +95,40 @@ FOUND = sorted(
 OURS = [(page, each) for page, each in FOUND if each.startswith("hdpvfl ") and " | " not in each]
 
 
+@cache
+def parser() -> argparse.ArgumentParser:
+    return cli._parser()
+
+
 def parsed(text: str) -> argparse.Namespace | None:
     words = [_PLACEHOLDER.get(word, word) for word in shlex.split(text)[1:]]
     words = [word.strip("[]") if word.startswith("[") else word for word in words if word != "..."]
     try:
-        return cli._parser().parse_args(words)
+        return parser().parse_args(words)
     except SystemExit as ended:  # argparse leaves so, also after --help
         return argparse.Namespace() if ended.code == 0 else None
 
 
+@cache
 def _flat(page: str) -> str:
     return (ROOT / page).read_text().replace("\n", " ")
 
 
 def subcommands() -> dict[str, argparse.ArgumentParser]:
-    action = next(a for a in cli._parser()._actions if isinstance(a, argparse._SubParsersAction))
+    action = next(a for a in parser()._actions if isinstance(a, argparse._SubParsersAction))
     return dict(action.choices)
 
 
 @pytest.mark.parametrize(("page", "text"), OURS)
 def test_the_program_takes_a_command_of_the_docs(page, text, capsys):
     words = shlex.split(text)
-    parser = subcommands().get(words[1])
-    assert parser is not None or words[1].startswith("-"), text
+    command = subcommands().get(words[1])
+    assert command is not None or words[1].startswith("-"), text
     is_typed = f"`{text}`" not in _flat(page)  # running text may leave things out
-    if parser is not None and is_typed:
+    if command is not None and is_typed:
         assert parsed(text) is not None, (page, text, capsys.readouterr().err)
     options = {word.split("=")[0] for word in words[2:] if word.startswith("--")}
-    assert parser is None or options <= set(parser._option_string_actions), (page, text)
+    assert command is None or options <= set(command._option_string_actions), (page, text)
 
 
 def test_every_command_has_a_test_that_runs_it():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from typing import Any, get_args
 
@@ -104,16 +105,25 @@ NONSENSE = {
 }
 
 
+def is_taken(plain: Any) -> bool:
+    try:
+        m.MESSAGE.validate_python(plain)
+    except ValidationError:
+        return False
+    return True
+
+
 @pytest.mark.parametrize("kind", ALL)
-@pytest.mark.parametrize("nonsense", NONSENSE)
-def test_nonsense_in_any_field_is_refused(kind, nonsense):
+def test_nonsense_in_any_field_is_refused(kind):
     """Strict pydantic lets NaN, 10**4000 and lists pass where a schema does not forbid them."""
     plain = sample(kind).model_dump()
-    for at, value in paths(plain):
-        if at == () or isinstance(value, dict):
-            continue
-        with pytest.raises(ValidationError):
-            m.MESSAGE.validate_python(changed(plain, at, NONSENSE[nonsense]))
+    fields = [at for at, value in paths(plain) if at != () and not isinstance(value, dict)]
+    taken = [
+        (at, name)
+        for at, (name, nonsense) in itertools.product(fields, NONSENSE.items())
+        if is_taken(changed(plain, at, nonsense))
+    ]
+    assert taken == []
 
 
 @pytest.mark.parametrize("kind", ALL)

@@ -34,29 +34,26 @@ def models_in(root: type[BaseModel]) -> set[type[BaseModel]]:
     return found
 
 
-SCHEMAS = sorted(
-    set().union(
-        *(models_in(kind) for kind in KINDS.values()),
-        *(
-            models_in(root)
-            for root in (
-                Header,
-                records.StepRecord,
-                config.RunManifest,
-                policy.PartyPolicy,
-                config.PartySettings,
-                config.BrokerSettings,
-                data.DataSettings,
-                privacy.Cosignature,
-                privacy.SecretFixed,
-                privacy.CapFixed,
-                privacy.RunReserved,
-                privacy.ReleaseBooked,
-            )
-        ),
-    ),
-    key=lambda kind: kind.__name__,
+ROOTS = (
+    *KINDS.values(),
+    Header,
+    records.StepRecord,
+    config.RunManifest,
+    policy.PartyPolicy,
+    config.PartySettings,
+    config.BrokerSettings,
+    data.DataSettings,
+    privacy.Cosignature,
+    privacy.SecretFixed,
+    privacy.CapFixed,
+    privacy.RunReserved,
+    privacy.ReleaseBooked,
 )
+
+
+@pytest.fixture(scope="module")
+def schemas() -> set[type[BaseModel]]:
+    return set().union(*map(models_in, ROOTS))
 
 
 def leaves(hint: Any, constraints: tuple[Any, ...] = ()) -> list[tuple[Any, tuple[Any, ...]]]:
@@ -84,22 +81,30 @@ def limits(constraints: tuple[Any, ...]) -> set[str]:
     return names
 
 
-@pytest.mark.parametrize("schema", SCHEMAS, ids=lambda schema: schema.__name__)
-def test_schemas_are_closed_frozen_strict_and_finite(schema):
-    assert issubclass(schema, Closed)
-    settings = schema.model_config
-    assert settings["frozen"]
-    assert settings["strict"]
-    assert settings["extra"] == "forbid"
-    assert settings["allow_inf_nan"] is False
-    assert settings["hide_input_in_errors"]
+SETTINGS = {
+    "frozen": True,
+    "strict": True,
+    "extra": "forbid",
+    "allow_inf_nan": False,
+    "hide_input_in_errors": True,
+}
 
 
-@pytest.mark.parametrize("schema", SCHEMAS, ids=lambda schema: schema.__name__)
-def test_every_number_text_and_sequence_has_bounds(schema):
-    for name, hint in typing.get_type_hints(schema, include_extras=True).items():
-        if name not in schema.model_fields:
-            continue
+def test_schemas_are_closed_frozen_strict_and_finite(schemas):
+    for schema in schemas:
+        assert issubclass(schema, Closed), schema
+        found = {name: schema.model_config.get(name) for name in SETTINGS}
+        assert found == SETTINGS, schema
+
+
+def test_every_number_text_and_sequence_has_bounds(schemas):
+    fields = [
+        (schema, name, hint)
+        for schema in schemas
+        for name, hint in typing.get_type_hints(schema, include_extras=True).items()
+        if name in schema.model_fields
+    ]
+    for schema, name, hint in fields:
         for kind, constraints in leaves(hint):
             where = f"{schema.__name__}.{name}"
             found = limits(constraints)

@@ -24,7 +24,6 @@ from hdpvfl_mq.runtime.profile import numeric_profile
 from schemas.data import ColumnRule, DataSettings
 from tests.dask_cluster import DaskCluster
 
-pytest.importorskip("distributed", reason="needs the extra cluster")
 ROWS = 1000
 SETTINGS = DataSettings(
     label_column="y", default=ColumnRule(centre="learn", scale="learn", missing="learn")
@@ -33,6 +32,7 @@ SETTINGS = DataSettings(
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DaskCluster]:
+    pytest.importorskip("distributed", reason="needs the extra cluster")
     cluster = DaskCluster(tmp_path_factory.mktemp("dask"))
     for _ in range(3):  # two tests kill one each
         cluster.add()

@@ -13,8 +13,9 @@ from schemas.messages import Pause, Resume
 from schemas.records import EnvelopeReceived, EnvelopeSent, TimerFired
 from scripts import verify_journal
 from tests.evidence import edited, only, relinked, replace_model, resigned, with_rows, write_run
+from tests.federation import manifest
 from tests.unit.audit import echoed
-from tests.unit.audit.honest import honest, honest_federation, records
+from tests.unit.audit.honest import SMALL, honest, honest_federation, records
 from tests.unit.audit.test_echoes import at_fault
 
 pytestmark = pytest.mark.seconds
@@ -133,7 +134,7 @@ def test_an_order_left_out_of_a_journal_puts_the_coordinator_not_at_fault(tmp_pa
     ("kind", "changes"),
     [
         ("round_plan", {"last": 1}),
-        ("run_offer", {"manifest": replace_model(honest().manifest, seed=9)}),
+        ("run_offer", {"manifest": replace_model(manifest(**SMALL), seed=9)}),
     ],
 )
 def test_an_envelope_that_its_sender_never_signed_puts_it_not_at_fault(kind, changes, tmp_path):

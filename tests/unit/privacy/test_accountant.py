@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import math
 
-import dp_accounting
 import numpy as np
 import pytest
-from dp_accounting import pld, rdp
 
 from hdpvfl_mq.privacy.accountant import Spent, affordable, epsilon_shown, fold
 from schemas.privacy import MU2_UNIT_BITS, Budget, SpendEvent
@@ -44,6 +42,9 @@ def compositions(count: int, seed: int) -> list[tuple[np.ndarray, float]]:
 
 
 def agrees_with_google(count: int, seed: int) -> None:
+    import dp_accounting  # noqa: PLC0415 - slow to load, in every worker that collects
+    from dp_accounting import pld, rdp  # noqa: PLC0415
+
     for mus, delta in compositions(count, seed):
         mine = epsilon_shown(composed(mus), delta)
         accountant = pld.PLDAccountant()

@@ -6,7 +6,6 @@ import itertools
 import math
 
 import pytest
-from dp_accounting.pld import privacy_loss_distribution as pld
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -64,6 +63,8 @@ def test_equal_epsilons_counted_together_change_nothing(
     ("mu", "pures"), [(0.3, (1.0,)), (0.5, (0.5, 0.5, 1.0)), (1.0, (0.2, 0.7)), (0.1, (2.0, 0.3))]
 )
 def test_it_agrees_with_dp_accounting(mu: float, pures: tuple[float, ...]) -> None:
+    from dp_accounting.pld import privacy_loss_distribution as pld  # noqa: PLC0415 - slow to load
+
     step = 5e-5
     theirs = pld.from_gaussian_mechanism(1 / mu, value_discretization_interval=step)
     for e in pures:

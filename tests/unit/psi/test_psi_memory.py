@@ -29,8 +29,8 @@ from parties.process.mapped_arrays import MappedArrays
 from schemas.config import IdRules
 
 pytestmark = pytest.mark.seconds
-CHUNK, BUCKET = 1 << 13, 1 << 12  # smaller than in use: every allocation is traced, which is slow
-FEW_IDS = (12_000, 24_000)  # more than a chunk, and buckets of the same size
+CHUNK, BUCKET = 1 << 12, 1 << 11  # smaller than in use: every allocation is traced, which is slow
+FEW_IDS = (6_000, 12_000)  # more than a chunk, and buckets of the same size
 TRACED_BYTES_AN_ID = 2.0
 TERMS = Terms(
     method="oprf",

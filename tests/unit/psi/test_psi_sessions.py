@@ -34,7 +34,7 @@ def test_every_party_finds_the_intersection(
     ("method", "parties", "size"),
     [
         ("ecdh", 16, 20),
-        ("oprf", 7, 500),  # an exchange of its own with every partner, so 16 show no more
+        ("oprf", 5, 500),  # an exchange of its own with every partner, so 16 show no more
         pytest.param("oprf", 16, 500, marks=pytest.mark.slow),
     ],
 )
@@ -48,10 +48,6 @@ def test_many_parties(method: str, parties: int, size: int) -> None:
 @pytest.mark.parametrize(("parties", "size"), [(2, 6000), (3, 6000)])
 def test_thousands_of_ids_by_oprf(shape: str, parties: int, size: int) -> None:
     Federation("oprf", shaped_sets(shape, parties, size)).run().check()
-
-
-def test_a_hundred_thousand_ids() -> None:
-    Federation("oprf", shaped_sets("overlapping", 2, 100_000)).run().check()
 
 
 @pytest.mark.slow
