@@ -156,6 +156,15 @@ def _is_reply(frames) -> bool:
     return decode_header(frames).kind == "score_reply"
 
 
+def test_all_queries_share_one_timer(models):
+    """One timer for each query fired later in a turn of its own, with a commit of its own."""
+    ran = session(models)
+    simulation = ran.run()
+    assert len(ran.answers) > 3
+    armed = [timer for timer in simulation.nodes["bank"].armed if timer.startswith("answer")]
+    assert len(armed) == 1
+
+
 def test_no_score_leaves_before_the_ledger_knows_that_it_was_counted(models):
     ran, sent = session(models), []
     federation, router = ran.federation, ran.federation.router()
