@@ -16,12 +16,12 @@ from hdpvfl_mq.journal import chain
 from hdpvfl_mq.machine import Charge, Charged
 from hdpvfl_mq.methods.private_model.statistics import scores
 from hdpvfl_mq.node.uncommitted import Uncommitted
+from hdpvfl_mq.privacy.ledger_heads import ACCOUNT
 from hdpvfl_mq.privacy.ledger_store import Ledger
 from hdpvfl_mq.privacy.mechanism import unsealed
 from hdpvfl_mq.runtime.simulation import Faults
 from hdpvfl_mq.wire.codec import decode_header
 from parties.common_rows import block_of, rows_of
-from parties.process.ledger_file import ACCOUNT
 from parties.rounds import scoring
 from schemas.commands import OperatorCommand
 from schemas.model import LossSpec
