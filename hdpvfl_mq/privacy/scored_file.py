@@ -98,7 +98,7 @@ class ScoredFile:
                 return
             reached = extend(reached, body, opening)
         if missing and reached == head:
-            self._insert([(body, opening) for _, body, opening in missing])
+            self._insert([(_decoded(body), body, opening) for _, body, opening in missing])
             self._untold.clear()  # the ledger has them
             self.sync()
 
@@ -158,33 +158,32 @@ class ScoredFile:
 
     # -- entries ------------------------------------------------------------------------------
 
-    def _insert(self, entries: Sequence[tuple[bytes, bytes]]) -> None:
-        """Append entries, each as its body and opening, and count them."""
+    def _insert(self, entries: Sequence[tuple[PeopleScored, bytes, bytes]]) -> None:
+        """Append entries, each with its body and opening, and count them."""
         head = self.head
         try:
             self._db.execute("BEGIN IMMEDIATE")
-            for body, opening in entries:
-                head = self._insert_one(head, body, opening)
+            for entry, body, opening in entries:
+                head = extend(head, body, opening)
+                row = (head.sequence, head.digest, entry.run, entry.query, body, opening)
+                self._db.execute("INSERT INTO entry VALUES (?, ?, ?, ?, ?, ?)", row)
+                self._count(entry)
             self._db.execute("COMMIT")
         except sqlite3.Error as error:
             self._broken = True
             raise translated(error) from error
-        self._unsynced_bytes += sum(len(body) for body, _ in entries)
-        first = self.head.sequence + 1
-        self._untold += [(first + number, *entry) for number, entry in enumerate(entries)]
+        for sequence, (_, body, opening) in enumerate(entries, start=self.head.sequence + 1):
+            self._untold.append((sequence, body, opening))
+            self._unsynced_bytes += len(body)
         self.head = head
 
-    def _insert_one(self, head: LedgerHead, body: bytes, opening: bytes) -> LedgerHead:
-        entry, head = _decoded(body), extend(head, body, opening)
-        row = (head.sequence, head.digest, entry.run, entry.query, body, opening)
-        self._db.execute("INSERT INTO entry VALUES (?, ?, ?, ?, ?, ?)", row)
+    def _count(self, entry: PeopleScored) -> None:
         people = np.frombuffer(entry.people, dtype="<i8").tolist()
         model = int.from_bytes(entry.model, "little", signed=True)
         self._db.executemany(_COUNT, [(person, entry.mu2_units) for person in people])
         self._db.executemany(
             "INSERT OR IGNORE INTO met VALUES (?, ?)", [(person, model) for person in people]
         )
-        return head
 
     def _is_much_unsynced(self) -> bool:
         waiting = self.head.sequence - self.synced

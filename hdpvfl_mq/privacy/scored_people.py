@@ -124,7 +124,7 @@ class ScoredPeople(ScoredFile):
         )
         body = entry.model_dump_json().encode()
         opening = self._secret.opening(self.head.sequence + 1, b"scored" + body)
-        self._insert([(body, opening)])
+        self._insert([(entry, body, opening)])
         if self._is_much_unsynced():
             self.sync()
         return entry
