@@ -80,7 +80,8 @@ class ScoreDesk:
         """The places of as many waiting questions as fit into one query."""
         places = np.zeros(0, dtype=np.int64)
         while self._waiting:
-            more = np.union1d(places, self._waiting[0].places)
+            first = self._waiting[0].places
+            more = np.union1d(places, first) if len(places) else first
             if len(more) > MAX_QUERY_PLACES:
                 break
             places = more

@@ -75,13 +75,14 @@ class Node(Exchanging):
     def open(self) -> int:
         """Replay the journal, demanding the same bytes; returns the number of steps.
 
-        The last turn may be in the journal and not in the ledger. Its releases are booked here,
-        before anything is sent again.
+        The last turn may be in the journal and not in the ledger. Its releases are booked and its
+        queries of scores counted here, before anything is sent again.
         """
         for record, stored in chain.walk(self._journal.records(self.steps), self.steps, self.head):
             releases = self.refold(record, stored)
-            if releases and self._ledger is not None:
+            if self._ledger is not None:
                 self._ledger.book_again(releases)
+                self._ledger.charge_again(record)
         self._uncommitted = Uncommitted()
         self.mailbox.allowance.forgive()
         return self.steps
@@ -247,8 +248,7 @@ class Node(Exchanging):
         if not self._uncommitted.is_due and self.outcome is None:
             return Turn((), (), None)
         if self._ledger is not None and self._uncommitted.charge(self._ledger):
-            # One commit for a query and its answer. After a crash before it the query comes again,
-            # and the account returns what it has counted for it.
+            # One commit for a query and its answer; one that comes again is counted once.
             self._answer_charge(self._ledger)
         done, self._uncommitted = self._uncommitted, Uncommitted()
         done.commit(self._ledger, self._journal, self._both)

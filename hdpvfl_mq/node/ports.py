@@ -15,7 +15,7 @@ from hdpvfl_mq.wire.codec import Frames
 from hdpvfl_mq.wire.parts import Buffer, PartList
 from schemas.ids import OLDEST_VERSION, PartyId, RoleName, RunId
 from schemas.privacy import LedgerHead, Release
-from schemas.records import Arm, Charge, Charged, LedgerStanding, Reserve
+from schemas.records import Arm, Charge, Charged, LedgerStanding, Reserve, StepRecord
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,8 @@ class LedgerPort(Protocol):
 
     `booking` checks and enters releases, or raises; the function it returns makes them durable.
     `book_again` books, durably, those of a journal's releases that the ledger does not have.
-    `charge` counts a query, durably; the function it returns makes the ledger remember that count.
+    `charge` counts a query; the function it returns makes that count durable. `charge_again` takes
+    every record of a journal and counts, durably, a query that the account does not have.
     """
 
     def standing(self) -> LedgerStanding: ...
@@ -87,6 +88,8 @@ class LedgerPort(Protocol):
     def charge(self, charge: Charge) -> Write: ...
 
     def charged(self) -> Charged: ...
+
+    def charge_again(self, record: StepRecord) -> None: ...
 
     def remember(self, party: PartyId, head: LedgerHead, signature: bytes) -> None: ...
 

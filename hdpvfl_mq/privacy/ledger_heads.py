@@ -7,14 +7,16 @@ are in ledger_store.py.
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from hdpvfl_mq.errors import IntegrityError
 from hdpvfl_mq.privacy.ledger import EMPTY_LEDGER
 from hdpvfl_mq.privacy.ledger_rows import digest_at
-from hdpvfl_mq.privacy.ledger_tables import translated
+from hdpvfl_mq.privacy.ledger_tables import UnsyncedEntry, translated
 from schemas.privacy import Cosignature, LedgerHead
 
+# No party can have this name; the head of the account of scored people is stored under it.
+ACCOUNT = "scored people"
 _NEWEST = (
     " VALUES (?, ?, ?, ?) ON CONFLICT (peer) DO UPDATE SET sequence = excluded.sequence,"
     " digest = excluded.digest, signature = excluded.signature WHERE excluded.sequence > sequence"
@@ -49,9 +51,42 @@ class LedgerHeads:
         row = (peer, head.sequence, head.digest, signature)
         self._write(lambda: self._db.execute("INSERT INTO remembered" + _NEWEST, row))
 
-    def forget(self, peer: str) -> None:
-        """Remove a stored head: its account starts again from zero."""
-        self._write(lambda: self._db.execute("DELETE FROM remembered WHERE peer = ?", (peer,)))
+    def remember_scored(
+        self, head: LedgerHead, entries: Sequence[UnsyncedEntry], synced: int
+    ) -> None:
+        """Store the head of the account of scored people, and entries that its file may lose.
+
+        Those up to number `synced` are safe in that file and are dropped here.
+        """
+
+        def store() -> None:
+            self._db.execute("BEGIN IMMEDIATE")
+            row = (ACCOUNT, head.sequence, head.digest, bytes(64))
+            self._db.execute("INSERT INTO remembered" + _NEWEST, row)
+            self._db.executemany("INSERT OR REPLACE INTO unsynced VALUES (?, ?, ?)", entries)
+            self._db.execute("DELETE FROM unsynced WHERE sequence <= ?", (synced,))
+            self._db.execute("COMMIT")
+
+        self._write(store)
+
+    def unsynced(self) -> list[UnsyncedEntry]:
+        """Entries of the account of scored people that its file may have lost, in order."""
+        try:
+            rows = self._db.execute("SELECT * FROM unsynced ORDER BY sequence").fetchall()
+        except sqlite3.Error as error:
+            raise translated(error) from error
+        return [(sequence, body, opening) for sequence, body, opening in rows]
+
+    def forget_scored(self) -> None:
+        """Remove head and entries of the account of scored people, which starts again from zero."""
+
+        def forget() -> None:
+            self._db.execute("BEGIN IMMEDIATE")
+            self._db.execute("DELETE FROM remembered WHERE peer = ?", (ACCOUNT,))
+            self._db.execute("DELETE FROM unsynced")
+            self._db.execute("COMMIT")
+
+        self._write(forget)
 
     def remembered(self) -> dict[str, tuple[LedgerHead, bytes]]:
         """The newest head of each peer's ledger, with that peer's signature."""

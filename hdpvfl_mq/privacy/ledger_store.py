@@ -15,12 +15,13 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from hdpvfl_mq.durable import make_exclusive
 from hdpvfl_mq.errors import IntegrityError, OperatorError, RefusedError
 from hdpvfl_mq.privacy.ledger import Books, Entry, already, apply, decode, encode, extend, in_slot
-from hdpvfl_mq.privacy.ledger_heads import LedgerHeads
+from hdpvfl_mq.privacy.ledger_heads import ACCOUNT, LedgerHeads
 from hdpvfl_mq.privacy.ledger_rows import folded, release_id_of
 from hdpvfl_mq.privacy.ledger_secret import LedgerSecret
 from hdpvfl_mq.privacy.ledger_sketch import ASKED_FROM, IdSketch, shared
@@ -87,7 +88,12 @@ class Ledger(LedgerHeads):
     def close_file(self) -> None:
         """Close the ledger and the account of scored people, and release their locks."""
         if self.people is not None:
+            with suppress(OperatorError):  # after a fault of the disk the ledger keeps the entries
+                if not self._broken:
+                    self.people.sync()
+                    self.remember_scored(self.people.head, (), self.people.synced)
             self.people.close_file()
+            self.people = None
         self._db.close()
 
     def scored_people(self) -> ScoredPeople:
@@ -95,7 +101,11 @@ class Ledger(LedgerHeads):
         if self.people is None:
             if self.people_file is None:
                 raise OperatorError("this ledger has no account of scored people beside it")
+            is_there = self.people_file.is_file()
             self.people = ScoredPeople.open(self.people_file, self.party, self.secret)
+            seen = self.remembered().get(ACCOUNT)
+            if is_there and seen is not None:  # a loss of power takes entries, never the file
+                self.people.redo(self.unsynced(), seen[0])
         return self.people
 
     def count_people(self) -> None:

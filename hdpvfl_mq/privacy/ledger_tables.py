@@ -26,7 +26,11 @@ _SCHEMA = (
     " digest BLOB NOT NULL, signature BLOB NOT NULL)",
     "CREATE TABLE IF NOT EXISTS sketch (dataset TEXT PRIMARY KEY, secret BLOB NOT NULL,"
     " mark TEXT NOT NULL, hashes BLOB NOT NULL)",
+    # Entries of the account of scored people that its own file may lose with the power.
+    "CREATE TABLE IF NOT EXISTS unsynced (sequence INTEGER PRIMARY KEY, body BLOB NOT NULL,"
+    " opening BLOB NOT NULL)",
 )
+UnsyncedEntry = tuple[int, bytes, bytes]  # sequence, body, opening
 
 _REMEMBERED_UNSIGNED = 3  # columns of table `remembered` before heads were signed
 _ENTRY_UNKEYED = 4  # columns of table `entry` in format 1

@@ -264,6 +264,11 @@ def _seal_tag(words: NDArray[np.uint64], key: bytes) -> bytes:
 
 def unsealed(release: Release, key: bytes) -> Release:
     """Decrypt a sealed release; PeerError if it does not hold finite numbers."""
+    return Release(**{**dict(release), "tensor": Tensor.of(unsealed_values(release, key))})
+
+
+def unsealed_values(release: Release, key: bytes) -> FloatVector:
+    """The numbers of a sealed release; PeerError if they are not finite."""
     sealed = release.tensor.array()
     if sealed.dtype != np.dtype("<i8") or sealed.ndim != 1 or len(sealed) < SEAL_WORDS:
         raise PeerError(f"{release.release_id}: exact scores travel sealed")
@@ -272,7 +277,7 @@ def unsealed(release: Release, key: bytes) -> Release:
     values = words.view("<f8")
     if _seal_tag(words, key) != tag or not np.isfinite(values).all():
         raise PeerError(f"{release.release_id}: sealed for somebody else")
-    return Release(**{**dict(release), "tensor": Tensor.of(values)})
+    return values
 
 
 def stored_release(stored: bytes) -> Release:

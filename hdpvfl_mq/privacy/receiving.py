@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from hdpvfl_mq.arrays.chunked import Allocate
 from hdpvfl_mq.errors import PeerError
 from hdpvfl_mq.privacy.bounded import BoundedNoise
-from hdpvfl_mq.privacy.mechanism import LARGEST_INTEGER, released_values, unsealed
+from hdpvfl_mq.privacy.mechanism import LARGEST_INTEGER, released_values, unsealed_values
 from hdpvfl_mq.privacy.plan import NoisePlan
 from schemas.privacy import Release
 
@@ -73,16 +73,15 @@ def receive_scores(
     release: Release, plan: NoisePlan, key: bytes, *, count: int
 ) -> NDArray[np.float64]:
     """The scores of one answer, in units of its scale; PeerError if they do not match its plan."""
-    opened = unsealed(release, key)
+    values = unsealed_values(release, key)
     declared = (release.noise_std, release.exponent, release.event.mechanism)
     if declared != (plan.noise_std, plan.exponent, plan.mechanism):
         raise PeerError(f"{release.release_id}: not the noise of the plan")
-    values = opened.tensor.array()
     if values.shape != (count,):
         raise PeerError(f"{release.release_id}: expected {count} values")
     if count and float(np.abs(values).max()) > largest_value(plan):
         raise PeerError(f"{release.release_id}: a value is beyond its public bound")
-    return np.asarray(values, dtype=np.float64)
+    return values
 
 
 def largest_value(plan: NoisePlan) -> float:

@@ -17,7 +17,8 @@ class _Aside:
     """What one call gives the thread to do. Each call waits for its own work and no other."""
 
     def __init__(self, work: Work) -> None:
-        self._work, self._done = work, threading.Semaphore(0)
+        self._work, self._done = work, threading.Lock()  # locked until the work is done
+        self._done.acquire()
         self._failed: BaseException | None = None
 
     def run(self) -> None:

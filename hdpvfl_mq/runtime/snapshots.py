@@ -24,6 +24,7 @@ from schemas.snapshot import NodeSnapshot
 
 # Least processor time between two snapshots; a restart repeats what was computed since the last.
 EVERY_CPU_S = 1.0
+LOOK_S = 0.05  # the clock of processor time is a system call: it is read this often
 REST_BY_COST = 20.0  # and at least this many times the processor time of the last snapshot
 _DOMAIN = b"hdpvfl-mq snapshot 1\x00"
 _SIGNATURE_BYTES = 64
@@ -35,7 +36,7 @@ class Snapshots:
 
     def __init__(self, path: Path, key: SigningKey) -> None:
         self._path, self._key = path, key
-        self._next_s = time.process_time() + EVERY_CPU_S
+        self._next_s, self._look_at = time.process_time() + EVERY_CPU_S, 0.0
 
     def see(self, node: Node) -> None:
         """Write a snapshot of a node after a commit, if much was computed since the last one."""
@@ -43,7 +44,9 @@ class Snapshots:
             for path in (self._path, aside_of(self._path)):
                 path.unlink(missing_ok=True)
             return
-        began_s = time.process_time()
+        if (now := time.monotonic()) < self._look_at:
+            return
+        self._look_at, began_s = now + LOOK_S, time.process_time()
         if began_s < self._next_s:
             return
         # If a snapshot cannot hold the state, or the disk is full, a restart is only slower; the

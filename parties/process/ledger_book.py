@@ -7,37 +7,30 @@ no message and no journal.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from functools import partial
 
 from hdpvfl_mq.errors import RefusedError
 from hdpvfl_mq.machine import Reserve
-from hdpvfl_mq.node.node import Node
 from hdpvfl_mq.node.ports import Write
 from hdpvfl_mq.privacy.accountant import Spent
 from hdpvfl_mq.privacy.ledger import RunAccount
 from hdpvfl_mq.privacy.ledger_sketch import sketch
 from hdpvfl_mq.privacy.ledger_store import Ledger
-from hdpvfl_mq.privacy.pure import pure_units_of
-from hdpvfl_mq.privacy.score_limits import Limits
 from hdpvfl_mq.privacy.slots import placed
 from parties.assets import Assets
 from parties.process.disclosure import check_limit, disclosing
-from parties.process.ledger_file import ACCOUNT
-from parties.process.lifetime import below, cap_units
-from parties.process.scored_query import asked_of
+from parties.process.lifetime import below
+from parties.process.scored_book import ScoredBook
 from schemas.ids import PartyId, RunId
 from schemas.policy import PartyPolicy
 from schemas.privacy import (
     Cosignature,
     LedgerHead,
-    PeopleScored,
     Release,
     ReleaseBooked,
     RunReserved,
     SlotShare,
 )
-from schemas.records import Charge, Charged, LedgerStanding, Remembered
+from schemas.records import LedgerStanding, Remembered
 
 
 def recognise(ledger: Ledger, own: Assets) -> None:
@@ -55,13 +48,7 @@ def _is_keyed(release: Release) -> bool:
     return release.event.mechanism in ("exact", "disclosed")
 
 
-@dataclass(frozen=True)
-class _Scored:
-    own: Assets
-    node: Node
-
-
-class LedgerBook:
+class LedgerBook(ScoredBook):
     """The ledger entries of one run of one data set."""
 
     def __init__(
@@ -73,13 +60,10 @@ class LedgerBook:
         *,
         peers: Iterable[PartyId] = (),
     ) -> None:
-        self._ledger, self._policy, self._run = ledger, policy, run
+        super().__init__(ledger, policy, run)
         self._unkeyed = fingerprint
         self._peers = frozenset(peers)
-        self._scored_by: _Scored | None = None
-        self._granted: PeopleScored | None = None  # the query charged last by this process
         self.refusal = ""  # why a reserve was refused; names only numbers of the policy and plan
-        self._slots = tuple(pure_units_of(epsilon) for epsilon in policy.pure_slots)
         ledger.fix_cap(policy.dataset, policy.lifetime, self._slots)
 
     def standing(self) -> LedgerStanding:
@@ -117,14 +101,6 @@ class LedgerBook:
             held -= mine.held.mu2_units
         scored, cap = 0 if people is None else people.mu2_units_most(), self._cap()
         return max(0, (below(cap) if scored else cap) - held - scored)
-
-    def _cap(self) -> int:
-        return cap_units(self._policy, self._slots)
-
-    def _held(self) -> int:
-        """The mu^2 that every row of the data set may have paid."""
-        books = self._ledger.books
-        return books.held(self._policy.dataset).mu2_units + books.mu2_units_scored
 
     def _slots_free(self) -> tuple[int, ...]:
         held = self._ledger.books.slots_held(self._policy.dataset, but=self._run)
@@ -191,32 +167,6 @@ class LedgerBook:
             return mine.reserve.fingerprint
         return self._ledger.secret.fingerprint(self._unkeyed)
 
-    def charge(self, charge: Charge) -> Write:
-        """Charge one query to the people it asks for; returns what makes the ledger remember it."""
-        people, party = self._ledger.scored_people(), self._scored_by
-        assert party is not None  # only a scoring session charges
-        asked = asked_of(self._run, party.own, party.node.state, charge)
-        policy, left = self._policy, max(0, below(self._cap()) - self._held())
-        limits = Limits(policy.queries_max, policy.models_max, left)
-        self._granted = people.charge(asked, limits)
-        return partial(self._ledger.remember, ACCOUNT, people.head, bytes(64))
-
-    def charged(self) -> Charged:
-        """What the account grants of the query just charged, or of this run's last one."""
-        people = self._ledger.scored_people()
-        entry = self._granted or people.last(self._run)
-        assert entry is not None  # the previous step charged it
-        return Charged(
-            query=entry.query, refused=entry.refused, reason=entry.reason, head=people.head
-        )
-
-    def attach(self, own: Assets, node: Node) -> None:
-        """Find the people at a query's places in this node's state; refuse an older account."""
-        self._scored_by = _Scored(own, node)
-        seen = self._ledger.remembered().get(ACCOUNT)
-        if seen is not None:
-            self._ledger.scored_people().check_restored(seen[0])
-
     def book(self, releases: Sequence[Release]) -> None:
         """Charge releases, all or none, before any of them leaves."""
         self._ledger.book([self._booked(release) for release in releases])
@@ -232,14 +182,13 @@ class LedgerBook:
         back since. Keyed digests are not compared: an earlier secret may have keyed them.
         """
         dataset = self._policy.dataset
-        self.book(
-            [
-                release
-                for release in releases
-                if not _is_keyed(release)
-                or not self._ledger.has_booked(dataset, release.release_id)
-            ]
-        )
+        lacking = [
+            release
+            for release in releases
+            if not _is_keyed(release) or not self._ledger.has_booked(dataset, release.release_id)
+        ]
+        if lacking:
+            self.book(lacking)
 
     def _booked(self, release: Release) -> ReleaseBooked:
         """The entry of a release."""

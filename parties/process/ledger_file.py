@@ -11,12 +11,9 @@ from pathlib import Path
 from hdpvfl_mq.errors import OperatorError
 from hdpvfl_mq.privacy.ledger_secret import SECRET_BYTES, LedgerSecret
 from hdpvfl_mq.privacy.ledger_store import Ledger
-from hdpvfl_mq.privacy.scored_people import cost_in
+from hdpvfl_mq.privacy.scored_file import cost_in
 from hdpvfl_mq.runtime.keys import read_secret, write_secret
 from schemas.ids import PartyId
-
-# No party can have this name; the ledger stores the head of the scored people's account under it.
-ACCOUNT = "scored people"
 
 
 def secret_file(ledger: Path) -> Path:
@@ -60,7 +57,7 @@ def replace_secret(path: Path, party: PartyId) -> None:
         write_secret(kept, os.urandom(SECRET_BYTES))
         secret = LedgerSecret(read_secret(kept, SECRET_BYTES))
         ledger.unlock(secret, replace=True, mu2_units_scored=spent)
-        ledger.forget(ACCOUNT)
+        ledger.forget_scored()
         if scored.exists():
             scored.rename(scored.with_name("scored.before.db"))
     finally:

@@ -9,7 +9,7 @@ Why training rows pay nothing, and what a scored person reveals: docs/scored-peo
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import NoReturn, cast
 
@@ -33,7 +33,7 @@ from hdpvfl_mq.methods.scoring.plan import ScoringPlan
 from hdpvfl_mq.privacy.receiving import receive_scores
 from parties.assets import Assets
 from parties.common_rows import block_of
-from parties.phases import ActiveRounds, PassiveRounds, RoundState, Setup, Training
+from parties.phases import ActiveRounds, PassiveRounds, RoundState, Setup, Training, changed
 from parties.rounds.base import Rounds, finished_round
 from parties.rounds.score_sums import Answer, Part, Places, Query, added, unpacked
 from schemas.commands import AskScores
@@ -44,6 +44,9 @@ from schemas.tensor import Tensor
 
 QUERY_NUMBER_MAX = 10**12 - 1  # the number is part of a release id, which has twelve digits
 NOBODY = Tensor.of(np.zeros(0, dtype=np.int64))
+# One timer for all queries: each sets it anew. One for each query would fire, and be recorded,
+# once for each score of the last seconds.
+WAITING = "answer"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -93,14 +96,14 @@ def query(own: Assets, state: Training, given: Received[ScoreQuery]) -> Step[Tra
         raise PeerError("queries come one at a time, and their numbers rise")
     if message.number > QUERY_NUMBER_MAX:
         raise PeerError(f"a query has a number up to {QUERY_NUMBER_MAX}")
-    state = replace(state, rounds=replace(rounds, taken=message.number))
     if message.last:
-        return finished_round(state, is_over=True)
+        ended = changed(state, rounds=changed(rounds, taken=message.number))
+        return finished_round(ended, is_over=True)
     _checked(message.places, state.setup.plan.rows)
     asked = Query(message.number, message.places)
-    rounds = replace(rounds, taken=message.number, open=asked)
+    rounds = changed(rounds, taken=message.number, open=asked)
     charge = Charge(query=message.number, places=message.places)
-    return replace(state, rounds=rounds), (charge,)
+    return changed(state, rounds=rounds), (charge,)
 
 
 def answer(own: Assets, state: Training, given: Charged) -> Step[Training]:
@@ -108,7 +111,7 @@ def answer(own: Assets, state: Training, given: Charged) -> Step[Training]:
     rounds, plan = state.rounds, _plan(state.setup)
     if not isinstance(rounds, ScoringPassive) or rounds.open is None:
         raise PeerError("the account answers a query that nobody asked")
-    number, places = rounds.open.number, _checked(rounds.open.places, plan.rows)
+    number, places = rounds.open.number, rounds.open.places.array().astype(np.int64)
     if given.query != number:
         raise PeerError(f"the account answers query {given.query} instead of {number}")
     granted = places[~unpacked(given.refused, len(places))]
@@ -121,7 +124,7 @@ def answer(own: Assets, state: Training, given: Charged) -> Step[Training]:
         scale=own.trained.score_size,
     )
     message = ScoreReply(number=number, refused=given.refused, reason=given.reason, release=release)
-    return replace(state, rounds=replace(rounds, open=None)), (Send((active,), message),)
+    return changed(state, rounds=changed(rounds, open=None)), (Send((active,), message),)
 
 
 def _population(own: Assets, state: Training) -> Unreleased | Release:
@@ -194,17 +197,17 @@ def ask(own: Assets, state: Training, given: OperatorCommand) -> Step[Training]:
     places = Tensor.smallest(_checked(given.command.places, plan.rows))
     number = rounds.next
     asked = tuple(p for p in plan.manifest.passive_parties if p not in rounds.owed)
-    rounds = replace(
+    rounds = changed(
         rounds,
         next=number + 1,
         open=Query(number, places),
         owed=MappingProxyType({**rounds.owed, **dict.fromkeys(asked, number)}),
     )
-    state = replace(state, rounds=rounds)
+    state = changed(state, rounds=rounds)
     if not asked:
         return _settled(own, state)
     message = ScoreQuery(number=number, last=False, places=places)
-    return state, (Send(asked, message), arm(f"answer:{number}", plan.method.answer_within_s))
+    return state, (Send(asked, message), arm(WAITING, plan.method.answer_within_s))
 
 
 def reply(own: Assets, state: Training, given: Received[ScoreReply]) -> Step[Training]:
@@ -217,8 +220,8 @@ def reply(own: Assets, state: Training, given: Received[ScoreReply]) -> Step[Tra
         raise PeerError(f"expected {expected}")
     owed = MappingProxyType({p: n for p, n in rounds.owed.items() if p != given.sender})
     if rounds.open is None or rounds.open.number != message.number:
-        return replace(state, rounds=replace(rounds, owed=owed)), ()
-    count = len(rounds.open.places.array())
+        return changed(state, rounds=changed(rounds, owed=owed)), ()
+    count = rounds.open.places.shape[0]
     granted = count - int(unpacked(message.refused, count).sum())
     key = own.sealing_key(given.sender, expected)
     values = receive_scores(message.release, plan.passive_noise, key, count=granted)
@@ -226,18 +229,15 @@ def reply(own: Assets, state: Training, given: Received[ScoreReply]) -> Step[Tra
     noise_std = plan.passive_noise.noise_std * scale
     part = Part(values * scale, message.refused, message.reason, noise_std, scale)
     parts = MappingProxyType({**rounds.parts, given.sender: part})
-    rounds = replace(rounds, owed=owed, parts=parts)
-    state = replace(state, rounds=rounds)
+    rounds = changed(rounds, owed=owed, parts=parts)
+    state = changed(state, rounds=rounds)
     assert rounds.open is not None
     return (state, ()) if rounds.open.number in owed.values() else _settled(own, state)
 
 
 def too_late(own: Assets, state: Training, given: TimerFired) -> Step[Training]:
     """Stop waiting: score without the partners that have not answered."""
-    rounds, number = _active(state), given.timer.split(":")[-1]
-    if rounds.open is None or str(rounds.open.number) != number:
-        return state, ()
-    return _settled(own, state)
+    return (state, ()) if _active(state).open is None else _settled(own, state)
 
 
 def end(own: Assets, state: Training, given: OperatorCommand) -> Step[Training]:
@@ -245,7 +245,7 @@ def end(own: Assets, state: Training, given: OperatorCommand) -> Step[Training]:
     rounds = _active(state)
     if rounds.is_ending:
         return state, ()
-    state = replace(state, rounds=replace(rounds, is_ending=True))
+    state = changed(state, rounds=changed(rounds, is_ending=True))
     return (state, ()) if rounds.open else _end(state)
 
 
@@ -260,8 +260,8 @@ def _settled(own: Assets, state: Training) -> Step[Training]:
     rounds = _active(state)
     assert rounds.open is not None
     found = added(own, state.setup, rounds.open, rounds.parts)
-    rounds = replace(rounds, open=None, parts=MappingProxyType({}), last=found)
-    state = replace(state, rounds=rounds)
+    rounds = changed(rounds, open=None, parts=MappingProxyType({}), last=found)
+    state = changed(state, rounds=rounds)
     return _end(state) if rounds.is_ending else (state, ())
 
 

@@ -95,6 +95,7 @@ COVERED_THROUGH = {
     "parties/proposals.py": "integration/test_joining.py",
     "parties/process/score_results.py": "integration/test_scoring_services.py",
     "parties/process/score_session.py": "integration/test_scoring_services.py",
+    "parties/process/scored_book.py": "simulation/test_scored_again.py",
     "parties/process/scored_query.py": "simulation/test_used_query_numbers.py",
     "parties/process/unable.py": "integration/test_unable.py",
     "parties/unable.py": "integration/test_unable.py",

@@ -9,7 +9,7 @@ import pytest
 
 from hdpvfl_mq.methods.private_model.statistics import scores
 from hdpvfl_mq.privacy.score_limits import Limits
-from parties.process import ledger_book
+from parties.process import scored_book
 from parties.rounds import scoring
 from tests.adversary.scenarios import Scenario, scenario
 from tests.adversary.search import drawn, play
@@ -37,7 +37,7 @@ def test_a_session_follows_and_nobody_is_scored_too_often():
 
 
 def test_an_account_without_a_limit_is_noticed(monkeypatch):
-    monkeypatch.setattr(ledger_book, "Limits", lambda queries, *more: Limits(10**6, *more))
+    monkeypatch.setattr(scored_book, "Limits", lambda queries, *more: Limits(10**6, *more))
     with pytest.raises(Leak, match="more often than the policy allows"):
         played()
 

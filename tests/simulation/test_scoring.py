@@ -16,12 +16,12 @@ from hdpvfl_mq.journal import chain
 from hdpvfl_mq.machine import Charge, Charged
 from hdpvfl_mq.methods.private_model.statistics import scores
 from hdpvfl_mq.node.uncommitted import Uncommitted
+from hdpvfl_mq.privacy.ledger_heads import ACCOUNT
 from hdpvfl_mq.privacy.ledger_store import Ledger
 from hdpvfl_mq.privacy.mechanism import unsealed
 from hdpvfl_mq.runtime.simulation import Faults
 from hdpvfl_mq.wire.codec import decode_header
 from parties.common_rows import block_of, rows_of
-from parties.process.ledger_file import ACCOUNT
 from parties.rounds import scoring
 from schemas.commands import OperatorCommand
 from schemas.model import LossSpec
@@ -154,6 +154,15 @@ def test_an_answer_is_committed_with_the_next_query(models, monkeypatch):
 
 def _is_reply(frames) -> bool:
     return decode_header(frames).kind == "score_reply"
+
+
+def test_all_queries_share_one_timer(models):
+    """One timer for each query fired later in a turn of its own, with a commit of its own."""
+    ran = session(models)
+    simulation = ran.run()
+    assert len(ran.answers) > 3
+    armed = [timer for timer in simulation.nodes["bank"].armed if timer.startswith("answer")]
+    assert len(armed) == 1
 
 
 def test_no_score_leaves_before_the_ledger_knows_that_it_was_counted(models):

@@ -21,12 +21,14 @@ from hdpvfl_mq.app.lines import say
 from hdpvfl_mq.errors import SettingsError
 from hdpvfl_mq.privacy.accountant import Spent, epsilon_shown
 from hdpvfl_mq.privacy.ledger import commitment
+from hdpvfl_mq.privacy.ledger_heads import ACCOUNT
 from hdpvfl_mq.privacy.ledger_secret import SECRET_BYTES, LedgerSecret
 from hdpvfl_mq.privacy.ledger_store import Ledger
 from hdpvfl_mq.privacy.ledger_tables import owner_of
-from hdpvfl_mq.privacy.scored_people import ScoredPeople, cost_in
+from hdpvfl_mq.privacy.scored_file import cost_in
+from hdpvfl_mq.privacy.scored_people import ScoredPeople
 from hdpvfl_mq.runtime.keys import read_secret
-from parties.process.ledger_file import ACCOUNT, replace_secret, secret_file
+from parties.process.ledger_file import replace_secret, secret_file
 from schemas.privacy import PURE_UNIT_BITS, CapFixed, ReleaseBooked
 
 if TYPE_CHECKING:
@@ -211,6 +213,7 @@ def scored(path: Path, *, as_json: bool) -> int:
             people.verify()
             seen = ledger.remembered().get(ACCOUNT)
             if seen is not None:
+                people.redo(ledger.unsynced(), seen[0])
                 people.check_restored(seen[0])
             totals = people.totals()
         finally:

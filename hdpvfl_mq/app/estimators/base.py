@@ -8,6 +8,8 @@ from __future__ import annotations
 import hashlib
 import os
 import warnings
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
 from typing import Any, get_args
 
 import numpy as np
@@ -35,7 +37,7 @@ from hdpvfl_mq.runtime.settings import check_settings
 from schemas.config import RunManifest
 from schemas.methods import Guarantee, PrivateModel
 from schemas.model import LabelKind, LossName, LossSpec, PenaltyName, PenaltySpec
-from schemas.privacy import Budget
+from schemas.privacy import Budget, Release
 
 SECRET_BYTES = 32
 ROWS_MIN = 10  # a private model learns nothing from fewer rows
@@ -109,13 +111,32 @@ class VFLEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no 
         dice = check_random_state(self.random_state)
         return [dice.bytes(SECRET_BYTES) for _ in range(count)]
 
-    def _train(self, X: Matrix, label: Label, loss: LossSpec, secret: bytes) -> FittedRun:
+    def _train_each(
+        self, X: Matrix, labels: Iterable[Label], loss: LossSpec, secrets: list[bytes]
+    ) -> list[FittedRun]:
+        """One run for each label; all use the noised X'X of the first, which has paid for it."""
+        runs: list[FittedRun] = []
+        for label, secret in zip(labels, secrets, strict=True):
+            grams = runs[0].grams if runs else {}
+            runs.append(self._train(X, label, loss, secret, grams))
+        return runs
+
+    def _train(
+        self,
+        X: Matrix,
+        label: Label,
+        loss: LossSpec,
+        secret: bytes,
+        grams: Mapping[str, Release] = MappingProxyType({}),
+    ) -> FittedRun:
         """Train one run of the federation."""
         if self.random_state is not None:
             secret = self._of_this_fit(X, label, loss, secret)
         run = "fit-" + hashlib.sha256(b"run name" + secret).hexdigest()[:16]
         manifest = self._manifest(run, loss, secret)
-        return train(manifest, X, self.parts_, label, secret=secret, ledger=self.ledger)
+        return train(
+            manifest, X, self.parts_, label, secret=secret, ledger=self.ledger, grams=grams
+        )
 
     def _of_this_fit(self, X: Matrix, label: Label, loss: LossSpec, secret: bytes) -> bytes:
         """A repeatable secret for these data and parameters only.

@@ -45,7 +45,8 @@ class VFLClassifier(ClassifierMixin, VFLEstimator):  # type: ignore[misc]  # sci
 
     Attributes
     ----------
-    classes_ : the classes; with more than two, each class has its own run and is charged for it
+    classes_ : the classes; with more than two, each class has its own run and is charged for it,
+        but for X'X, which all runs share
     coef_, intercept_ : the joint model in the units of the columns, for a row within the unit ball
     coef_std_ : the standard deviation that the noise adds to each coefficient
     privacy_ : for each party `epsilon` of this fit, `epsilon_lifetime` of all fits in its ledger,
@@ -94,12 +95,8 @@ class VFLClassifier(ClassifierMixin, VFLEstimator):  # type: ignore[misc]  # sci
         positive = [1] if len(self.classes_) == 2 else range(len(self.classes_))
         loss = LossSpec(name=self._family("binary").name)
         secrets = self._secrets(len(positive))
-        self._publish(
-            [
-                self._train(matrix, Label((codes == c).astype(np.float64), "binary"), loss, secret)
-                for c, secret in zip(positive, secrets, strict=True)
-            ]
-        )
+        classes = [Label((codes == c).astype(np.float64), "binary") for c in positive]
+        self._publish(self._train_each(matrix, classes, loss, secrets))
         return self
 
     def decision_function(self, X: Any) -> NDArray[np.float64]:

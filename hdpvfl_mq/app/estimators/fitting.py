@@ -26,12 +26,13 @@ from parties.assets import ids_digest
 from parties.phases import Closed
 from parties.process.ledger_book import LedgerBook
 from parties.process.models import model_of
+from parties.rounds.private_model import PrivatePassive
 from schemas.alignment import KeptAlignment
 from schemas.config import AlignmentSpec, IdRules, RunManifest
 from schemas.data import DataSettings, NamedColumn
 from schemas.model import LabelKind
 from schemas.policy import PartyPolicy
-from schemas.privacy import Budget
+from schemas.privacy import Budget, Release
 from schemas.tensor import Tensor
 
 ACTIVE = "active"
@@ -86,6 +87,7 @@ class FittedRun:
     models: dict[str, dict[str, Any]] = field(repr=False)
     privacy: dict[str, Spend]
     history: tuple[float, ...] = field(repr=False)
+    grams: dict[str, Release] = field(default_factory=dict, repr=False)  # noised X'X, paid once
 
 
 def party_names(count: int) -> tuple[str, ...]:
@@ -101,8 +103,12 @@ def train(
     *,
     secret: bytes,
     ledger: LedgerFolder | None = None,
+    grams: Mapping[str, Release] | None = None,
 ) -> FittedRun:
-    """Run one training to its end; RefusedError if a policy or a ledger forbids it."""
+    """Run one training to its end; RefusedError if a policy or a ledger forbids it.
+
+    `grams` are those of an earlier run on the same rows and columns: they are not paid again.
+    """
     ids = np.arange(len(X), dtype=np.int64)  # one column for all, so it is read once
     data = {
         party: _prepared(ids, part.apply(X), part, label if party == ACTIVE else None)
@@ -115,7 +121,7 @@ def train(
         secret=secret,
         ledger_files={p: ledger.file(p) for p in manifest.parties} if ledger else {},
     )
-    federation.kept = _kept(manifest, data, secret)
+    federation.kept, federation.kept_grams = _kept(manifest, data, secret), dict(grams or {})
     with ledger.held() if ledger else nullcontext():
         return _trained(federation)
 
@@ -133,11 +139,19 @@ def _trained(federation: Rehearsal) -> FittedRun:
             models={p: model_of(federation.assets(p), closed[p]) for p in manifest.parties},
             privacy={p: _spent(federation.books[p], p, closed[p]) for p in manifest.parties},
             history=closed[ACTIVE].trained.rounds.own_losses,
+            grams=_grams(closed),
         )
     finally:
         for book in federation.books.values():
             book.close()
             book.close_file()
+
+
+def _grams(closed: Mapping[str, Closed]) -> dict[str, Release]:
+    """Each passive party's noised X'X; none after descent."""
+    rounds = {p: state.trained.rounds for p, state in closed.items() if state.trained is not None}
+    found = {p: each.gram for p, each in rounds.items() if isinstance(each, PrivatePassive)}
+    return {party: gram for party, gram in found.items() if gram is not None}
 
 
 def _spent(book: LedgerBook, party: str, closed: Closed) -> Spend:

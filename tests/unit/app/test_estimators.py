@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from collections import Counter
 
 import numpy as np
 import pandas as pd
@@ -19,7 +20,9 @@ from hdpvfl_mq.app.estimators.columns import joined
 from hdpvfl_mq.app.estimators.fitting import Spend, composed
 from hdpvfl_mq.errors import RefusedError
 from hdpvfl_mq.privacy.accountant import Spent
+from hdpvfl_mq.privacy.ledger_store import Ledger
 from hdpvfl_mq.privacy.pure import pure_units_of
+from schemas.privacy import ReleaseBooked
 
 pytestmark = pytest.mark.seconds
 
@@ -223,6 +226,23 @@ def test_fits_in_two_processes_take_turns_at_a_ledger(people, tmp_path):
     model = VFLClassifier(delta=1e-3, ledger=ledger)
     scores = cross_val_score(model, *people, cv=4, n_jobs=2, error_score="raise")
     assert len(scores) == 4
+
+
+def test_all_classes_of_a_fit_pay_for_one_gram(tmp_path):
+    """Bug: every class paid for X'X of the same rows again."""
+    X, y = make_classification(600, 6, n_informative=4, n_classes=3, random_state=1)
+    ledger = LedgerFolder(tmp_path, "customers", epsilon=10.0, delta=1e-3)
+    model = VFLClassifier(delta=1e-3, ledger=ledger).fit(X, y)
+    assert len(model.classes_) == 3
+    opened = Ledger.open(ledger.file("passive-1"), "passive-1")
+    booked = [entry.event for _, entry in opened.entries() if isinstance(entry, ReleaseBooked)]
+    kinds = Counter(event.release_id.split("/")[2] for event in booked)
+    assert kinds == {"moments": 3, "gram": 1, "share": 3}
+    spent = sum(event.mu2_units for event in booked)
+    assert opened.books.held("customers").mu2_units == spent  # the rest of each reserve is free
+    opened.close_file()
+    grams = [run.grams["passive-1"] for run in model.runs_]
+    assert grams[0] == grams[1] == grams[2]
 
 
 def test_a_fit_beyond_the_cap_is_refused_and_says_why(people, tmp_path):

@@ -12,8 +12,12 @@ import pytest
 
 from hdpvfl_mq.errors import OperatorError
 from hdpvfl_mq.journal import chain, store
+from hdpvfl_mq.privacy import scored_file
+from hdpvfl_mq.privacy.ledger_heads import ACCOUNT
 from hdpvfl_mq.privacy.ledger_secret import LedgerSecret
 from hdpvfl_mq.privacy.ledger_store import Ledger
+from hdpvfl_mq.privacy.score_limits import Asked, Limits
+from hdpvfl_mq.privacy.scored_people import ScoredPeople
 from schemas.privacy import Budget, ReleaseBooked, RunReserved, SpendEvent
 from schemas.records import GENESIS, StepRecord, TimerFired
 from tests.unit.journal.power import Connection, Disk, PowerFailure
@@ -232,3 +236,60 @@ def test_a_full_disk_at_any_write_stops_the_journal_with_the_reason(monkeypatch)
         disk.fails_at = 0
         again = journal_on(disk, monkeypatch)
         assert len(list(chain.walk(again.records()))) >= done, fails_at
+
+
+LIMITS = Limits(queries_max=SPENDS, models_max=1, mu2_units_max=0)
+
+
+def query(number: int) -> Asked:
+    return Asked("scores", number, [b"ada", bytes([number])], bytes([number]), b"w")
+
+
+def score_until_failure(disk: Disk, order: str, monkeypatch) -> list[int]:
+    """Charge one query after the other; the numbers whose answers would be sent."""
+    sent = []
+    try:
+        ledger = Ledger(Connection(disk, "ledger"), "shop", SECRET)
+        people = ScoredPeople(Connection(disk, "scored", "NORMAL"), "shop", SECRET)
+        journal = journal_on(disk, monkeypatch)
+        for number, row in enumerate(records(SPENDS)):
+            people.charge(query(number), LIMITS)
+            untold, synced = people.take_untold(), people.synced
+            remember = partial(ledger.remember_scored, people.head, untold, synced)
+            writes = [remember, partial(journal.commit, [row])]
+            for write in writes if order == "ledger first" else reversed(writes):
+                write()
+            sent.append(number)
+    except (PowerFailure, OperatorError):
+        pass
+    return sent
+
+
+@pytest.mark.parametrize("order", ["ledger first", "journal first"])
+def test_after_power_loss_no_scored_person_is_uncounted(order, monkeypatch):
+    """The account does not wait for the disk: ledger or journal have what it may lose."""
+    monkeypatch.setattr(scored_file, "UNSYNCED_MAX", 3)  # the ledger drops what is safe
+    dice, start = random.Random(12), prepared()
+    ScoredPeople(Connection(start, "scored", "NORMAL"), "shop", SECRET).close_file()
+    for file in start.files.values():
+        file.safe, file.pending = file.content(), []
+    whole = copy(start)
+    assert score_until_failure(whole, order, monkeypatch) == list(range(SPENDS))
+    lost = again = 0
+    for _ in range(CRASHES):
+        disk = copy(start, fails_at=dice.randint(1, whole.operations + 1))
+        sent = score_until_failure(disk, order, monkeypatch)
+        left = disk.after_failure(dice)
+        ledger = Ledger(Connection(left, "ledger"), "shop", SECRET)
+        people = ScoredPeople(Connection(left, "scored", "NORMAL"), "shop", SECRET)
+        lost += people.head.sequence < len(sent)
+        if (seen := ledger.remembered().get(ACCOUNT)) is not None:
+            people.redo(ledger.unsynced(), seen[0])
+            people.check_restored(seen[0])
+        assert people.head.sequence >= len(sent)
+        for number, _, _ in journal_on(left, monkeypatch).records():  # as `Node.open` does
+            again += people.charge_again(query(number), LIMITS, b"", "")
+        people.verify()
+        assert people.totals()["queries_most"] == people.head.sequence >= len(sent)
+    assert lost > 0
+    assert (again > 0) == (order == "journal first")

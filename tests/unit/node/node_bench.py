@@ -87,6 +87,9 @@ class Book:
     def book_again(self, releases):
         self._book([each for each in releases if each.release_id not in self.booked])
 
+    def charge_again(self, record):
+        pass
+
     def _book(self, releases):
         if releases:
             self.log.note("book")

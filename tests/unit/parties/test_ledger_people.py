@@ -17,7 +17,7 @@ from hdpvfl_mq.privacy.ledger import Books, apply
 from hdpvfl_mq.privacy.ledger_store import Ledger
 from hdpvfl_mq.privacy.score_limits import Asked, Limits
 from parties.process.ledger_book import LedgerBook
-from parties.process.ledger_file import ACCOUNT, open_ledger
+from parties.process.ledger_file import open_ledger
 from schemas.policy import PartyPolicy
 from schemas.privacy import Budget, LedgerHead, PeopleCounted
 
@@ -33,7 +33,7 @@ def score(ledger: Ledger, query: int = 0) -> None:
     """One noised score of one person, as a session charges it."""
     people = ledger.scored_people()
     people.charge(Asked("scores", query, [b"ada"], b"0", b"w", COST), LIMITS)
-    ledger.remember(ACCOUNT, people.head, bytes(64))
+    ledger.remember_scored(people.head, people.take_untold(), people.synced)
 
 
 @pytest.fixture

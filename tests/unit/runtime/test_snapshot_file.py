@@ -22,6 +22,7 @@ KEY = SigningKey(bytes(range(32)))
 @pytest.fixture
 def often(monkeypatch):
     monkeypatch.setattr(snapshots, "EVERY_CPU_S", 0.0)
+    monkeypatch.setattr(snapshots, "LOOK_S", 0.0)
 
 
 @cache
@@ -145,6 +146,7 @@ def test_what_a_torn_write_left_goes_with_the_run(tmp_path, often):
 def test_snapshots_that_take_long_are_rare(tmp_path, monkeypatch):
     clock = [0.0]
     monkeypatch.setattr(snapshots.time, "process_time", lambda: clock[0])
+    monkeypatch.setattr(snapshots, "LOOK_S", 0.0)
     _, node, _ = training_node()
     kept = Snapshots(tmp_path / "run", KEY)
 
