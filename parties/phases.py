@@ -39,11 +39,16 @@ def changed(state: _State, **fields: Any) -> _State:
 
     It copies the fields and nothing else, so a cached property is computed again.
     """
-    known = type(state).__dataclass_fields__  # type: ignore[attr-defined]  # every state has them
+    kind, after = type(state), object.__new__(type(state))
+    known = kind.__dataclass_fields__  # type: ignore[attr-defined]  # every state has them
     if not fields.keys() <= known.keys():
-        raise TypeError(f"{type(state).__name__} has no {', '.join(fields.keys() - known.keys())}")
-    before, after = vars(state), object.__new__(type(state))
-    vars(after).update({name: before[name] for name in known}, **fields)
+        raise TypeError(f"{kind.__name__} has no {', '.join(fields.keys() - known.keys())}")
+    copy = vars(after)
+    copy.update(vars(state))
+    if len(copy) != len(known):  # cached properties
+        for name in copy.keys() - known.keys():
+            del copy[name]
+    copy.update(fields)
     return after
 
 

@@ -112,9 +112,13 @@ class ColumnBlock:
 
     def scores(self, rows: slice, w: FloatVector) -> Unreleased:
         """X w on the rows of a batch."""
-        scores = np.empty(rows.stop - rows.start)
         parts = list(_chunks(rows, self.columns))
-        for part, here in zip(parts, self.each(_scores, parts, given=(w,)), strict=True):
+        products = self.each(_scores, parts, given=(w,))
+        if len(parts) == 1:
+            [scores] = products
+            return Unreleased(scores)
+        scores = np.empty(rows.stop - rows.start)
+        for part, here in zip(parts, products, strict=True):
             scores[part.start - rows.start : part.stop - rows.start] = here
         return Unreleased(scores)
 

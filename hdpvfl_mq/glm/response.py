@@ -11,7 +11,7 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from hdpvfl_mq.arrays.chunked import Allocate, chunks
+from hdpvfl_mq.arrays.chunked import CHUNK_ROWS, Allocate, chunks
 from hdpvfl_mq.arrays.unreleased import FloatVector, Unreleased
 from hdpvfl_mq.errors import DataError, SettingsError
 from hdpvfl_mq.glm.families.base import Family
@@ -94,14 +94,20 @@ class Response:
     ) -> Unreleased:
         """A weighted formula of theta and label, chunk by chunk: a batch may hold all rows."""
         scores = own.expose()
-        found = np.empty(len(scores))
-        for part in chunks(len(scores)):
+
+        def weighted(part: slice) -> FloatVector:
             here = slice(rows.start + part.start, rows.start + part.stop)
             theta = scores[part] + (received if isinstance(received, float) else received[part])
             if self._offset is not None:
                 theta = theta + self._offset[here]
             values = formula(theta, self._y[here])
-            found[part] = values if self._weights is None else values * self._weights[here]
+            return values if self._weights is None else values * self._weights[here]
+
+        if len(scores) <= CHUNK_ROWS:
+            return Unreleased(weighted(slice(0, len(scores))))
+        found = np.empty(len(scores))
+        for part in chunks(len(scores)):
+            found[part] = weighted(part)
         return Unreleased(found)
 
     def __repr__(self) -> str:

@@ -107,7 +107,7 @@ class Mechanism:
             values = population.expose()[places]
         else:
             assert isinstance(population, Release)
-            values = _scaled(population, population.tensor.array()[places])
+            values = population.tensor.array()[places].astype(np.float64) * grid_of(population)
         release_id = ids.release_id(self._run, self._party, "score", number)
         event = dict(_event(plan, release_id, 0, -1))
         event["disclosed_rows"] = len(places) if plan.disclosed_rows else 0
@@ -290,11 +290,10 @@ def released_values(release: Release, allocate: Allocate = np.empty) -> NDArray[
     values = release.tensor.array()
     scaled: NDArray[np.float64] = allocate(values.shape, np.float64)
     for part in chunks(len(values)):
-        scaled[part] = _scaled(release, values[part])
+        np.multiply(values[part], grid_of(release), out=scaled[part], dtype=np.float64)
     return scaled
 
 
-def _scaled(release: Release, some: NDArray[np.generic]) -> NDArray[np.float64]:
-    """Some entries of a release's tensor as numbers."""
-    factor = 1.0 if release.tensor.dtype == "<f8" else 2.0**release.exponent
-    return some.astype(np.float64) * factor
+def grid_of(release: Release) -> float:
+    """What the entries of a release's tensor are multiples of; 1 if they are exact numbers."""
+    return 1.0 if release.tensor.dtype == "<f8" else 2.0**release.exponent

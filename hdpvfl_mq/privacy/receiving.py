@@ -12,7 +12,12 @@ from numpy.typing import NDArray
 from hdpvfl_mq.arrays.chunked import Allocate
 from hdpvfl_mq.errors import PeerError
 from hdpvfl_mq.privacy.bounded import BoundedNoise
-from hdpvfl_mq.privacy.mechanism import LARGEST_INTEGER, released_values, unsealed_values
+from hdpvfl_mq.privacy.mechanism import (
+    LARGEST_INTEGER,
+    grid_of,
+    released_values,
+    unsealed_values,
+)
 from hdpvfl_mq.privacy.plan import NoisePlan
 from schemas.privacy import Release
 
@@ -46,12 +51,13 @@ def receive(
         raise PeerError(f"{release.release_id}: a noised release carries integers")
     if release.tensor.dtype == "|u1":
         raise PeerError(f"{release.release_id}: a release carries signed integers")
-    if not exact and count and max(-int(values.min()), int(values.max())) > LARGEST_INTEGER:
+    # Scaling by a power of two is exact, so the largest integer speaks for the scaled numbers.
+    largest = max(-values.min().item(), values.max().item()) if count else 0
+    if not exact and largest > LARGEST_INTEGER:
         raise PeerError(f"{release.release_id}: a value is beyond 2^62")
-    scaled = released_values(release, allocate)
-    if count and max(-float(scaled.min()), float(scaled.max())) > bound:
+    if largest * grid_of(release) > bound:
         raise PeerError(f"{release.release_id}: a value is beyond its public bound")
-    return scaled
+    return released_values(release, allocate)
 
 
 def receive_bounded(release: Release, noise: BoundedNoise, *, count: int) -> NDArray[np.int64]:

@@ -17,8 +17,8 @@ class _Aside:
     """What one call gives the thread to do. Each call waits for its own work and no other."""
 
     def __init__(self, work: Work) -> None:
-        self._work, self._done = work, threading.Lock()  # locked until the work is done
-        self._done.acquire()
+        self._work, self._running = work, threading.Lock()
+        self._running.acquire()  # a semaphore's lock, in Python, takes ten times as long
         self._failed: BaseException | None = None
 
     def run(self) -> None:
@@ -26,11 +26,11 @@ class _Aside:
             self._work()
         except BaseException as failed:  # noqa: BLE001 - raised by the caller, in its thread
             self._failed = failed
-        self._done.release()
+        self._running.release()
 
     def wait(self) -> None:
         """Return when the work is done; raises what it raised."""
-        self._done.acquire()
+        self._running.acquire()
         if self._failed is not None:
             raise self._failed
 

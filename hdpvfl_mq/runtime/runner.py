@@ -139,7 +139,8 @@ class Runner:
     async def _finish(self, turn: Turn) -> None:
         for frames in turn.send:
             await self._link.send(frames)
-        if turn.parts and self._link.has_room():  # else the peer asks again
+        # Room is asked of the kernel; without it the peer asks again.
+        if turn.parts and self._link.has_room():
             for frames in turn.parts:
                 await self._link.send(frames)
                 if not self._link.has_room():

@@ -16,8 +16,8 @@ from hdpvfl_mq.runtime.files import write_private
 
 EVERY_S = 0.2
 # With hundreds of parties or a busy machine a status takes longer. All statuses of a process may
-# use a twentieth of its time, but none is older than this.
-SHARE, OLDEST_S = 20.0, 2.0
+# use a fiftieth of its time, but none is older than this.
+SHARE, OLDEST_S = 50.0, 2.0
 _all: WeakSet[Status] = WeakSet()
 
 

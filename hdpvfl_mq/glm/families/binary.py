@@ -15,7 +15,9 @@ from hdpvfl_mq.glm.families.base import EXPONENT_LIMIT, Family
 
 def sigmoid(theta: FloatVector) -> FloatVector:
     """1 / (1 + exp(-theta)). *Domain*: abs(theta) at most EXPONENT_LIMIT."""
-    return 1.0 / (1.0 + np.exp(-theta))
+    below = np.exp(-theta)
+    below += 1.0  # in place: a new array of a batch costs more than the sum
+    return 1.0 / below
 
 
 class Logit(Family):
@@ -88,7 +90,8 @@ class Logistic(Logit):
         return np.log1p(np.exp(-np.abs(margin))) + np.maximum(0.0, -margin)
 
     def _residual(self, theta: FloatVector, y: FloatVector) -> FloatVector:
-        return -y * sigmoid(-y * theta)
+        opposite = -y
+        return opposite * sigmoid(opposite * theta)
 
 
 def margin_sign(y: FloatVector) -> FloatVector:

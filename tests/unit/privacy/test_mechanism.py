@@ -177,7 +177,9 @@ def forged(tensor: Tensor, mechanism: str = "lattice_gaussian") -> Release:
         (forged(Tensor.of(np.zeros(3, dtype=np.uint8))), "signed"),
         (forged(Tensor.of(np.array([0, 0, -(2**63)]))), "2.62"),
         (forged(Tensor.of(np.array([0, 0, 2**20]))), "public bound"),
+        (forged(Tensor.of(np.array([-(2**20), 0, 0]))), "public bound"),
         (forged(Tensor.of(np.array([0.0, 0.0, 1e9])), "exact"), "public bound"),
+        (forged(Tensor.of(np.array([-1e9, 0.0, 0.0])), "exact"), "public bound"),
         (forged(Tensor.of(np.zeros((3, 1), dtype=np.int8))), "expected 3"),
     ],
 )

@@ -68,6 +68,24 @@ async def test_a_party_killed_after_the_end_acknowledges_it_when_it_is_started_a
     assert heard == {mark.party: mark.received for mark in ended.mailbox.marks()}
 
 
+async def test_the_kernel_is_asked_for_room_only_for_parts(ended):
+    """A turn without parts made three system calls for an answer that nobody needed."""
+    asked = []
+
+    class Asked(HeldLink):
+        def has_room(self):
+            asked.append(len(self.sent))
+            return super().has_room()
+
+    link = Asked()
+    runner = Runner(ended, link, patience_s=60, observe=lambda _: None)
+    await runner._finish(Turn(((b"envelope",),), (), None))
+    assert (link.sent, asked) == ([(b"envelope",)], [])
+    link.room = 2
+    await runner._finish(Turn((), (), None, parts=iter([(b"1",), (b"2",), (b"3",)])))
+    assert (len(link.sent), asked) == (2, [1, 2])
+
+
 async def test_a_process_whose_reader_died_stops_and_says_so():
     federation = Federation(manifest(), tables(60))
     node = federation.node("shop")

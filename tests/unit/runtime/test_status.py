@@ -1,4 +1,4 @@
-"""How often a status is written: a fifth of a second, or a twentieth of the time it takes."""
+"""How often a status is written: a fifth of a second, or a fiftieth of the time it takes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def _no_other_status(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("takes_s", "next_s"), [(0.0, EVERY_S), (0.05, SHARE * 0.05), (3.0, OLDEST_S)]
+    ("takes_s", "next_s"), [(0.0, EVERY_S), (0.02, SHARE * 0.02), (3.0, OLDEST_S)]
 )
 def test_a_status_that_takes_long_is_written_less_often(tmp_path, monkeypatch, takes_s, next_s):
     """Bug: with 64 parties on a busy machine a tenth of the time went into status files."""
@@ -33,7 +33,7 @@ def test_a_status_that_takes_long_is_written_less_often(tmp_path, monkeypatch, t
     assert read(tmp_path / "status.json") == {"round": 1}
 
 
-@pytest.mark.parametrize(("parties", "next_s"), [(1, EVERY_S), (10, 2.0 * EVERY_S), (64, OLDEST_S)])
+@pytest.mark.parametrize(("parties", "next_s"), [(1, EVERY_S), (10, 5.0 * EVERY_S), (64, OLDEST_S)])
 def test_the_statuses_of_one_process_share_its_time(tmp_path, monkeypatch, parties, next_s):
     """Bug: 64 parties in one process wrote 320 statuses a second, a quarter of a core."""
     clock, takes_s = [100.0], 0.002
