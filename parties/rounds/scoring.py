@@ -44,7 +44,7 @@ from schemas.tensor import Tensor
 
 QUERY_NUMBER_MAX = 10**12 - 1  # the number is part of a release id, which has twelve digits
 NOBODY = Tensor.of(np.zeros(0, dtype=np.int64))
-# One timer for all queries: each sets it anew. One for each query would fire, and be recorded,
+# One timer for all queries: each sets it again. One for each query would fire, and be recorded,
 # once for each score of the last seconds.
 WAITING = "answer"
 
