@@ -43,7 +43,7 @@ def compositions(count: int, seed: int) -> list[tuple[np.ndarray, float]]:
 
 def agrees_with_google(count: int, seed: int) -> None:
     import dp_accounting  # noqa: PLC0415 - slow to load, in every worker that collects
-    from dp_accounting import pld, rdp  # noqa: PLC0415
+    from dp_accounting import pld, rdp  # noqa: PLC0415 - as above
 
     for mus, delta in compositions(count, seed):
         mine = epsilon_shown(composed(mus), delta)
