@@ -263,11 +263,14 @@ class OtherProfile(Node):
         return super()._perform(effect, parent)
 
 
-def test_a_peer_that_claims_another_id_profile_ends_the_run_and_is_named():
-    federation = LyingFederation(liars={"telco": OtherProfile})
+@pytest.mark.parametrize("wire", [1, 2])
+def test_a_peer_that_claims_another_id_profile_ends_the_run_and_is_named(wire):
+    federation = LyingFederation(manifest(wire=wire), liars={"telco": OtherProfile})
     simulation = federation.simulate()
     assert simulation.nodes["telco"].lied
     assert set(federation.outcomes.values()) == {"mismatch"}
-    for party in ("bank", "shop"):
-        reason = simulation.nodes[party].state.reason
-        assert "telco reads ids by another profile" in reason
+    reasons = {party: simulation.nodes[party].state.reason for party in ("bank", "shop")}
+    assert "telco reads ids by another profile" in reasons["bank"]
+    # In version 2 the active party alone gets telco's greeting.
+    told = "telco reads ids by another profile" if wire == 1 else "bank withdrew: telco holds"
+    assert told in reasons["shop"]
