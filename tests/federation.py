@@ -13,7 +13,6 @@ from hdpvfl_mq.glm.families import FAMILIES
 from hdpvfl_mq.node.node import Node
 from schemas.config import AlignmentSpec, IdRules, RunManifest
 from schemas.data import DataSettings
-from schemas.envelope import PROTOCOL_VERSION
 from schemas.methods import ActiveSide, Descent, PassiveSide
 from schemas.policy import PartyPolicy
 from schemas.privacy import Budget
@@ -40,7 +39,6 @@ def manifest(**changes) -> RunManifest:
         "budget": Budget(epsilon=1.0, delta=0.01),
         "method": descent(**method),
         "seed": 7,
-        "wire": PROTOCOL_VERSION,
         "alignment": AlignmentSpec(ids=IdRules(kind="integer"), rows_min=10),
     }
     return RunManifest(**{**settings, **changes})

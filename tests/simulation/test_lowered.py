@@ -34,14 +34,14 @@ def test_a_run_is_held_in_the_version_of_its_manifest(wire):
 
 @pytest.mark.parametrize("old", ["bank", "shop", "telco"])
 def test_one_older_party_is_reason_enough_for_an_older_version(old):
-    federation = Federation(manifest(epochs=1, wire=1))
+    federation = Federation(manifest(epochs=1))
     federation.speaks = {p: 2 for p in federation.parties if p != old}
     federation.simulate()
     assert set(federation.outcomes.values()) == {"completed"}
 
 
 def test_a_run_that_is_lowered_without_reason_ends_before_anything_is_released():
-    federation = Federation(manifest(epochs=1, wire=1))
+    federation = Federation(manifest(epochs=1))
     federation.speaks = dict.fromkeys(federation.parties, 2)
     nodes = federation.simulate().nodes
     assert set(federation.outcomes.values()) == {"mismatch"}
@@ -52,13 +52,13 @@ def test_a_run_that_is_lowered_without_reason_ends_before_anything_is_released()
 
 
 def test_a_lowered_run_keeps_no_alignment_from_an_earlier_one():
-    first = Federation(manifest(epochs=1, wire=1))
+    first = Federation(manifest(epochs=1))
     kept = {p: (n.state.trained.setup.alignment,) for p, n in _parties(first)}
-    again = Federation(manifest(epochs=1, run="again", wire=1))
+    again = Federation(manifest(epochs=1, run="again"))
     again.kept = kept
     again.simulate()
     assert set(again.outcomes.values()) == {"completed"}
-    lowered = Federation(manifest(epochs=1, run="again", wire=1))
+    lowered = Federation(manifest(epochs=1, run="again"))
     lowered.kept, lowered.speaks = kept, dict.fromkeys(lowered.parties, 2)
     lowered.simulate()
     assert set(lowered.outcomes.values()) == {"mismatch"}
@@ -70,7 +70,7 @@ def _parties(federation: Federation):
 
 
 def test_a_party_that_speaks_no_more_than_its_run_has_nothing_to_notice():
-    federation = Federation(manifest(wire=1))
+    federation = Federation(manifest())
     own = federation.assets("shop")
     marked = {p: bytes(24) + b"hdpvfl+1" for p in federation.parties}
     assert not is_needlessly_low(own, marked)

@@ -133,7 +133,8 @@ def test_a_split_manifest_ends_entity_resolution_at_once(wire):
     assert released(federation) == 0
 
 
-def test_other_keys_of_a_member_are_noticed_before_a_release():
+@pytest.mark.parametrize("wire", [1, 2])
+def test_other_keys_of_a_member_are_noticed_before_a_release(wire):
     """Two parties that know a third by different keys have been introduced to different people."""
     stranger = departing({}).keys["telco"]
 
@@ -145,7 +146,7 @@ def test_other_keys_of_a_member_are_noticed_before_a_release():
                 own = type(own)(**{**vars(own), "verify_keys": keys})
             return own
 
-    misled = Misled(manifest(**QUICK), tables(44))
+    misled = Misled(manifest(wire=wire, **QUICK), tables(44))
     reasons = ended(misled)
     assert "telco knows other members or keys" in reasons["bank"]
     assert released(misled) == 0

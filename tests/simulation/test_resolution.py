@@ -17,6 +17,7 @@ from hdpvfl_mq.wire.codec import decode_header
 from parties.alignment import toss_commitment
 from parties.phases import Accepted
 from schemas.config import AlignmentSpec, IdRules
+from schemas.envelope import PROTOCOL_VERSION
 from schemas.messages import AlignBlock, AlignStart
 from schemas.records import EnvelopeReceived
 from schemas.tensor import Tensor
@@ -46,7 +47,11 @@ def overlapping(passives: int, rows: int = 150) -> dict[str, Table]:
 
 def federation_of(passives: int, kind=Federation, alignment=None, seed: int = 7, **options):
     settings = manifest(
-        passive_parties=passive_names(passives), alignment=alignment or spec(), seed=seed, **QUICK
+        passive_parties=passive_names(passives),
+        alignment=alignment or spec(),
+        seed=seed,
+        wire=PROTOCOL_VERSION,
+        **QUICK,
     )
     return kind(settings, overlapping(passives), **options)
 

@@ -187,7 +187,8 @@ class StandingBetween(Node):
 
 @pytest.mark.parametrize("crashes", [0, 6])
 def test_an_active_party_that_relays_another_key_is_named_before_any_answer(crashes):
-    federation = LyingFederation(manifest(**QUICK), tables(44), liars={"bank": StandingBetween})
+    settings, liars = manifest(wire=2, **QUICK), {"bank": StandingBetween}
+    federation = LyingFederation(settings, tables(44), liars=liars)
     simulation = federation.simulate(faults=Faults(crashes=crashes, crash_window_s=1.0))
     assert set(federation.outcomes.values()) == {"withdrawn"}
     reason = simulation.nodes["telco"].state.reason
