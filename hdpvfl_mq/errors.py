@@ -43,6 +43,10 @@ class TermsError(CheatingError):
     """A peer holds other terms of the same exchange: the peer or the sender of the terms lies."""
 
 
+class MembersError(TermsError):
+    """A peer knows other members of the run, or other keys of them."""
+
+
 class OperatorError(HdpvflError):
     """The operator of this process must act before it can continue."""
 

@@ -63,7 +63,7 @@ def reserved(own: Assets, state: Agreeing, given: LedgerRead) -> Step[Agreeing |
         return leave(own, state, "budget", detail=text)
     state = replace(state, standing=standing, is_reserved=True)
     if own.role == "active":
-        return _all_agreed(own, state)
+        return _all_agreed(own, state, state.agreements)
     terms = {f.name: getattr(state.terms, f.name) for f in fields(Terms)}
     signature = sign(own.signing_key, state.terms.digest)
     message = Agreement(**terms, ledger=standing.head, signature=signature)
@@ -87,7 +87,10 @@ def agreement(
     own: Assets, state: Agreeing, given: Received[Agreement]
 ) -> Step[Agreeing | Aligned | Leaving]:
     """Store a passive party's terms and signature; all of them are needed."""
-    return _all_agreed(own, replace(state, agreements=_with(state.agreements, given)))
+    agreements = _with(state.agreements, given)
+    # With its reserve this party has checked all that came before.
+    unchecked = {given.sender: given.message} if state.is_reserved else agreements
+    return _all_agreed(own, replace(state, agreements=agreements), unchecked)
 
 
 def _with(
@@ -98,10 +101,12 @@ def _with(
     return MappingProxyType({**known, given.sender: given.message})
 
 
-def _all_agreed(own: Assets, state: Agreeing) -> Step[Agreeing | Aligned | Leaving]:
+def _all_agreed(
+    own: Assets, state: Agreeing, unchecked: Mapping[PartyId, Agreement]
+) -> Step[Agreeing | Aligned | Leaving]:
     passives = state.manifest.passive_parties
     for party in passives:  # party order: arrival is not information
-        signed = state.agreements.get(party)
+        signed = unchecked.get(party)
         if signed is not None and (wrong := _differs(own, state, party, signed)) is not None:
             return leave(own, state, wrong, about=party)
     if not state.is_reserved or not set(passives) <= set(state.agreements):

@@ -13,7 +13,14 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from hdpvfl_mq.errors import CheatingError, PeerError, RefusedError, SettingsError, TermsError
+from hdpvfl_mq.errors import (
+    CheatingError,
+    MembersError,
+    PeerError,
+    RefusedError,
+    SettingsError,
+    TermsError,
+)
 from hdpvfl_mq.machine import Effect, Offence, ReadLedger, Received, Refused, Reserve, Send, Step
 from hdpvfl_mq.methods import plan_run
 from hdpvfl_mq.methods.run_plan import RunPlan
@@ -42,13 +49,15 @@ from parties.lowered import is_needlessly_low
 from parties.phases import Accepted, Agreeing, Aligning, Leaving, Setup, Terms, WithRows
 from schemas.alignment import KeptAlignment
 from schemas.config import RunManifest
-from schemas.messages import AlignBlock, AlignStart
+from schemas.messages import AlignBlock, AlignStart, WithdrawReason
 from schemas.tensor import MAX_TENSOR_BYTES, Tensor
 
+RELAYED_SINCE = 2  # version of the protocol: hellos go to the active party, which sends all to all
 HELD_MAX = 4  # a peer's blocks before this party has started: only greetings come so early
 HELD_BYTES_MAX = 2**16
 KEPT_MAX = MAX_TENSOR_BYTES // 8  # common rows of an alignment that is stored for later runs
 _ROWS = "the number of common rows is outside the manifest's rows_min..rows_max"
+_REASONS: dict[type, WithdrawReason] = {TermsError: "manifest", MembersError: "members"}
 Commitments = tuple[bytes, ...]  # one of every party, the active party's first
 R = TypeVar("R", bound=WithRows)
 
@@ -79,6 +88,7 @@ def align_start(
         profile_digest=rules_digest(own.id_rules),
         rows_min=manifest.alignment.rows_min,
         rows_max=manifest.alignment.rows_max,
+        members=members_digest(own, manifest) if manifest.wire >= RELAYED_SINCE else b"",
     )
     session = _session(own, terms)
     after: Aligning | Leaving | Agreeing = Aligning(
@@ -162,10 +172,9 @@ def align_block(
     """Handle one block of a peer."""
     try:
         session, effects = _received(own, state.session, given)
-    except TermsError as other:
-        return leave(own, state, "manifest", about=given.sender, detail=str(other))
     except CheatingError as cheated:  # leave: a second try would be a second guess
-        return leave(own, state, "proof", about=given.sender, detail=str(cheated))
+        reason = _REASONS.get(type(cheated), "proof")
+        return leave(own, state, reason, about=given.sender, detail=str(cheated))
     if session.is_withheld:
         after, more = leave(own, state, "rows", detail=_ROWS)
         return after, (*effects, *more)

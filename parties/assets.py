@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from types import MappingProxyType
+from typing import Any
 
 import numpy as np
 from nacl.bindings import crypto_scalarmult
@@ -22,6 +23,7 @@ from hdpvfl_mq.data.preprocess import PreparedData
 from hdpvfl_mq.engine.port import Engine, LocalEngine
 from hdpvfl_mq.methods.score_regression import ScoreRegression
 from hdpvfl_mq.psi import KeyedWorkspace, NormalisedIds, Workspace, marked_nonce
+from hdpvfl_mq.wire.signing import is_signed, sign
 from schemas.alignment import KeptAlignment
 from schemas.config import IdRules, RunManifest
 from schemas.data import DataSettings
@@ -133,14 +135,15 @@ class Assets:
         one.
         """
         secret = self.derived(b"entity resolution" + ids_digest(self.ids))
-        nonce = marked_nonce(secret) if self.is_lowered else None
+        parts: dict[str, Any] = {
+            "allocate": self.allocate,
+            "nonce": marked_nonce(secret) if self.is_lowered else None,
+            "engine": self.engine,
+            "signatures": PartySignatures(self),
+        }
         if self.ids.keys is not None:
-            return KeyedWorkspace(
-                self.ids, secret, allocate=self.allocate, nonce=nonce, engine=self.engine
-            )
-        return Workspace(
-            self.ids.ids, secret, allocate=self.allocate, nonce=nonce, engine=self.engine
-        )
+            return KeyedWorkspace(self.ids, secret, **parts)
+        return Workspace(self.ids.ids, secret, **parts)
 
     @cached_property
     def memo(self) -> Memo:
@@ -150,3 +153,18 @@ class Assets:
     def derived(self, purpose: bytes) -> bytes:
         """A secret for a purpose other than noise, derived from the run's secret."""
         return hashlib.blake2b(purpose, key=self.secret, digest_size=32).digest()
+
+
+@dataclass(frozen=True)
+class PartySignatures:
+    """Signatures as entity resolution needs them, with the keys of one party."""
+
+    own: Assets = field(repr=False)
+
+    def sign(self, statement: bytes) -> bytes:
+        """This party's signature."""
+        return sign(self.own.signing_key, statement)
+
+    def is_signed(self, party: PartyId, statement: bytes, signature: bytes) -> bool:
+        """Whether a peer has signed the statement."""
+        return is_signed(self.own.verify_keys[party], statement, signature)

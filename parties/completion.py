@@ -74,7 +74,7 @@ def ended(own: Assets, state: Training, given: Received[Ended]) -> Step[Training
     if not all(_is_mine(own, state, *each) for each in signed.items()):
         # An honest active party verifies signatures first, and sends everybody the same ones.
         return leave(own, state, "signature", about=given.sender)
-    return _with_endings(own, state, signed)
+    return _with_verified(own, state, signed)
 
 
 def _is_mine(own: Assets, state: Training, party: PartyId, signature: bytes) -> bool:
@@ -90,6 +90,10 @@ def _with_endings(
     for party, signature in signed.items():
         if not _is_mine(own, state, party, signature):
             return leave(own, state, "residuals", about=party)
+    return _with_verified(own, state, signed)
+
+
+def _with_verified(own: Assets, state: Training, signed: Mapping[PartyId, bytes]) -> Step[Training]:
     state = replace(state, endings=MappingProxyType({**state.endings, **signed}))
     return progress(own, replace(state, is_signable=True))
 

@@ -14,8 +14,10 @@ from typing import Any
 import numpy as np
 
 from hdpvfl_mq.errors import PeerError
+from hdpvfl_mq.psi.blocks import Outgoing
 from hdpvfl_mq.psi.elements import fill_bucket
 from hdpvfl_mq.psi.exchange import Block, Messages, nothing, put, without
+from hdpvfl_mq.psi.greeting import pack_hellos
 from hdpvfl_mq.psi.match import PAIR_BYTES, differences, pack_sorted, pack_verdict
 from hdpvfl_mq.psi.oprf import Query
 from hdpvfl_mq.psi.session import Session
@@ -44,10 +46,13 @@ class ActiveSession(Session):
     asked: int = 0
 
     def _begin(self, work: Workspace) -> Messages:
-        asker = self._function(work).asker()
-        return tuple(
-            self._sealed(peer, "open", asker.opening(peer)) for peer in self.terms.passives
-        )
+        asker, passives = self._function(work).asker(), self.terms.passives
+        opening = tuple(self._sealed(peer, "open", asker.opening(peer)) for peer in passives)
+        if not self.terms.is_relayed:
+            return opening
+        hellos = {**self.hellos, self.me: self._signed_hello(work)}
+        listed = pack_hellos(self.terms.parties, hellos)
+        return (Outgoing(passives, "hellos", 0, True, listed), *opening)
 
     def _needed(self) -> tuple[str, ...]:
         passives = self.terms.passives

@@ -24,7 +24,7 @@ from hdpvfl_mq.psi.open import open_session
 from hdpvfl_mq.psi.session import Session
 from hdpvfl_mq.psi.stream import derive
 from hdpvfl_mq.psi.terms import Terms
-from hdpvfl_mq.psi.workspace import Workspace, pack_marks, unpack_marks
+from hdpvfl_mq.psi.workspace import Signatures, Workspace, pack_marks, unpack_marks
 
 _NUMBERED = re.compile(r"k([1-9][0-9]?)_([a-z]{1,16})", re.ASCII)
 
@@ -40,8 +40,16 @@ class KeyedWorkspace(Workspace):
         allocate: Allocate,
         nonce: bytes | None = None,
         engine: Engine | None = None,
+        signatures: Signatures | None = None,
     ) -> None:
-        super().__init__(found.ids, secret, allocate=allocate, nonce=nonce, engine=engine)
+        super().__init__(
+            found.ids,
+            secret,
+            allocate=allocate,
+            nonce=nonce,
+            engine=engine,
+            signatures=signatures,
+        )
         assert found.keys is not None
         self._packed, self._rows, self._keys = found.ids, found.rows, found.keys
 
@@ -60,7 +68,14 @@ class KeyedWorkspace(Workspace):
         places = marked(mask, self.allocate)
         ids = self._packed.chosen(places, self.allocate)
         secret = derive(self.secret, "pass", number, taken) if number else self.secret
-        part = Workspace(ids, secret, allocate=self.allocate, nonce=self.nonce, engine=self.engine)
+        part = Workspace(
+            ids,
+            secret,
+            allocate=self.allocate,
+            nonce=self.nonce,
+            engine=self.engine,
+            signatures=self.signatures,
+        )
         return part, places
 
 
@@ -177,7 +192,7 @@ class Passes:
         later = open_session(_terms_of(self.terms, self.number + 1), self.me, part)
         if hello.sender not in later.peers or any(hello.sender == e.sender for e in self.early):
             raise PeerError(f"{hello.sender} sent a second or strange hello for the next key")
-        later.link_of(part, hello)
+        later.greeted_by(part, hello)
         return replace(self, early=(*self.early, hello))
 
     def _part(self, work: Workspace) -> tuple[Workspace, Positions]:

@@ -7,7 +7,7 @@ once in a session.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from hashlib import blake2b
 
 from cryptography.exceptions import InvalidTag
@@ -48,17 +48,25 @@ def _nonce(place: Place) -> tuple[bytes, bytes]:
     return blake2b(header, digest_size=12).digest(), header
 
 
-def public_key(secret: bytes) -> bytes:
-    """The X25519 public key of a 32-byte secret."""
-    return crypto_scalarmult_base(secret)
+@dataclass(frozen=True)
+class KeyPair:
+    """A party's X25519 keys for one session."""
+
+    secret: bytes = field(repr=False)
+    public: bytes
 
 
-def open_link(secret: bytes, peer_key: bytes, me: str, peer: str) -> Link | None:
+def key_pair(secret: bytes) -> KeyPair:
+    """The keys of a 32-byte secret."""
+    return KeyPair(secret, crypto_scalarmult_base(secret))
+
+
+def open_link(own: KeyPair, peer_key: bytes, me: str, peer: str) -> Link | None:
     """The keys shared with a peer, or None if its public key is degenerate."""
     try:
-        agreed = crypto_scalarmult(secret, peer_key)
+        agreed = crypto_scalarmult(own.secret, peer_key)
     except RuntimeError:
         return None
-    ends = sorted([(me, public_key(secret)), (peer, peer_key)])
+    ends = sorted([(me, own.public), (peer, peer_key)])
     shared = derive(agreed, "psi link", *[part for end in ends for part in end])
     return Link(derive(shared, "from", me), derive(shared, "from", peer), derive(shared, "both"))

@@ -11,21 +11,21 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any, ClassVar, TypeVar
 
 from hdpvfl_mq.arrays.chunked import Positions
-from hdpvfl_mq.errors import CheatingError, PeerError, TermsError
+from hdpvfl_mq.errors import CheatingError, MembersError, PeerError, TermsError
 from hdpvfl_mq.psi.blocks import Outgoing
 from hdpvfl_mq.psi.elements import MAX_IDS, padded_size
-from hdpvfl_mq.psi.exchange import Block, Exchange, Messages, put
-from hdpvfl_mq.psi.seal import Link, open_link, public_key
+from hdpvfl_mq.psi.exchange import Block, Exchange, Messages, nothing, put
+from hdpvfl_mq.psi.greeting import SignedHello, read_hello, read_hellos, statement
+from hdpvfl_mq.psi.seal import KeyPair, Link, key_pair, open_link
 from hdpvfl_mq.psi.stream import derive
-from hdpvfl_mq.psi.toss import NONCE_BYTES, is_committed
-from hdpvfl_mq.psi.workspace import Workspace
+from hdpvfl_mq.psi.toss import is_committed
+from hdpvfl_mq.psi.workspace import Signatures, Workspace
 
-HELLO_BYTES = 32 + 64 + NONCE_BYTES  # public key, two checks, nonce
 S = TypeVar("S", bound="Session")
 
 
@@ -34,6 +34,7 @@ class Session(Exchange):
     """The state that the active and the passive role share, and the result."""
 
     held: Block | None = None
+    hellos: Mapping[str, SignedHello] = field(default_factory=nothing)  # to be relayed
     found: tuple[bytes, ...] = ()  # common ids among the members of each bucket, packed marks
     shared_key: bytes = b""  # with the result: 32 bytes all parties know and the broker does not
     is_found: bool = False
@@ -59,7 +60,8 @@ class Session(Exchange):
     def waiting_for(self) -> tuple[str, ...]:
         """The peers whose next message this party needs."""
         if len(self.links) < len(self.peers):
-            return tuple(peer for peer in self.peers if peer not in self.links)
+            greeters = self.peers if self._is_greeted_by_all else (self.terms.active,)
+            return tuple(peer for peer in greeters if peer not in self.links)
         return () if self.is_finished else self._needed()
 
     def place(self, peer: str) -> str:
@@ -84,10 +86,34 @@ class Session(Exchange):
     # -- messages in ----------------------------------------------------------------------------
 
     def start(self, work: Workspace) -> Messages:
-        """The hello to every peer."""
-        own_key = public_key(derive(self._root(work), "link"))
-        payload = own_key + b"".join(self.terms.checks()) + self.nonces[self.me]
-        return (Outgoing(self.peers, "hello", 0, True, payload, (self.sizes[self.me],)),)
+        """The hello to every peer, or to the active party, which relays it."""
+        if not self.terms.is_relayed:
+            return (self._hello(self.peers, self._own_hello(work)),)
+        if self.me == self.terms.active:
+            return ()  # its own hello travels with those of all
+        own = self._signed_hello(work)
+        return (self._hello((self.terms.active,), own.hello + own.signature),)
+
+    def _hello(self, to: tuple[str, ...], payload: bytes) -> Outgoing:
+        return Outgoing(to, "hello", 0, True, payload, (self.sizes[self.me],))
+
+    def _own_hello(self, work: Workspace) -> bytes:
+        checks = b"".join(self.terms.checks())
+        return self._link_keys(work).public + checks + self.nonces[self.me] + self.terms.members
+
+    def _signed_hello(self, work: Workspace) -> SignedHello:
+        hello, size = self._own_hello(work), self.sizes[self.me]
+        stated = statement(self.terms.session_id, self.me, hello, size)
+        return SignedHello(hello, size, _signatures(work).sign(stated))
+
+    def _link_keys(self, work: Workspace) -> KeyPair:
+        root = self._root(work)
+        return work.once("link keys", root, lambda: key_pair(derive(root, "link")))
+
+    @property
+    def _is_greeted_by_all(self) -> bool:
+        """Whether every peer says hello to this party itself."""
+        return not self.terms.is_relayed or self.me == self.terms.active
 
     def receive(self: S, work: Workspace, block: Block) -> tuple[S, Messages]:
         """Take one message of a peer; return the next session and the messages to send.
@@ -99,6 +125,8 @@ class Session(Exchange):
             raise PeerError(f"{sender} is no party of this entity resolution, stage {stage[:32]}")
         if stage == "hello":
             return self._on_hello(work, block)
+        if stage == "hellos":
+            return self._on_hellos(work, block)
         is_spoke = self.terms.active in (self.me, sender)  # passive parties only greet each other
         if stage not in self.moves or sender not in self.links or not is_spoke:
             raise PeerError(f"{sender} sent a message that is not its turn, stage {stage[:32]}")
@@ -123,36 +151,83 @@ class Session(Exchange):
         return replace(self, held=block)
 
     def _on_hello(self: S, work: Workspace, block: Block) -> tuple[S, Messages]:
-        sender, link = block.sender, self.link_of(work, block)
+        sender, (link, hello) = block.sender, self.greeted_by(work, block)
         after = replace(
             self,
             links=put(self.links, sender, link),
-            nonces=put(self.nonces, sender, block.payload[96:]),
-            sizes=put(self.sizes, sender, block.meta[0]),
+            nonces=put(self.nonces, sender, hello.nonce),
+            sizes=put(self.sizes, sender, hello.size),
+            hellos=put(self.hellos, sender, hello) if self.terms.is_relayed else self.hellos,
         )
         return after._all_greeted(work) if len(after.links) == len(after.peers) else (after, ())
 
-    def link_of(self, work: Workspace, block: Block) -> Link:
+    def greeted_by(self, work: Workspace, block: Block) -> tuple[Link, SignedHello]:
         """The link to a peer that says hello; an error if the hello is not as agreed."""
-        sender, payload, meta = block.sender, block.payload, block.meta
-        if sender in self.links or len(payload) != HELLO_BYTES or len(meta) != 1:
+        sender, is_signed = block.sender, self.terms.is_relayed
+        hello = read_hello(block.payload, block.meta, is_signed=is_signed)
+        if sender in self.links or hello is None or not self._is_greeted_by_all:
             raise PeerError(f"{sender} sent a malformed or second message, stage hello")
-        if not 0 < meta[0] <= MAX_IDS or padded_size(meta[0]) != meta[0]:
-            raise PeerError(f"{sender} sent an impossible size, stage hello")
+        return self._link_of(work, sender, hello), hello
+
+    def _on_hellos(self: S, work: Workspace, block: Block) -> tuple[S, Messages]:
+        """Take the hellos of all parties, which the active party relays.
+
+        An honest active party has checked every hello under its own terms, and its own comes first:
+        if that one has this party's terms, it is to blame for whatever is wrong with the others.
+        """
+        sender = block.sender
+        listed = read_hellos(self.terms.parties, block.payload)
+        if self._is_greeted_by_all or sender != self.terms.active or self.links or listed is None:
+            raise PeerError(f"{sender} sent a malformed or second message, stage hellos")
+        links, nonces, sizes = dict[str, Link](), dict[str, bytes](), dict[str, int]()
+        for party, hello in listed:
+            if party != self.me:
+                links[party] = self._relayed(work, party, hello)
+            elif hello != self._signed_hello(work):
+                raise CheatingError(f"{sender} relays another hello than this party's own")
+            nonces[party], sizes[party] = hello.nonce, hello.size
+        after = replace(
+            self,
+            links=MappingProxyType(links),
+            nonces=MappingProxyType(nonces),
+            sizes=MappingProxyType(sizes),
+        )
+        return after._all_greeted(work)
+
+    def _relayed(self, work: Workspace, party: str, hello: SignedHello) -> Link:
+        try:
+            return self._link_of(work, party, hello)
+        except PeerError as wrong:
+            if party == self.terms.active:
+                raise
+            active = self.terms.active
+            raise CheatingError(f"{active} relays what it had to refuse: {wrong}") from None
+
+    def _link_of(self, work: Workspace, party: str, hello: SignedHello) -> Link:
+        """The link to a party by its hello; an error if the hello is not as agreed."""
+        if not 0 < hello.size <= MAX_IDS or padded_size(hello.size) != hello.size:
+            raise PeerError(f"{party} sent an impossible size, stage hello")
         profile, rest = self.terms.checks()
-        if payload[32:64] != profile:  # profiles matched earlier, so this peer is lying
+        if hello.profile_check != profile:  # profiles matched earlier, so this peer is lying
             raise TermsError(
-                f"{sender} reads ids by another profile (type, columns, case, whitespace, "
+                f"{party} reads ids by another profile (type, columns, case, whitespace, "
                 "duplicates or empties): make the alignment settings equal at all parties"
             )
-        if payload[64:96] != rest:
-            raise TermsError(f"{sender} has other terms of entity resolution: compare manifests")
-        nonce = payload[96:]
-        if not is_committed(self.terms.commitment_of(sender), nonce, sender):
-            raise CheatingError(f"{sender} shows another nonce than it committed to, stage hello")
-        link = open_link(derive(self._root(work), "link"), payload[:32], self.me, sender)
+        if hello.terms_check != rest:
+            raise TermsError(f"{party} has other terms of entity resolution: compare manifests")
+        if hello.members != self.terms.members:
+            raise MembersError(
+                f"{party} knows other members or keys: compare [[peers]], stage hello"
+            )
+        if not is_committed(self.terms.commitment_of(party), hello.nonce, party):
+            raise CheatingError(f"{party} shows another nonce than it committed to, stage hello")
+        if self.terms.is_relayed:  # after the terms: parties with other terms sign other statements
+            stated = statement(self.terms.session_id, party, hello.hello, hello.size)
+            if not _signatures(work).is_signed(party, stated, hello.signature):
+                raise CheatingError(f"{party} has not signed its hello, stage hello")
+        link = open_link(self._link_keys(work), hello.key, self.me, party)
         if link is None:
-            raise PeerError(f"{sender} sent a degenerate key, stage hello")
+            raise PeerError(f"{party} sent a degenerate key, stage hello")
         return link
 
     def _all_greeted(self: S, work: Workspace) -> tuple[S, Messages]:
@@ -173,3 +248,8 @@ def own_hello(work: Workspace, me: str) -> dict[str, Any]:
         "sizes": MappingProxyType({me: padded_size(len(work.ids))}),
         "nonces": MappingProxyType({me: work.nonce}),
     }
+
+
+def _signatures(work: Workspace) -> Signatures:
+    assert work.signatures is not None
+    return work.signatures

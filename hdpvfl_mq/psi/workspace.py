@@ -7,6 +7,7 @@ id and remembers it. It is a memo: it may be emptied at any time and computes th
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,11 +20,21 @@ from hdpvfl_mq.psi.stream import Words
 from hdpvfl_mq.psi.toss import nonce_of
 
 
+class Signatures(Protocol):
+    """Signs as this party, and verifies what parties have signed."""
+
+    def sign(self, statement: bytes) -> bytes:
+        """This party's signature."""
+
+    def is_signed(self, party: str, statement: bytes, signature: bytes) -> bool:
+        """Whether a party has signed the statement."""
+
+
 class Workspace(Memo):
     """One party's distinct normalised ids, and a secret that no other party or run shares.
 
     `allocate` makes the arrays with an entry for each id; `nonce` is the share of the public seed
-    that the party has committed to; `engine` hashes.
+    that the party has committed to; `engine` hashes; `signatures` are needed if hellos are relayed.
     """
 
     def __init__(
@@ -34,9 +45,10 @@ class Workspace(Memo):
         allocate: Allocate = np.empty,
         nonce: bytes | None = None,
         engine: Engine | None = None,
+        signatures: Signatures | None = None,
     ) -> None:
         self.ids, self.secret, self.allocate = ids, secret, allocate
-        self.engine = engine or LocalEngine()
+        self.engine, self.signatures = engine or LocalEngine(), signatures
         self.nonce = nonce_of(secret) if nonce is None else nonce
         super().__init__()
 

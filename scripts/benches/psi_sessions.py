@@ -92,7 +92,7 @@ def _party(number: int, terms: Terms, ids: int, mail: _Mail, results: Any, ready
     )
 
 
-def measure(method: Any, *, parties: int, ids: int, **terms: int) -> dict[str, float]:
+def measure(method: Any, *, parties: int, ids: int, **terms: Any) -> dict[str, float]:
     """Run one entity resolution with each party in its own process."""
     names = tuple(f"party{number}" for number in range(parties))
     commitments = tuple(commit(nonce_of(_secret(n)), name) for n, name in enumerate(names))

@@ -15,6 +15,7 @@ import numpy as np
 
 from hdpvfl_mq.methods.recommend import sound_descent
 from schemas.config import AlignmentSpec, IdRules, RunManifest
+from schemas.envelope import PROTOCOL_VERSION
 from schemas.methods import Descent
 from schemas.model import LossSpec
 from schemas.privacy import Budget
@@ -34,6 +35,7 @@ def manifest_of_rounds(guarantee: str, passives: int, rounds: int) -> RunManifes
     changes: dict[str, Any] = {
         "method": Descent(**{**dict(base.method), "epochs": rounds}),
         "alignment": AlignmentSpec(ids=IdRules(kind="integer"), rows_min=50, reuse=False),
+        "wire": PROTOCOL_VERSION,
     }
     if guarantee == "none":
         changes |= {"guarantee": "none", "budget": None}

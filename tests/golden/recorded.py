@@ -34,7 +34,7 @@ RUNS = {
 
 def federation(name: str) -> Federation:
     """The federation a recording comes from, its journals still empty."""
-    return Federation(manifest(**RUNS[name]), tables(44))
+    return Federation(manifest(wire=1, **RUNS[name]), tables(44))
 
 
 def read(name: str) -> dict[str, tuple[StoredRecord, ...]]:

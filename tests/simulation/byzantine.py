@@ -19,7 +19,7 @@ from hdpvfl_mq.runtime.simulation import Faults, Simulation
 from hdpvfl_mq.wire.canonical import pack, unpack
 from hdpvfl_mq.wire.codec import Frames, decode_header, encode_body, encode_header
 from hdpvfl_mq.wire.signing import envelope_digest, sign
-from schemas.envelope import Header
+from schemas.envelope import PROTOCOL_VERSION, Header
 from schemas.ids import COORDINATOR
 from schemas.messages import ROUTES
 from tests.federation import Federation, manifest
@@ -33,7 +33,8 @@ _COORDINATOR_KINDS = ("welcome", "round_plan", "pause", "resume", "run_closed", 
 
 def small_manifest():
     """Six rounds; whoever waits gives up after a minute of virtual time."""
-    return manifest(epochs=2, batch_rows=17, deadline_s=DEADLINE_S, absent_after_s=5.0)
+    times = {"deadline_s": DEADLINE_S, "absent_after_s": 5.0}
+    return manifest(epochs=2, batch_rows=17, wire=PROTOCOL_VERSION, **times)
 
 
 @dataclass

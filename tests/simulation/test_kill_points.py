@@ -21,12 +21,13 @@ from hdpvfl_mq.node.node import Node
 from hdpvfl_mq.node.ports import Write
 from hdpvfl_mq.runtime.simulation import Faults, Killed
 from hdpvfl_mq.wire.codec import decode_body, decode_header
+from schemas.envelope import PROTOCOL_VERSION
 from schemas.ids import COORDINATOR
 from schemas.messages import Releasing
 from tests.evidence import evidence_of
 from tests.federation import Federation, manifest, tables
 
-SMALL = {"batch_rows": 22, "epochs": 2, "passive_parties": ("shop",)}
+SMALL = {"batch_rows": 22, "epochs": 2, "passive_parties": ("shop",), "wire": PROTOCOL_VERSION}
 SLOW = Faults(delay_s=0.1)  # slow enough for acknowledgements to travel on their own
 ROLES = ("bank", "shop", COORDINATOR)
 POINTS = (

@@ -17,6 +17,7 @@ from hdpvfl_mq.wire.codec import decode_header
 from parties.alignment import toss_commitment
 from parties.phases import Accepted
 from schemas.config import AlignmentSpec, IdRules
+from schemas.envelope import PROTOCOL_VERSION
 from schemas.messages import AlignBlock, AlignStart
 from schemas.records import EnvelopeReceived
 from schemas.tensor import Tensor
@@ -46,7 +47,11 @@ def overlapping(passives: int, rows: int = 150) -> dict[str, Table]:
 
 def federation_of(passives: int, kind=Federation, alignment=None, seed: int = 7, **options):
     settings = manifest(
-        passive_parties=passive_names(passives), alignment=alignment or spec(), seed=seed, **QUICK
+        passive_parties=passive_names(passives),
+        alignment=alignment or spec(),
+        seed=seed,
+        wire=PROTOCOL_VERSION,
+        **QUICK,
     )
     return kind(settings, overlapping(passives), **options)
 
@@ -263,11 +268,14 @@ class OtherProfile(Node):
         return super()._perform(effect, parent)
 
 
-def test_a_peer_that_claims_another_id_profile_ends_the_run_and_is_named():
-    federation = LyingFederation(liars={"telco": OtherProfile})
+@pytest.mark.parametrize("wire", [1, 2])
+def test_a_peer_that_claims_another_id_profile_ends_the_run_and_is_named(wire):
+    federation = LyingFederation(manifest(wire=wire), liars={"telco": OtherProfile})
     simulation = federation.simulate()
     assert simulation.nodes["telco"].lied
     assert set(federation.outcomes.values()) == {"mismatch"}
-    for party in ("bank", "shop"):
-        reason = simulation.nodes[party].state.reason
-        assert "telco reads ids by another profile" in reason
+    reasons = {party: simulation.nodes[party].state.reason for party in ("bank", "shop")}
+    assert "telco reads ids by another profile" in reasons["bank"]
+    # In version 2 the active party alone gets telco's greeting.
+    told = "telco reads ids by another profile" if wire == 1 else "bank withdrew: telco holds"
+    assert told in reasons["shop"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from contextlib import suppress
 from dataclasses import replace
 
@@ -20,7 +21,7 @@ from parties.phases import Leaving
 from schemas.messages import AlignBlock, AlignStart, RunAccept
 from schemas.records import EnvelopeReceived, EnvelopeSent
 from schemas.tensor import Tensor
-from tests.federation import Federation, LyingFederation, manifest
+from tests.federation import Federation, LyingFederation, manifest, tables
 from tests.simulation.test_resolution import QUICK, federation_of, overlapping, spec
 
 
@@ -40,6 +41,13 @@ def messages_sent(federation: Federation, party: str):
         for effect in record.effects:
             if isinstance(effect, EnvelopeSent):
                 yield decode_body(decode_header(effect.frames), effect.frames)
+
+
+def envelopes_received(federation: Federation, party: str):
+    """Header and frames of everything that a party has received."""
+    for record, _ in walk(federation.journals[party].records()):
+        if isinstance(record.input, EnvelopeReceived):
+            yield decode_header(record.input.frames), record.input.frames
 
 
 def stages_sent(federation: Federation, party: str) -> set[str]:
@@ -116,15 +124,17 @@ class SplittingCoordinator(Node):
         return super()._perform(effect, parent)
 
 
-def test_parties_that_are_shown_different_commitments_do_not_start():
-    settings = manifest(passive_parties=("p1", "p2"), alignment=spec(), deadline_s=60.0, **QUICK)
+@pytest.mark.parametrize(("wire", "noticed_by"), [(1, "p1"), (2, "bank")])
+def test_parties_that_are_shown_different_commitments_do_not_start(wire, noticed_by):
+    names = {"passive_parties": ("p1", "p2"), "wire": wire}
+    settings = manifest(alignment=spec(), deadline_s=60.0, **names, **QUICK)
     liars = {"coordinator": SplittingCoordinator}
     federation = LyingFederation(settings, overlapping(2), liars=liars)
     simulation = federation.simulate()
     assert set(federation.outcomes.values()) == {"mismatch"}
     for party in federation.parties:
-        assert stages_sent(federation, party) == {"hello"}
-    reason = simulation.nodes["p1"].state.reason
+        assert stages_sent(federation, party) <= {"hello"}
+    reason = simulation.nodes[noticed_by].state.reason
     assert reason == "p2 has other terms of entity resolution: compare manifests"
 
 
@@ -157,3 +167,48 @@ def test_other_ids_never_meet_the_keys_of_these():
     assert own.secret == other.secret
     assert own.workspace.secret != other.workspace.secret
     assert toss_commitment(own) != toss_commitment(other)
+
+
+class StandingBetween(Node):
+    """Relays telco another key of shop, to learn the shares by which their answers cancel."""
+
+    def _perform(self, effect, parent):
+        message = effect.message if isinstance(effect, Send) else None
+        if isinstance(message, AlignBlock) and message.stage == "hellos":
+            listed = bytearray(message.tensor.data)
+            entry = len(listed) // 3
+            listed[entry : entry + 32] = listed[:32]  # the key of bank in place of shop's
+            forged = Tensor.of(np.frombuffer(bytes(listed), dtype=np.uint8))
+            other = AlignBlock(**{**dict(message), "tensor": forged})
+            super()._perform(Send(("telco",), other), parent)
+            effect = Send(("shop",), message)
+        return super()._perform(effect, parent)
+
+
+@pytest.mark.parametrize("crashes", [0, 6])
+def test_an_active_party_that_relays_another_key_is_named_before_any_answer(crashes):
+    settings, liars = manifest(wire=2, **QUICK), {"bank": StandingBetween}
+    federation = LyingFederation(settings, tables(44), liars=liars)
+    simulation = federation.simulate(faults=Faults(crashes=crashes, crash_window_s=1.0))
+    assert set(federation.outcomes.values()) == {"withdrawn"}
+    reason = simulation.nodes["telco"].state.reason
+    assert reason.startswith("bank relays what it had to refuse: shop has not signed its hello")
+    assert "answer" not in stages_sent(federation, "telco")
+    assert not any(entry.kind == "spend" for e in federation.spent().values() for _, entry in e)
+
+
+def test_every_party_hears_as_many_hellos_as_it_must():
+    """Once, every party sent its hello to every other: n * (n - 1) envelopes."""
+    for passives in (2, 6):
+        federation = federation_of(passives)
+        federation.simulate()
+        assert set(federation.outcomes.values()) == {"completed"}
+        heard = Counter(
+            (header.sender, decode_body(header, frames).stage)
+            for party in federation.parties
+            for header, frames in envelopes_received(federation, party)
+            if header.kind == "align_block"
+        )
+        assert sum(n for (_, stage), n in heard.items() if stage == "hello") == passives
+        assert heard["bank", "hellos"] == passives
+        assert max(heard[f"p{k}", stage] for k in (1, 2) for _, stage in heard) == 1

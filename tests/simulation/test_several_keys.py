@@ -12,6 +12,7 @@ from hdpvfl_mq.runtime.simulation import Faults
 from parties.common_rows import people_at, rows_of
 from schemas.config import AlignmentSpec, IdRules
 from schemas.data import DataSettings
+from schemas.envelope import PROTOCOL_VERSION
 from schemas.methods import PrivateModel
 from tests.federation import Federation, manifest
 from tests.simulation.brittle import BrittleFederation
@@ -52,7 +53,9 @@ class KeyedFederation(BrittleFederation):
 def federation_of(**options) -> KeyedFederation:
     alignment = AlignmentSpec(ids=RULES, rows_min=10)
     return KeyedFederation(
-        manifest(method=PrivateModel(), alignment=alignment), people(), **options
+        manifest(method=PrivateModel(), alignment=alignment, wire=PROTOCOL_VERSION),
+        people(),
+        **options,
     )
 
 

@@ -17,13 +17,14 @@ from hdpvfl_mq.node.node import Node
 from hdpvfl_mq.runtime.simulation import Faults
 from parties.awaited import awaited
 from parties.phases import Training
+from schemas.envelope import PROTOCOL_VERSION
 from schemas.ids import COORDINATOR
 from schemas.messages import AlignBlock
 from schemas.tensor import Tensor
 from tests.federation import Federation, LyingFederation, manifest, tables
 
 SECONDS = 45.0  # of virtual time; the deadline is a day
-BRIEF = {"epochs": 1, "batch_rows": 40, "rounds_ahead": 4}
+BRIEF = {"epochs": 1, "batch_rows": 40, "rounds_ahead": 4, "wire": PROTOCOL_VERSION}
 
 
 class Skips(Node):

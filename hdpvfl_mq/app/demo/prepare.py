@@ -261,6 +261,7 @@ def _party_settings(
         state=str(state),
         ids=demo.manifest.alignment.ids,
         data=type(data)(**{**dict(data), "file": str(demo.rows(party, "train"))}),
+        wire=demo.manifest.wire,
         peers=tuple(
             Peer(
                 party=peer,
