@@ -44,9 +44,6 @@ from schemas.tensor import Tensor
 
 QUERY_NUMBER_MAX = 10**12 - 1  # the number is part of a release id, which has twelve digits
 NOBODY = Tensor.of(np.zeros(0, dtype=np.int64))
-# One timer for all queries: each sets it again. One for each query would fire, and be recorded,
-# once for each score of the last seconds.
-WAITING = "answer"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -207,7 +204,7 @@ def ask(own: Assets, state: Training, given: OperatorCommand) -> Step[Training]:
     if not asked:
         return _settled(own, state)
     message = ScoreQuery(number=number, last=False, places=places)
-    return state, (Send(asked, message), arm(WAITING, plan.method.answer_within_s))
+    return state, (Send(asked, message), arm(_timer(number), plan.method.answer_within_s))
 
 
 def reply(own: Assets, state: Training, given: Received[ScoreReply]) -> Step[Training]:
@@ -237,7 +234,17 @@ def reply(own: Assets, state: Training, given: Received[ScoreReply]) -> Step[Tra
 
 def too_late(own: Assets, state: Training, given: TimerFired) -> Step[Training]:
     """Stop waiting: score without the partners that have not answered."""
-    return (state, ()) if _active(state).open is None else _settled(own, state)
+    waiting = _active(state).open
+    is_late = waiting is not None and given.timer == _timer(waiting.number)
+    return _settled(own, state) if is_late else (state, ())
+
+
+def _timer(number: int) -> str:
+    """Queries take turns with two timers: a timer for each query would be a record for each score.
+
+    One timer alone may be due for the query before, in the turn in which the next one is asked.
+    """
+    return f"answer:{number % 2}"
 
 
 def end(own: Assets, state: Training, given: OperatorCommand) -> Step[Training]:

@@ -27,7 +27,7 @@ CONTRADICTION = 5
 
 
 def sent_again(node: Node, effect: Send) -> tuple[Effect, ...]:
-    """Before its first share: all envelopes of a journal as they were, and their shares anew.
+    """Before its first share: all envelopes of a journal, then their shares with new numbers.
 
     The envelopes have their old run, epoch and number. The shares are signed again under the next
     number of this process.

@@ -3,7 +3,7 @@
     python verify_journal runs/RUN [LEDGERS [MEMBERS.toml]]
     python verify_journal BUNDLE.zip [MEMBERS.toml]
 
-The thirteen checks of `hdpvfl audit`, with plan and prices derived anew (docs/audit.md). It prints
+The thirteen checks of `hdpvfl audit`, with plan and prices derived again (docs/audit.md). It prints
 the formats of the journals, 1 or 2, and what each check found. Exit code 0: no alarm; 5: the
 evidence contradicts itself (checks 1 to 5); 1: it is whole, the run is wrong. An auditor copies
 this folder alone.

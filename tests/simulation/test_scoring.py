@@ -26,7 +26,7 @@ from parties.rounds import scoring
 from schemas.commands import OperatorCommand
 from schemas.model import LossSpec
 from schemas.privacy import Budget
-from schemas.records import EnvelopeReceived
+from schemas.records import Arm, EnvelopeReceived, TimerFired
 from schemas.tensor import Tensor
 from scripts.verify_journal import verify
 from tests.evidence import Cheat, evidence_of, replace_model, saying, write_run
@@ -156,13 +156,52 @@ def _is_reply(frames) -> bool:
     return decode_header(frames).kind == "score_reply"
 
 
-def test_all_queries_share_one_timer(models):
+def test_all_queries_share_two_timers(models):
     """One timer for each query fired later in a turn of its own, with a commit of its own."""
     ran = session(models)
     simulation = ran.run()
     assert len(ran.answers) > 3
     armed = [timer for timer in simulation.nodes["bank"].armed if timer.startswith("answer")]
-    assert len(armed) == 1
+    assert len(armed) == 2
+
+
+def test_the_timer_of_the_query_before_does_not_end_the_next_one(models):
+    """It may be due in the turn in which the next query is asked."""
+    ran, stale, ended = session(models), [], []
+    make = ran.federation.node
+
+    def node(party):
+        made = make(party)
+        if party != "bank":
+            return made
+        step = made.role.step
+
+        def watched(state, given):
+            after, effects = step(state, given)
+            names = [e.timer for e in effects if isinstance(e, Arm)]
+            for name in (name for name in names if name.startswith("answer")):
+                if stale:
+                    ended.append(step(after, TimerFired(timer=stale[-1]))[0] is not after)
+                stale.append(name)
+            return after, effects
+
+        made.role = Stepped(made.role, watched)
+        return made
+
+    ran.federation.node = node
+    ran.run()
+    assert len(stale) == len(ran.answers) > 3
+    assert ended and not any(ended)
+
+
+class Stepped:
+    """A role with another step."""
+
+    def __init__(self, role, step):
+        self._role, self.step = role, step
+
+    def __getattr__(self, name):
+        return getattr(self._role, name)
 
 
 def test_no_score_leaves_before_the_ledger_knows_that_it_was_counted(models):

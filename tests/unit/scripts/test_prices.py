@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import random
 from decimal import Decimal
+from typing import get_args
 
 import gmpy2
 import pytest
@@ -32,7 +33,7 @@ from tests.federation import manifest
 
 pytestmark = pytest.mark.seconds
 
-LOSSES: tuple[LossName, ...] = LossName.__args__  # type: ignore[attr-defined]
+LOSSES: tuple[LossName, ...] = get_args(LossName)
 RUNS = 18
 
 
