@@ -30,7 +30,7 @@ help:
 	@echo "make test           all quick tests            make check   formatting, types, architecture"
 	@echo "make test-fast      the quickest of them         make coverage   lines and branches"
 	@echo "make bench          ratios to other systems, measured side by side (FULL=1 for the large ones; RECORD=1: docs/results/bench.md)"
-	@echo "make bench-peers    environments of the systems it is measured against, under build/peers (about 2 GB)"
+	@echo "make bench-peers    environments of the systems it is measured against, under build/peers (about 8 GB)"
 	@echo "make check-speed    fails if a round has become slower against its floor     make profile   where time goes, by file"
 	@echo "make reproduce      the paper's evaluation (QUICK=1: a few minutes)"
 	@echo "make audit-privacy  attack the guarantee, 13 planted bugs; a million moves of an adversary (MOVES=)"

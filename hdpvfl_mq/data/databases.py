@@ -25,7 +25,8 @@ BATCH_ROWS = 2**16
 _ODBC_BYTES = 2**26  # of a batch, which a driver fills for cells of their declared length
 _ODBC_STATE = re.compile(r"^State: (\w{5})", re.MULTILINE)
 _NO_DRIVER = ("01000", "IM002", "IM003")
-_PASSWORD = re.compile(r"://[^/]*:[^/@]+@|[?&;]\s*(password|pwd)\s*=|\bpwd\s*=", re.IGNORECASE)
+# Also with a slash in the password, and under the names that drivers have for keys and tokens.
+_PASSWORD = re.compile(r"://[^/]*:.+@|(password|passwd|pwd|secret|token)\s*=", re.IGNORECASE)
 _KINDS = "postgresql://host/base, sqlite:FILE, duckdb:FILE, odbc:CONNECTION, env:NAME or file:PATH"
 
 

@@ -6,6 +6,7 @@ Folders named key=value add a column, as in Hive and Spark.
 
 from __future__ import annotations
 
+import errno
 import re
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
@@ -15,6 +16,7 @@ from urllib.parse import unquote
 import pyarrow as pa
 from pyarrow import _fs as local  # pyarrow.fs loads the clients of S3, GCS and Azure: 8 MB
 
+from hdpvfl_mq.data import hadoop
 from hdpvfl_mq.engine.port import UnseenError
 from hdpvfl_mq.errors import DataError, NetworkError, OperatorError, SettingsError
 
@@ -27,12 +29,12 @@ FORMATS = {
 }
 PACKED = {".gz": "gzip", ".zst": "zstd"}
 MAX_FILES = 100_000
-_RETRY_S = 30
+# How long a store that does not answer is tried; Google's client would try for 15 minutes.
+_RETRY = "retry_limit_seconds=30"
+_LIMITS = {"gs": _RETRY, "gcs": _RETRY, "hdfs": hadoop.ONE_TRY}
 _NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
 _ADDRESS = re.compile(r"[a-z][a-z0-9+.-]*://")
 _SECRET = re.compile(r"://[^/?]*@|[?&](secret_key|access_key|session_token)=", re.IGNORECASE)
-_NO_HADOOP = re.compile(r"Unable to load lib(jvm|hdfs)")
-_HADOOP = "Java and Hadoop's libhdfs; set JAVA_HOME, ARROW_LIBHDFS_DIR and CLASSPATH"
 _AWS_KIND = re.compile(r"AWS Error ([A-Z_]+)")
 
 
@@ -62,6 +64,11 @@ class DataFile:
     def is_plain(self) -> bool:
         """Whether it lies uncompressed in a folder of this host."""
         return self.compression is None and self.filesystem.type_name == "local"
+
+    @property
+    def is_for_workers(self) -> bool:
+        """Whether an engine's workers may read it too: each would start a Java machine for hdfs."""
+        return bool(self.filesystem.type_name != "hdfs")
 
     def version(self) -> tuple[int, int | None]:
         """Its size and time of change: a process that sees others sees another file."""
@@ -110,12 +117,13 @@ def files_at(place: str) -> tuple[DataFile, ...]:
 
 def unreachable(place: str, error: OSError) -> OperatorError:
     """Why a place cannot be read, without library messages that may quote contents."""
-    if _NO_HADOOP.search(str(error)):
-        return SettingsError(f"data.file: {place} needs {_HADOOP}")
+    if hadoop.is_not_loaded(error):
+        return hadoop.lacking(place)
     kind = _AWS_KIND.search(str(error))
     reason = kind[1] if kind else error.strerror or type(error).__name__
     if _ADDRESS.match(place):
-        remedy = "check the address, the network and the credentials in the environment"
+        also = ", the jars in CLASSPATH" if hadoop.is_hadoop(place) else ""
+        remedy = f"check the address, the network{also} and the credentials in the environment"
         return NetworkError(f"{place} cannot be reached: {reason}; {remedy}")
     return DataError(f"{place} cannot be read: {reason}")
 
@@ -125,6 +133,8 @@ def _filesystem(place: str) -> tuple[Any, str]:
         return local.LocalFileSystem(), str(Path(place).absolute())
     if _SECRET.search(place):
         raise SettingsError("data.file: no password in an address; give it in the environment")
+    if hadoop.is_hadoop(place):
+        hadoop.set_up_java(place)
     from pyarrow import fs  # noqa: PLC0415 - large, and only addresses need it
 
     try:
@@ -135,14 +145,17 @@ def _filesystem(place: str) -> tuple[Any, str]:
         ) from None
     except OSError as error:
         raise unreachable(place, error) from None
+    if hadoop.is_hadoop(place) and not hadoop.answers(filesystem):
+        raise unreachable(place, OSError(errno.ETIMEDOUT, "the name node does not answer"))
     return filesystem, path
 
 
 def _with_limit(place: str) -> str:
-    """The address with a limit on how long an unreachable store is tried; Google's is 15 min."""
-    if not place.startswith(("gs://", "gcs://")) or "retry_limit_seconds=" in place:
+    """The address with a limit on how long a store that does not answer is tried."""
+    limit = _LIMITS.get(place.split("://", maxsplit=1)[0])
+    if limit is None or limit.split("=")[0] in place:
         return place
-    return f"{place}{'&' if '?' in place else '?'}retry_limit_seconds={_RETRY_S}"
+    return f"{place}{'&' if '?' in place else '?'}{limit}"
 
 
 def _data_file(filesystem: Any, path: str, place: str, folder: str | None = None) -> DataFile:

@@ -8,6 +8,7 @@ the same to the last bit.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -37,6 +38,9 @@ from schemas.data import MAX_COLUMNS, DataSettings
 
 CHUNK_CELLS = 2**20
 _FILE_MAGIC = b"ARROW1"
+_STORE = re.compile(
+    "AWS Error|HDFS"
+)  # what the errors of a store say, and those of a format do not
 # What reading may raise; `chunks` comes to the same fault and names its row.
 _FAULTS = (HdpvflError, NotPlainError, OSError, EOFError, pa.ArrowException, ValueError)
 
@@ -117,6 +121,8 @@ class TableFile:
         """
         try:
             if self._files[0].format == "parquet":
+                if not self._files[0].is_for_workers:
+                    return
                 files = ((file, self._layout(file, columns)) for file in self._files)
                 yield from row_groups.pieces(files, self._size)
             elif self._is_plain_csv:
@@ -266,7 +272,7 @@ def _faults_of(file: DataFile) -> Iterator[_Seen]:
 
 
 def _broken(file: DataFile, rows: int, error: Exception) -> HdpvflError:
-    if isinstance(error, OSError) and "AWS Error" in str(error):
+    if isinstance(error, OSError) and _STORE.search(str(error)):
         return unreachable(file.path, error)
     return DataError(
         f"{file.name} cannot be read after row {rows}: it is damaged, cut short or of another "

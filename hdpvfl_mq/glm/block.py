@@ -39,11 +39,17 @@ def scale_rows(X: NDArray[np.float64]) -> NDArray[np.float64]:
 
     *Bound*: every row has norm at most 1, even if the square of an entry overflows.
     """
-    peak = np.maximum(1.0, np.abs(X).max(axis=1, initial=0.0))[:, None]
-    reduced = X / peak
-    norm = np.sqrt(np.square(reduced).sum(axis=1))[:, None]
-    scaled: NDArray[np.float64] = reduced / np.maximum(1.0 / peak, norm)
+    scaled = np.array(X, dtype=np.float64, order="C")
+    _scale(scaled, np.empty_like(scaled))
     return scaled
+
+
+def _scale(X: NDArray[np.float64], spare: NDArray[np.float64]) -> None:
+    """Scale rows in place. New arrays for every step would take five times as long: their pages."""
+    peak = np.maximum(1.0, np.abs(X, out=spare).max(axis=1, initial=0.0))[:, None]
+    np.divide(X, peak, out=X)
+    norm = np.sqrt(np.square(X, out=spare).sum(axis=1))[:, None]
+    np.divide(X, np.maximum(1.0 / peak, norm), out=X)
 
 
 class ColumnBlock:
@@ -78,14 +84,15 @@ class ColumnBlock:
         columns = X.shape[1] + int(intercept)
         held = (engine or LocalEngine(allocate)).room((len(order), columns), X.dtype)
         block, mapped = held.X, isinstance(X, np.memmap)
-        for run, taken in ordered_rows(X, order, block, allocate) if mapped else _taken(X, order):
+        space = np.empty((2, max(1, _SCALED_NUMBERS // columns), X.shape[1]))
+        runs = ordered_rows(X, order, block, allocate) if mapped else _taken(X, order, columns)
+        for run, taken in runs:
             for rows in _chunks(slice(0, len(taken)), columns, _SCALED_NUMBERS):
-                block[run][rows] = _block_rows(
-                    np.asarray(taken[rows], dtype=np.float64),
-                    intercept=intercept,
-                    scaled=scaled,
-                    narrow=X.dtype == np.float32,
-                )
+                here, spare = space[:, : rows.stop - rows.start]
+                here[:] = taken[rows]
+                if scaled:
+                    _scale(here, spare)
+                _put_rows(block[run][rows], here, intercept=intercept, scaled=scaled)
         return cls(held, intercept=intercept)
 
     @property
@@ -191,8 +198,8 @@ def _scores(X: Matrix, w: FloatVector) -> FloatVector:
     return total
 
 
-def _taken(X: Matrix, order: NDArray[np.int64]) -> Iterator[tuple[slice, Matrix]]:
-    for run in _chunks(slice(0, len(order)), X.shape[1], _SCALED_NUMBERS):
+def _taken(X: Matrix, order: NDArray[np.int64], columns: int) -> Iterator[tuple[slice, Matrix]]:
+    for run in _chunks(slice(0, len(order)), columns, _SCALED_NUMBERS):
         yield run, X[order[run]]
 
 
@@ -202,13 +209,13 @@ def _chunks(rows: slice, columns: int, numbers: int | None = None) -> Iterator[s
         yield slice(start, min(start + step, rows.stop))
 
 
-def _block_rows(
-    X: NDArray[np.float64], *, intercept: bool, scaled: bool, narrow: bool
-) -> NDArray[np.float64]:
-    if scaled:
-        X = scale_rows(X)
+def _put_rows(block: Matrix, X: NDArray[np.float64], *, intercept: bool, scaled: bool) -> None:
+    """Write rows, and their intercept, into a block; X is overwritten."""
+    length = math.sqrt(2.0) if intercept and scaled else 1.0
+    shrink = _FLOAT32_SHRINK if scaled and block.dtype == np.float32 else 1.0
+    for factor, change in ((length, np.divide), (shrink, np.multiply)):
+        if factor != 1.0:
+            change(X, factor, out=X)
+    block[:, : X.shape[1]] = X
     if intercept:
-        X = np.hstack([X, np.ones((len(X), 1))])
-        if scaled:
-            X = X / math.sqrt(2.0)
-    return X * _FLOAT32_SHRINK if narrow and scaled else X
+        block[:, -1] = 1.0 / length * shrink

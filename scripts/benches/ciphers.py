@@ -1,13 +1,15 @@
 """One epoch of ours beside epochs under encryption and under secret sharing.
 
 It owns the comparison: 10,000 rows, 10 + 13 columns, batches of 3,200. Ours is a federation over
-sockets with everything on; theirs are in one process without a network, a journal or a ledger, and
-give the exact result where ours adds noise: they hide the messages, not what the result tells.
+sockets with everything on; theirs are in one process without a network (FATE: three processes that
+pass files), a journal or a ledger, and give the exact result where ours adds noise: they hide the
+messages, not what the result tells.
 """
 
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 from schemas.config import RunManifest
@@ -21,6 +23,7 @@ ROWS, BATCH, COLUMNS = 10_000, 3_200, (10, 13)
 SAMPLE, EPOCHS = 200, 25
 ROUNDS = -(-ROWS // BATCH)  # in an epoch
 LIMIT_S = 240.0
+FATE = {"Paillier 2048": "paillier", "plain text": "mock"}
 
 
 def ciphers() -> list[Row]:
@@ -38,11 +41,16 @@ def ciphers() -> list[Row]:
         _row(own_s, "SPU, SEMI2K", shared, "SEMI2K", 1.0),
         _row(own_s, "SPU, ABY3", shared, "ABY3", 1.0),
     ]
-    others = {"FATE": "fate", "Stalactite": "stalactite"}
-    return rows + [
-        _row(own_s, label, run_peer(name, "", limit_s=LIMIT_S), "", 1.0)
-        for label, name in others.items()
-    ]
+    absent = run_peer("stalactite", "", limit_s=LIMIT_S)
+    return [*rows, _row(own_s, "Stalactite", absent, "", 1.0)]
+
+
+def fate() -> Iterator[Row]:
+    """The same for FATE, with and without encryption."""
+    for label, cipher in FATE.items():
+        own_s = own_epoch()
+        found = run_peer("fate", "fate_epoch", ROWS, *COLUMNS, BATCH, cipher, limit_s=LIMIT_S)
+        yield _row(own_s, f"FATE, {label}", found, "wall_s", 1.0)
 
 
 def own_epoch() -> float:

@@ -119,6 +119,11 @@ def _ciphers(scope: Scope) -> Iterable[Row]:
     return ciphers.ciphers()
 
 
+def _fate(scope: Scope) -> Iterator[Row]:
+    if not scope.quick:  # minutes
+        yield from ciphers.fate()
+
+
 def _engines(scope: Scope) -> Iterator[Row]:
     if not scope.quick:  # 2.4 GB three times
         yield from engines.engines()
@@ -149,6 +154,7 @@ PARTS: dict[str, Part] = {
     "training": Part(_training, 120, 240),
     "reading": Part(_reading, 180, 180),
     "ciphers": Part(_ciphers, 180, 240),
+    "fate": Part(_fate, 60, 600),
     "many": Part(_many, 90, 2400),  # 512 partners take 17 minutes
     "engines": Part(_engines, 60, 240),
     "long peer": Part(_long_peer, 60, 660),

@@ -21,10 +21,7 @@ PROGRAMS = Path(__file__).parent / "peers"
 ENVIRONMENTS = ROOT / "build" / "peers"
 INSTALL_S = 900.0
 # What the name of a peer does not say: why there is no requirements file for it.
-ABSENT = {
-    "stalactite": "no package of that name on PyPI",
-    "fate": "pyfate 2.2.0 installs in 10 minutes and 6 GB; no program for it has been written",
-}
+ABSENT = {"stalactite": "no package of that name on PyPI"}
 Found = dict[str, Any]
 
 

@@ -167,7 +167,11 @@ def test_credentials_come_from_the_environment_or_a_private_file(tmp_path, monke
     [
         ("postgresql://bank:s3cret@host/base", "no password in settings"),
         ("postgresql://host/base?password=s3cret", "no password in settings"),
+        ("postgresql://bank:s3/cret@host/base", "no password in settings"),
+        ("postgresql://host/base?sslpassword=s3cret", "no password in settings"),
         ("odbc:Driver=X;PWD=s3cret", "no password in settings"),
+        ("odbc:Password=s3cret;Driver=X", "no password in settings"),
+        ("odbc:Driver=X;AccessToken=s3cret", "no password in settings"),
         ("oracle://host/base", "give one of postgresql"),
         ("env:NO_SUCH_VARIABLE", "no variable NO_SUCH_VARIABLE"),
         ("file:/no/such/file", "No such file"),

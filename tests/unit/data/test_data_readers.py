@@ -239,13 +239,13 @@ def test_wrong_use_names_the_remedy(tmp_path: Path) -> None:
 
 
 def test_hdfs_says_what_it_needs(monkeypatch) -> None:
-    for name in ("JAVA_HOME", "HADOOP_HOME", "ARROW_LIBHDFS_DIR"):
+    for name in ("JAVA_HOME", "HADOOP_HOME", "ARROW_LIBHDFS_DIR", "CLASSPATH"):
         monkeypatch.setenv(name, "/no/such/folder")
     with pytest.raises(OperatorError) as caught:
         load_table("hdfs://127.0.0.1:1/x.parquet")
     if isinstance(caught.value, NetworkError):
         pytest.skip("Hadoop is installed here, and no name node answers")
-    assert "needs Java and Hadoop's libhdfs; set JAVA_HOME" in str(caught.value)
+    assert "needs Java and Hadoop's client: set JAVA_HOME" in str(caught.value)
 
 
 def test_an_hdfs_address_is_read_by_the_file_system_that_arrow_gives(tmp_path, monkeypatch) -> None:
@@ -261,14 +261,16 @@ def test_an_hdfs_address_is_read_by_the_file_system_that_arrow_gives(tmp_path, m
     (tmp_path / "bank").mkdir()
     write_folder(tmp_path / "bank" / "people")
     monkeypatch.setattr(fs, "FileSystem", Given)
+    monkeypatch.setenv("CLASSPATH", "some.jar")
+    monkeypatch.setenv("LIBHDFS_OPTS", "")
     table = load_table("hdfs://name-node:8020/bank/people")
     assert list(table["id"]) == list(FRAME["id"])
-    assert asked == ["hdfs://name-node:8020/bank/people"]
+    assert [address.split("?")[0] for address in asked] == ["hdfs://name-node:8020/bank/people"]
 
 
 def test_a_store_that_does_not_answer_is_told_soon(monkeypatch) -> None:
     """Google's client tries for 15 minutes unless it is told a limit."""
-    monkeypatch.setattr(places, "_RETRY_S", 1)
+    monkeypatch.setitem(places._LIMITS, "gs", "retry_limit_seconds=1")
     began = time.monotonic()
     with pytest.raises(NetworkError, match="cannot be reached"):
         load_table("gs://bucket/x.parquet?scheme=http&endpoint_override=127.0.0.1:1")

@@ -96,6 +96,20 @@ def test_mapped_float32_equals_memory_chunk_by_chunk(
     assert norms.max() <= 1.0
 
 
+@pytest.mark.parametrize("intercept", [True, False])
+def test_rows_scaled_in_parts_are_those_scaled_at_once(
+    monkeypatch: pytest.MonkeyPatch, *, intercept: bool
+) -> None:
+    """Parts share their memory, and the last one is shorter."""
+    monkeypatch.setattr(block_module, "_SCALED_NUMBERS", 100)
+    before = X.copy()
+    aligned = ColumnBlock.align(X, ORDER, intercept=intercept)._X
+    length = np.sqrt(2.0) if intercept else 1.0
+    assert np.array_equal(aligned[:, :7], scale_rows(X[ORDER]) / length)
+    assert np.array_equal(aligned[:, 7:], np.full((90, int(intercept)), 1.0 / length))
+    assert np.array_equal(X, before)
+
+
 def test_rounding_to_float32_never_leaves_the_unit_ball() -> None:
     long = RNG.normal(size=(5000, 30)).astype(np.float32) * 100.0
     block = ColumnBlock.align(long, np.arange(5000))

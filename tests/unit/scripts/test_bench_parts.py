@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from scripts.benches import peer
+from scripts.benches import ciphers, peer
 from scripts.benches.isolated import rows_of
-from scripts.benches.parts import PARTS
+from scripts.benches.parts import PARTS, Scope
 from scripts.benches.row import Row
 
 FIRST = Row("first", "1 s")
@@ -54,6 +54,25 @@ def test_a_part_that_dies_says_so():
 
 def test_every_part_has_limits():
     assert all(0 < part.quick_s <= part.full_s for part in PARTS.values())
+
+
+def test_fate_is_asked_for_an_epoch_with_and_without_encryption(tmp_path, monkeypatch):
+    asked = []
+
+    def answer(*arguments, limit_s):
+        asked.append(arguments)
+        return {"wall_s": 2.0}
+
+    monkeypatch.setattr(ciphers, "own_epoch", lambda: 1.0)
+    monkeypatch.setattr(ciphers, "run_peer", answer)
+    rows = list(PARTS["fate"].rows(Scope(quick=False, cache=tmp_path)))
+    assert asked == [
+        ("fate", "fate_epoch", 10_000, 10, 13, 3_200, cipher) for cipher in ("paillier", "mock")
+    ]
+    assert [row.value for row in rows] == [0.5, 0.5]
+    assert list(PARTS["fate"].rows(Scope(quick=True, cache=tmp_path))) == []
+    assert (peer.PROGRAMS / "fate_epoch.py").exists()
+    assert "fate" not in peer.ABSENT
 
 
 @pytest.fixture
