@@ -16,14 +16,14 @@ from scripts.attacks import (
     lies_in_alignment,
     lies_of_coordinators,
     lies_of_members,
-    replays,
+    lies_of_the_past,
 )
 from scripts.attacks.voice import Lie
 
 LIES: dict[str, Lie] = {
     **lies_of_members.LIES,
     **lies_of_coordinators.LIES,
-    **replays.LIES,
+    **lies_of_the_past.LIES,
 }
 CHANGES = {**changed_process.CHANGES, **lies_in_alignment.CHANGES}
 

@@ -12,40 +12,14 @@ from collections.abc import Callable
 from pathlib import Path
 
 from hdpvfl_mq.audit.audit import audit, exit_code
-from hdpvfl_mq.audit.reader import read_evidence, read_transcript
-from hdpvfl_mq.machine import Effect, Send
-from hdpvfl_mq.node.node import Node
-from schemas.messages import ScoreShare
+from hdpvfl_mq.audit.reader import read_evidence
 from scripts import verify_journal
+from scripts.attacks.lies_of_the_past import JOURNAL
 from scripts.attacks.put_back import VICTIM, booked, kill, sent, until_round
 from scripts.attacks.stage import Row, stage
 from scripts.attacks.standing import standing
-from scripts.attacks.voice import Lie, send_signed
 
-JOURNAL = "HDPVFL_ATTACK_JOURNAL"  # of the process or run before
 CONTRADICTION = 5
-
-
-def sent_again(node: Node, effect: Send) -> tuple[Effect, ...]:
-    """Before its first share: all envelopes of a journal, then their shares with new numbers.
-
-    The envelopes have their old run, epoch and number. The shares are signed again under the next
-    number of this process.
-    """
-    path = Path(os.environ.get(JOURNAL, ""))
-    if not isinstance(effect.message, ScoreShare) or not path.is_file():
-        return (effect,)
-    old = list(read_transcript(path, node.identity.party).sent())
-    for each in old:
-        node._uncommitted.send.append(each.frames)
-    shares = [each for each in old if isinstance(each.message, ScoreShare)]
-    for each in shares[:3]:
-        send_signed(node, effect.to, "score_share", each.frames[2], each.frames[3:])
-    os.environ.pop(JOURNAL)
-    return (effect,)
-
-
-LIES: dict[str, Lie] = {"sent_again": sent_again}
 
 
 def earlier_epoch(folder: Path) -> Row:
