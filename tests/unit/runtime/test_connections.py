@@ -252,6 +252,18 @@ async def test_bytes_that_found_a_full_queue_do_not_count_for_ever(monkeypatch):
     gate.close()
 
 
+async def test_bytes_that_libzmq_did_not_take_are_uncounted(gate):
+    raw = await asyncio.to_thread(gate.connect)
+    await until(lambda: gate.connections.count == 1)
+    ((descriptor, known),) = gate.connections._open.items()
+    before = known.handed
+    assert gate.connections.has_room(descriptor, known.inode, "mallory", 1000)
+    gate.connections.took_back(descriptor, known.inode, "mallory", 1000)
+    assert known.handed == before
+    assert sum(known.held.values()) == 0
+    raw.close()
+
+
 async def test_bytes_for_a_closed_connection_do_not_count_against_the_next_one(
     gate,
 ):
