@@ -86,6 +86,8 @@ def plan_followed(run: Run) -> None:  # 7
     for e in run.of("aligned"):
         plan = (e.body["rows"], e.body["rounds"], e.body["plan_digest"])
         run.check(7, plan == (run.rows, run.rounds, digest), e.where, "another plan")
+    for e in run.of("round_report"):
+        run.check(7, e.body["rounds_done"] <= planned, e.where, "reports more rounds than allowed")
     sizes_planned(run, planned)
     if run.method["kind"] not in ("prediction", "scoring") and not run.method.get("early_stop"):
         rounds_done(run)
