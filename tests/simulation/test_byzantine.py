@@ -171,7 +171,7 @@ def test_liars_that_broke_a_promise_once(seed):
 
 
 # A count of rows beyond the limits, prices of another plan (three), a plan beyond the schedule, a
-# value beyond its bound, and more rounds reported than allowed: the two verifiers disagreed on them.
+# value beyond its bound, more rounds reported than allowed: the two verifiers disagreed on them.
 @pytest.mark.parametrize("seed", [983, 1334, 1753, 3994, 1685, 4608, 439])
 def test_liars_that_many_seeds_found_break_no_promise(seed):
     check(seed)
