@@ -70,9 +70,14 @@ def _address(source: str) -> str:
         return found.strip()
     if kind == "file":
         return _from_file(Path(rest))
-    if _PASSWORD.search(source):
-        raise SettingsError("data.source: no password in settings; use env:NAME or file:PATH")
+    refuse_password(source)
     return source
+
+
+def refuse_password(source: str) -> None:
+    """SettingsError if settings hold a password; env: and file: only name where it is."""
+    if not source.startswith(("env:", "file:")) and _PASSWORD.search(source):
+        raise SettingsError("data.source: no password in settings; use env:NAME or file:PATH")
 
 
 def _from_file(path: Path) -> str:

@@ -17,8 +17,9 @@ from typing import Any
 from pydantic import BaseModel, ValidationError
 
 from hdpvfl_mq.app.lines import say
+from hdpvfl_mq.data.databases import refuse_password
 from hdpvfl_mq.data.readers import TableFile
-from hdpvfl_mq.errors import HdpvflError
+from hdpvfl_mq.errors import HdpvflError, SettingsError
 from hdpvfl_mq.runtime.settings import mistakes
 from hdpvfl_mq.runtime.toml_lines import line_of
 from parties.admission import policy_rules
@@ -155,6 +156,10 @@ def _alone(file: Checked) -> Iterator[Fault]:
 
 def _data(file: Checked) -> Iterator[Fault]:
     data = file.settings.data
+    try:
+        refuse_password(data.source or "")
+    except SettingsError as secret:
+        yield file.fault(str(secret), "data", "source")
     if data.file is None or "://" in data.file:
         return
     if not Path(data.file).exists():

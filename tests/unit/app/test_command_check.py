@@ -102,6 +102,15 @@ def test_files_and_columns_that_are_not_there(folder, capsys):
     assert "no column agee" in found["party.toml", 19]
 
 
+def test_a_password_in_the_settings_is_found_before_the_database_is_asked(folder, capsys):
+    """Bug: it was refused only when the source was opened."""
+    address = 'source = "postgresql://reader:secret@db/shop"\nquery = "select 1"\n'
+    replace("party.toml", ('file = "rows.csv"\n', address))
+    (text,) = faults(capsys, "party.toml").values()
+    assert "no password in settings" in text
+    assert "secret" not in text
+
+
 def test_a_policy_is_held_against_the_manifest_rule_by_rule(folder, capsys):
     replace("policy.toml", ("= 2.0", "= 0.5"), ("= 100", "= 1000"))
     replace(
