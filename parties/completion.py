@@ -34,7 +34,8 @@ def statement(state: Training) -> bytes:
 
 def is_complete(own: Assets, state: Phase | None) -> bool:
     """Whether this party may treat the run as completed."""
-    if not isinstance(state, Training) or not state.is_done:
+    # Endings that come before this party's own end are verified only when `is_signable` is set.
+    if not isinstance(state, Training) or not (state.is_done and state.is_signable):
         return False
     present = {p for p in state.manifest.parties if not state.is_away(p)} - {own.party}
     if not present <= set(state.endings):

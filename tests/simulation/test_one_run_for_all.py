@@ -14,14 +14,17 @@ import pytest
 
 from broker.coordinator import Coordinator
 from hdpvfl_mq.errors import RefusedError
-from hdpvfl_mq.machine import Effect, OperatorRequest, Send
+from hdpvfl_mq.machine import Effect, LedgerRead, OperatorRequest, Received, Send
 from hdpvfl_mq.node.node import Node
 from hdpvfl_mq.wire.codec import model_digest
+from hdpvfl_mq.wire.signing import sign
 from parties.leaving import CLOSING_S
 from parties.phases import Training
+from parties.witness import statement
 from schemas.ids import COORDINATOR
 from schemas.messages import Resume, RunClosed
 from schemas.methods import PrivateModel
+from schemas.signed import Ending, LedgerWitness
 from schemas.tensor import Tensor
 from tests.evidence import BlindBook, Cheat, hearing, replace_model
 from tests.federation import Federation, manifest, tables
@@ -206,6 +209,50 @@ def test_completed_for_one_party_ends_the_run_for_all():
     federation = departing({}, coordinator={"says": says})
     reasons = ended(federation)
     assert "telco withdrew: the coordinator ends the run as it cannot end" in reasons["shop"]
+
+
+class Rushed(Cheat):
+    """All its passive parties send a forged end, and co-sign its last head, before its own end."""
+
+    def step(self, state, given):
+        early: tuple[Effect, ...] = ()
+        if isinstance(given, LedgerRead) and isinstance(state, Training):
+            for message in self.role.rushing(state):
+                state, more = self.role.step(state, message)
+                early += more
+            assert not any(isinstance(effect, Send) for effect in early), "it reports its end"
+            completed = Received(COORDINATOR, RunClosed(outcome="completed", reason=""))
+            assert self.role.step(state, completed)[0].outcome == "mismatch"
+        state, effects = self.role.step(state, given)
+        return state, (*early, *effects)
+
+
+def test_endings_that_came_early_count_only_when_they_are_verified():
+    """Bug: the active party reported the run as completed before it had verified any of them.
+
+    A head that it signed at the end of another run may be its newest in this run too.
+    """
+
+    class Rushing(Departing):
+        def node(self, party):
+            node = super().node(party)
+            if party == "bank":
+                node.role.rushing = self.rushing
+                node.role = Rushed(node.role)
+            return node
+
+        def rushing(self, state):
+            head, keys = state.standing.head, self.keys
+            stated = statement("bank", head)
+            signed = {"head": head, "owner_signature": sign(keys["bank"], stated)}
+            for party in ("shop", "telco"):
+                witness = LedgerWitness(**signed, signature=sign(keys[party], stated))
+                ending = Ending(rounds=1, residuals_digest=bytes(32), signature=bytes(64))
+                yield from (Received(party, ending), Received(party, witness))
+
+    federation = Rushing(manifest(**QUICK), tables(44))
+    reasons = ended(federation)
+    assert "shop has learnt from other residuals" in reasons["bank"]
 
 
 def test_a_refusal_after_all_have_accepted_is_not_believed():
