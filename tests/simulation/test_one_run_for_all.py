@@ -187,6 +187,32 @@ def test_a_forged_signature_under_the_end_is_laid_to_who_forwarded_it(number):
 # -- ends ---------------------------------------------------------------------------------------
 
 
+def without_telco(message):
+    """The signatures under the end without one."""
+    kept = zip(message.parties, message.signatures, strict=True)
+    parties, signatures = zip(*(each for each in kept if each[0] != "telco"), strict=True)
+    return replace_model(message, parties=parties, signatures=signatures)
+
+
+def test_an_end_that_lacks_a_signature_is_laid_to_who_forwarded_it():
+    """Bug: shop waited for nobody until the deadline, and all were told that they wait for shop."""
+    cut = {"says": told_apart("ended", "shop", without_telco)}
+    reasons = ended(departing({"epochs": 1}, bank=cut))
+    assert all("bank sent it what the protocol does not allow" in r for r in reasons.values())
+
+
+def test_a_party_waits_for_the_active_party_until_all_that_are_present_have_signed():
+    """Where parties may be left out, the orders that leave telco out may still be on their way."""
+    cut = {"says": told_apart("ended", "shop", without_telco)}
+    settings = {"epochs": 1, "absence": "nothing", "deadline_s": 60.0}
+    federation, shown = departing(settings, bank=cut), []
+    federation.operators["shop"] = lambda node: shown.append((node.state, node.role))
+    federation.simulate()
+    state, role = next(each for each in reversed(shown) if isinstance(each[0], Training))
+    assert set(state.endings) == {"bank", "shop"}
+    assert role.progress(state)["waiting_for"] == ["bank"]
+
+
 def test_completed_before_the_rounds_is_not_believed():
     """Bug: believed in any phase, and a model of zeros was written."""
 
