@@ -237,13 +237,16 @@ def test_completed_for_one_party_ends_the_run_for_all():
     assert "telco withdrew: the coordinator ends the run as it cannot end" in reasons["shop"]
 
 
+@dataclass
 class Rushed(Cheat):
     """All its passive parties send a forged end, and co-sign its last head, before its own end."""
+
+    rushing: Callable = lambda state: ()
 
     def step(self, state, given):
         early: tuple[Effect, ...] = ()
         if isinstance(given, LedgerRead) and isinstance(state, Training):
-            for message in self.role.rushing(state):
+            for message in self.rushing(state):
                 state, more = self.role.step(state, message)
                 early += more
             assert not any(isinstance(effect, Send) for effect in early), "it reports its end"
@@ -263,8 +266,7 @@ def test_endings_that_came_early_count_only_when_they_are_verified():
         def node(self, party):
             node = super().node(party)
             if party == "bank":
-                node.role.rushing = self.rushing
-                node.role = Rushed(node.role)
+                node.role = Rushed(node.role, rushing=self.rushing)
             return node
 
         def rushing(self, state):
