@@ -21,21 +21,22 @@ def awaited(own: Assets, state: Phase) -> tuple[PartyId, ...]:
         case Agreeing(agreements=agreements):
             return tuple(p for p in state.manifest.passive_parties if p not in agreements)
         case Training():
-            return _in_training(state)
+            return _in_training(own, state)
         case _:
             return ()
 
 
-def _in_training(state: Training) -> tuple[PartyId, ...]:
-    rounds = state.rounds
+def _in_training(own: Assets, state: Training) -> tuple[PartyId, ...]:
+    rounds, parties = state.rounds, state.manifest.parties
+    present = tuple(p for p in parties if p != own.party and not state.is_away(p))
+    unsigned = tuple(p for p in present if state.is_done and p not in state.endings)
     if isinstance(rounds, PassiveRounds):
-        is_waiting = (state.is_done and not state.endings) or rounds.shared == state.round
+        is_waiting = bool(unsigned) or rounds.shared == state.round
         # A party that was left out needs the residuals of the rounds that ran without it.
         is_waiting |= bool(state.away_until) and state.round < state.planned
         return (state.manifest.active_party,) if is_waiting else ()
-    present = tuple(p for p in state.manifest.passive_parties if not state.is_away(p))
     if state.is_done:
-        return tuple(p for p in present if p not in state.endings)
+        return unsigned
     if not isinstance(rounds, ActiveRounds) or state.round >= state.planned:
         return ()
     return tuple(p for p in present if rounds.needs(p))

@@ -34,7 +34,8 @@ def statement(state: Training) -> bytes:
 
 def is_complete(own: Assets, state: Phase | None) -> bool:
     """Whether this party may treat the run as completed."""
-    if not isinstance(state, Training) or not state.is_done:
+    # Endings that come before this party's own end are verified only when `is_signable` is set.
+    if not isinstance(state, Training) or not (state.is_done and state.is_signable):
         return False
     present = {p for p in state.manifest.parties if not state.is_away(p)} - {own.party}
     if not present <= set(state.endings):
@@ -68,7 +69,10 @@ def ending(own: Assets, state: Training, given: Received[Ending]) -> Step[Traini
 def ended(own: Assets, state: Training, given: Received[Ended]) -> Step[Training | Leaving]:
     """The active party forwards the signatures of all who signed the same end as this party."""
     message = given.message
-    if not state.is_done or len(message.parties) != len(message.signatures):
+    # Where rounds may run without a party, this party may hear later that it was left out.
+    needed = state.manifest.parties if state.manifest.absence == "wait" else ()
+    is_whole = len(message.parties) == len(message.signatures) and set(needed) <= {*message.parties}
+    if not state.is_done or not is_whole:
         raise PeerError("an end of the run before the end, or one that is not complete")
     signed = dict(zip(message.parties, message.signatures, strict=True))
     if not all(_is_mine(own, state, *each) for each in signed.items()):

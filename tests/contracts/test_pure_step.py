@@ -23,6 +23,7 @@ from hdpvfl_mq.wire.codec import decode_header
 from parties.party import Party
 from parties.process.mapped_arrays import MappedArrays
 from schemas.config import AlignmentSpec, IdRules
+from schemas.envelope import PROTOCOL_VERSION
 from schemas.records import Acknowledged, EnvelopeReceived, StepRecord, TurnedAway, Withheld
 from tests.deep import arrays_in, deep_digest
 from tests.federation import Federation, manifest, tables
@@ -82,7 +83,8 @@ def test_every_input_of_a_run_is_repeatable_and_changes_no_state(
     method: Literal["ecdh", "oprf"], tmp_path: Path
 ) -> None:
     alignment = AlignmentSpec(ids=IdRules(kind="integer"), rows_min=10, method=method)
-    federation = TwiceFederation(manifest(alignment=alignment, epochs=1), tables(44))
+    newest = manifest(alignment=alignment, epochs=1, wire=PROTOCOL_VERSION)
+    federation = TwiceFederation(newest, tables(44))
     federation.allocate = MappedArrays(tmp_path)
     federation.simulate()
     assert set(federation.outcomes.values()) == {"completed"}

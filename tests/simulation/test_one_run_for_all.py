@@ -14,14 +14,17 @@ import pytest
 
 from broker.coordinator import Coordinator
 from hdpvfl_mq.errors import RefusedError
-from hdpvfl_mq.machine import Effect, OperatorRequest, Send
+from hdpvfl_mq.machine import Effect, LedgerRead, OperatorRequest, Received, Send
 from hdpvfl_mq.node.node import Node
 from hdpvfl_mq.wire.codec import model_digest
+from hdpvfl_mq.wire.signing import sign
 from parties.leaving import CLOSING_S
 from parties.phases import Training
+from parties.witness import statement
 from schemas.ids import COORDINATOR
 from schemas.messages import Resume, RunClosed
 from schemas.methods import PrivateModel
+from schemas.signed import Ending, LedgerWitness
 from schemas.tensor import Tensor
 from tests.evidence import BlindBook, Cheat, hearing, replace_model
 from tests.federation import Federation, manifest, tables
@@ -184,6 +187,32 @@ def test_a_forged_signature_under_the_end_is_laid_to_who_forwarded_it(number):
 # -- ends ---------------------------------------------------------------------------------------
 
 
+def without_telco(message):
+    """The signatures under the end without one."""
+    kept = zip(message.parties, message.signatures, strict=True)
+    parties, signatures = zip(*(each for each in kept if each[0] != "telco"), strict=True)
+    return replace_model(message, parties=parties, signatures=signatures)
+
+
+def test_an_end_that_lacks_a_signature_is_laid_to_who_forwarded_it():
+    """Bug: shop waited for nobody until the deadline, and all were told that they wait for shop."""
+    cut = {"says": told_apart("ended", "shop", without_telco)}
+    reasons = ended(departing({"epochs": 1}, bank=cut))
+    assert all("bank sent it what the protocol does not allow" in r for r in reasons.values())
+
+
+def test_a_party_waits_for_the_active_party_until_all_that_are_present_have_signed():
+    """Where parties may be left out, the orders that leave telco out may still be on their way."""
+    cut = {"says": told_apart("ended", "shop", without_telco)}
+    settings = {"epochs": 1, "absence": "nothing", "deadline_s": 60.0}
+    federation, shown = departing(settings, bank=cut), []
+    federation.operators["shop"] = lambda node: shown.append((node.state, node.role))
+    federation.simulate()
+    state, role = next(each for each in reversed(shown) if isinstance(each[0], Training))
+    assert set(state.endings) == {"bank", "shop"}
+    assert role.progress(state)["waiting_for"] == ["bank"]
+
+
 def test_completed_before_the_rounds_is_not_believed():
     """Bug: believed in any phase, and a model of zeros was written."""
 
@@ -206,6 +235,52 @@ def test_completed_for_one_party_ends_the_run_for_all():
     federation = departing({}, coordinator={"says": says})
     reasons = ended(federation)
     assert "telco withdrew: the coordinator ends the run as it cannot end" in reasons["shop"]
+
+
+@dataclass
+class Rushed(Cheat):
+    """All its passive parties send a forged end, and co-sign its last head, before its own end."""
+
+    rushing: Callable = lambda state: ()
+
+    def step(self, state, given):
+        early: tuple[Effect, ...] = ()
+        if isinstance(given, LedgerRead) and isinstance(state, Training):
+            for message in self.rushing(state):
+                state, more = self.role.step(state, message)
+                early += more
+            assert not any(isinstance(effect, Send) for effect in early), "it reports its end"
+            completed = Received(COORDINATOR, RunClosed(outcome="completed", reason=""))
+            assert self.role.step(state, completed)[0].outcome == "mismatch"
+        state, effects = self.role.step(state, given)
+        return state, (*early, *effects)
+
+
+def test_endings_that_came_early_count_only_when_they_are_verified():
+    """Bug: the active party reported the run as completed before it had verified any of them.
+
+    A head that it signed at the end of another run may be its newest in this run too.
+    """
+
+    class Rushing(Departing):
+        def node(self, party):
+            node = super().node(party)
+            if party == "bank":
+                node.role = Rushed(node.role, rushing=self.rushing)
+            return node
+
+        def rushing(self, state):
+            head, keys = state.standing.head, self.keys
+            stated = statement("bank", head)
+            signed = {"head": head, "owner_signature": sign(keys["bank"], stated)}
+            for party in ("shop", "telco"):
+                witness = LedgerWitness(**signed, signature=sign(keys[party], stated))
+                ending = Ending(rounds=1, residuals_digest=bytes(32), signature=bytes(64))
+                yield from (Received(party, ending), Received(party, witness))
+
+    federation = Rushing(manifest(**QUICK), tables(44))
+    reasons = ended(federation)
+    assert "shop has learnt from other residuals" in reasons["bank"]
 
 
 def test_a_refusal_after_all_have_accepted_is_not_believed():

@@ -11,9 +11,11 @@ import pytest
 from hdpvfl_mq.errors import CheatingError, DataError, PeerError, TermsError
 from hdpvfl_mq.psi import Outgoing, normalise
 from hdpvfl_mq.psi.elements import padded_size
+from hdpvfl_mq.psi.greeting import pack_hellos, read_hellos
 from hdpvfl_mq.psi.passes import KeyedWorkspace, open_passes
 from schemas.config import IdRules
 from tests.unit.psi.psi_federation import Federation
+from tests.unit.psi.test_psi_greeting import MEMBERS, Pens
 
 pytestmark = pytest.mark.seconds
 
@@ -219,3 +221,35 @@ class TestIdsOfSeveralKeys:
     def test_repeated_ids_count_once_or_not_at_all(self, policy, rows):
         ids = normalise([["x", "x", "y"]], IdRules(duplicates=policy))
         assert ids.rows.tolist() == rows
+
+
+class RelayedFederation(KeyedFederation):
+    """Several keys in version 2 of the protocol; hellos of earlier keys are tried again."""
+
+    def __init__(self, tables) -> None:
+        super().__init__(tables, members=MEMBERS)
+        self.lists: dict[str, list[bytes]] = {}
+        for name, ids in zip(self.names, self.ids, strict=True):
+            secret, pens = self.secret_of(name), Pens(name)
+            work = KeyedWorkspace(ids, secret, allocate=np.empty, signatures=pens)
+            self.works[name] = work
+            self.sessions[name] = open_passes(self.terms, name, work, len(RULES.key_columns))
+
+    def before(self, sender, receiver, message):
+        if not message.stage.endswith("hellos"):
+            return
+        parties, earlier = self.terms.parties, self.lists.setdefault(receiver, [])
+        listed = dict(read_hellos(parties, message.payload))
+        for old in (dict(read_hellos(parties, each)) for each in earlier):
+            for party in parties:
+                mixed = pack_hellos(parties, {**listed, party: old[party]})
+                with pytest.raises(CheatingError, match=r"^party0 "):
+                    self.give(sender, receiver, replace(message, payload=mixed))
+        earlier.append(message.payload)
+
+
+def test_a_relayed_hello_of_an_earlier_key_is_laid_to_the_active_party():
+    tables = [known_as(40, party) for party in range(3)]
+    relayed = RelayedFederation(tables).run(random.Random(1))
+    assert relayed.rows() == KeyedFederation(tables).run().rows()
+    assert {len(each) for each in relayed.lists.values()} == {len(RULES.key_columns)}
