@@ -38,6 +38,7 @@ _COUNT = (
     " queries = queries + 1, mu2_units = mu2_units + excluded.mu2_units"
 )
 _MOST = "SELECT coalesce(max(mu2_units), 0) FROM person WHERE mu2_units > 0"
+_UNCHECKED = 1  # PRAGMA user_version: counts may be those of another file than the entries
 # The ledger holds at most so many entries, or bytes, that this file may lose.
 UNSYNCED_MAX, UNSYNCED_BYTES_MAX = 256, 2**20
 
@@ -45,8 +46,20 @@ UNSYNCED_MAX, UNSYNCED_BYTES_MAX = 256, 2**20
 class ScoredFile:
     """One party's file of scored people; the only connection to it."""
 
-    def __init__(self, connection: sqlite3.Connection, party: str, secret: LedgerSecret) -> None:
-        """Take over a connection with `isolation_level=None` and check its chain."""
+    def __init__(
+        self,
+        connection: sqlite3.Connection,
+        party: str,
+        secret: LedgerSecret,
+        *,
+        has_log: bool = False,
+    ) -> None:
+        """Take over a connection with `isolation_level=None` and check its chain.
+
+        After a kill the file has a log. Pages of the log would make an older copy of the file look
+        like the newest, so its counts are then checked too. Closing removes the log: a mark in the
+        file makes every later process check them as well, until they have been found right.
+        """
         self._db, self._secret, self._broken = connection, secret, False
         self._untold: list[UnsyncedEntry] = []  # that the ledger has not been given yet
         self._unsynced_bytes = 0
@@ -57,8 +70,13 @@ class ScoredFile:
             for statement in _TABLES:
                 connection.execute(statement)
             _claim(connection, party, secret.check())
+            if has_log:
+                connection.execute(f"PRAGMA user_version = {_UNCHECKED}")
             connection.execute("COMMIT")
             self.head = self._chain()
+            if connection.execute("PRAGMA user_version").fetchone()[0] == _UNCHECKED:
+                self.verify()
+                connection.execute("PRAGMA user_version = 0")
         except sqlite3.Error as error:
             raise translated(error) from error
         self.synced = 0  # number of the last entry that this file cannot lose

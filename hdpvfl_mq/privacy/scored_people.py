@@ -45,18 +45,11 @@ class ScoredPeople(ScoredFile):
 
     @classmethod
     def open(cls, path: str | Path, party: str, secret: LedgerSecret) -> ScoredPeople:
-        """Open or create a party's account.
-
-        After a kill its log is still there. Pages of the log would make an older copy of the file
-        look like the newest, so its counts are then checked too.
-        """
+        """Open or create a party's account."""
         has_log = Path(f"{path}-wal").exists()
         connection = connected(path)
         try:
-            account = cls(connection, party, secret)
-            if has_log:
-                account.verify()
-            return account
+            return cls(connection, party, secret, has_log=has_log)
         except Exception:
             connection.close()
             raise
