@@ -17,7 +17,6 @@ import numpy as np
 from hdpvfl_mq.durable import make_exclusive
 from hdpvfl_mq.errors import IntegrityError, OperatorError
 from hdpvfl_mq.privacy.ledger import EMPTY_LEDGER, extend
-from hdpvfl_mq.privacy.ledger_secret import LedgerSecret
 from hdpvfl_mq.privacy.ledger_tables import UnsyncedEntry, connected, translated
 from schemas.privacy import LedgerHead, PeopleScored
 
@@ -50,7 +49,7 @@ class ScoredFile:
         self,
         connection: sqlite3.Connection,
         party: str,
-        secret: LedgerSecret,
+        check: bytes | None,
         *,
         has_log: bool = False,
     ) -> None:
@@ -59,8 +58,9 @@ class ScoredFile:
         After a kill the file has a log. Pages of the log would make an older copy of the file look
         like the newest, so its counts are then checked too. Closing removes the log: a mark in the
         file makes every later process check them as well, until they have been found right.
+        `check` is that of the secret that keys this file; None if that is lost.
         """
-        self._db, self._secret, self._broken = connection, secret, False
+        self._db, self._broken = connection, False
         self._untold: list[UnsyncedEntry] = []  # that the ledger has not been given yet
         self._unsynced_bytes = 0
         try:
@@ -69,7 +69,7 @@ class ScoredFile:
             connection.execute("BEGIN IMMEDIATE")
             for statement in _TABLES:
                 connection.execute(statement)
-            _claim(connection, party, secret.check())
+            _claim(connection, party, check)
             if has_log:
                 connection.execute(f"PRAGMA user_version = {_UNCHECKED}")
             connection.execute("COMMIT")
@@ -240,24 +240,34 @@ class ScoredFile:
         return head
 
 
-def cost_in(path: Path) -> int:
-    """The most that noised scores have cost one person, from a file whose secret is lost."""
-    connection = connected(path)
+def cost_in(
+    path: Path, party: str, entries: Iterable[UnsyncedEntry], head: LedgerHead | None
+) -> int:
+    """The most that noised scores have cost one person, from a file whose secret may be lost.
+
+    What the file has lost with the power is entered first; the ledger has these entries and the
+    last head. IntegrityError if the file is an older copy all the same.
+    """
+    has_log, connection = Path(f"{path}-wal").exists(), connected(path)
     try:
-        return int(connection.execute(_MOST).fetchone()[0])
-    except sqlite3.Error as error:
-        raise translated(error) from error
+        account = ScoredFile(connection, party, None, has_log=has_log)
+        if head is not None:
+            account.redo(entries, head)
+            account.check_restored(head)
+        return account.mu2_units_most()
     finally:
         connection.close()
 
 
-def _claim(connection: sqlite3.Connection, party: str, check: bytes) -> None:
+def _claim(connection: sqlite3.Connection, party: str, check: bytes | None) -> None:
     row = connection.execute("SELECT party, secret FROM owner").fetchone()
     if row is None:
+        if check is None:
+            raise IntegrityError("the account of scored people does not say whose it is")
         connection.execute("INSERT INTO owner VALUES (?, ?)", (party, check))
     elif row[0] != party:
         raise OperatorError(f"this account of scored people belongs to {row[0]}")
-    elif row[1] != check:
+    elif check is not None and row[1] != check:
         raise OperatorError(
             "the account of scored people is kept under another secret: put the ledger.secret "
             "back that it was made with; if that is lost, see 'hdpvfl ledger new-secret'"

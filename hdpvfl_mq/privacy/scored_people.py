@@ -15,6 +15,7 @@ same answer reveals nothing new.
 from __future__ import annotations
 
 import hashlib
+import sqlite3
 from collections import Counter
 from pathlib import Path
 
@@ -42,6 +43,17 @@ _LOOKED_UP = 500  # people in one SELECT
 
 class ScoredPeople(ScoredFile):
     """One party's account."""
+
+    def __init__(
+        self,
+        connection: sqlite3.Connection,
+        party: str,
+        secret: LedgerSecret,
+        *,
+        has_log: bool = False,
+    ) -> None:
+        super().__init__(connection, party, secret.check(), has_log=has_log)
+        self._secret = secret
 
     @classmethod
     def open(cls, path: str | Path, party: str, secret: LedgerSecret) -> ScoredPeople:

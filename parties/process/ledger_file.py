@@ -11,7 +11,6 @@ from pathlib import Path
 from hdpvfl_mq.errors import OperatorError
 from hdpvfl_mq.privacy.ledger_secret import SECRET_BYTES, LedgerSecret
 from hdpvfl_mq.privacy.ledger_store import Ledger
-from hdpvfl_mq.privacy.scored_file import cost_in
 from hdpvfl_mq.runtime.keys import read_secret, write_secret
 from schemas.ids import PartyId
 
@@ -46,14 +45,15 @@ def replace_secret(path: Path, party: PartyId) -> None:
     """Give a ledger that has lost its secret a new one; an entry records where it starts.
 
     Nobody can be found again in an account of scored people under the lost secret: it is moved
-    aside and people are counted from zero, but what noised scores have cost stays spent.
+    aside and people are counted from zero, but what noised scores have cost stays spent: without
+    the newest account that is not known, and the secret is not replaced.
     """
     kept, scored = secret_file(path), path.with_name("scored.db")
     if kept.exists():
         raise OperatorError(f"{kept} is there: a ledger keeps its secret; move a wrong one away")
     ledger = Ledger.open(path, party)
     try:
-        spent = cost_in(scored) if scored.exists() else 0
+        spent = ledger.scored_cost(scored)
         write_secret(kept, os.urandom(SECRET_BYTES))
         secret = LedgerSecret(read_secret(kept, SECRET_BYTES))
         ledger.unlock(secret, replace=True, mu2_units_scored=spent)

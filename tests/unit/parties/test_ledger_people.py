@@ -129,6 +129,45 @@ def test_after_a_lost_secret_people_are_counted_from_zero(reopened, tmp_path):
     ledger.verify()
 
 
+def test_what_only_the_ledger_has_of_the_account_stays_spent(reopened, tmp_path, capsys):
+    """Bug: a new secret after a loss of power forgot the scores that only the ledger had."""
+    ledger = reopened()
+    score(ledger)
+    ledger.close_file()
+    before = (tmp_path / "scored.db").read_bytes()
+    ledger = reopened()
+    score(ledger, 1)
+    free = book(ledger).standing().mu2_units_free
+    killed = {file: (tmp_path / file).read_bytes() for file in ("ledger.db", "ledger.db-wal")}
+    ledger.close_file()
+    for file, content in {**killed, "scored.db": before}.items():
+        (tmp_path / file).write_bytes(content)
+    show(tmp_path / "ledger.db", as_json=True)
+    [row] = json.loads(capsys.readouterr().out)
+    granted = epsilon_shown(Spent(mu2_units=free), POLICY.lifetime.delta)
+    assert row["epsilon_left"] == pytest.approx(granted, rel=1e-5)
+    (tmp_path / "ledger.secret").unlink()
+    new_secret(tmp_path / "ledger.db", as_json=False)
+    assert free <= book(reopened()).standing().mu2_units_free < free + COST // 10
+
+
+@pytest.mark.parametrize("is_older", [True, False])
+def test_a_new_secret_needs_the_newest_account(reopened, tmp_path, is_older):
+    """Bug: without the account, or with an older one, what noised scores had cost was free."""
+    reopened().scored_people()
+    reopened()
+    before = (tmp_path / "scored.db").read_bytes()
+    score(reopened())
+    reopened().close_file()
+    (tmp_path / "scored.db").unlink()
+    if is_older:
+        (tmp_path / "scored.db").write_bytes(before)
+    (tmp_path / "ledger.secret").unlink()
+    with pytest.raises(IntegrityError, match="older copy" if is_older else "put it back"):
+        new_secret(tmp_path / "ledger.db", as_json=False)
+    assert not (tmp_path / "ledger.secret").exists()
+
+
 def test_the_account_in_a_ledger_only_grows():
     books = Books()
     apply(books, PeopleCounted(head=LedgerHead(sequence=2, digest=bytes(32))))
