@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hdpvfl_mq.arrays.chunked import chunks
-from hdpvfl_mq.errors import OperatorError
+from hdpvfl_mq.errors import IntegrityError, OperatorError
 from hdpvfl_mq.privacy.ledger_secret import LedgerSecret
 from hdpvfl_mq.privacy.ledger_tables import connected
 from hdpvfl_mq.privacy.score_limits import (
@@ -84,16 +84,21 @@ class ScoredPeople(ScoredFile):
     def charge_again(self, asked: Asked, limits: Limits, refused: bytes, reason: str) -> bool:
         """Count a query of a journal that was granted so, if a loss of power took its entry.
 
-        Returns whether it did. OperatorError if somebody in it is beyond the limits by now: its
-        answer may not be sent.
+        Returns whether it did. OperatorError if somebody in it is beyond the limits by now,
+        IntegrityError if its number was counted for another answer: it may not be sent.
         """
         self._check_whole()
-        if self._entry(asked.run, asked.query) is not None:
+        known = self._entry(asked.run, asked.query)
+        digest, people, model = self._hashed(asked)
+        was_refused = _bits(refused, len(people))
+        if known is not None:
+            is_same = (known.asked, known.model, known.refused) == (digest, model, refused)
+            if not was_refused.all() and not (is_same and is_about(known, people)):
+                raise IntegrityError(
+                    f"query {asked.query} of {asked.run} has another answer in this journal than in"
+                    " the account of scored people; keep both files"
+                )
             return False
-        _, people, model = self._hashed(asked)
-        count = len(people)
-        bits = np.unpackbits(np.frombuffer(refused, dtype=np.uint8), count=count)
-        was_refused = bits.astype(bool) if refused else np.zeros(count, dtype=bool)
         counts = self._counts(people, int.from_bytes(model, "little", signed=True))
         beyond, why = judged(counts, asked.mu2_units, limits)
         if (beyond & ~was_refused).any():
@@ -160,3 +165,9 @@ class ScoredPeople(ScoredFile):
             np.array([models[person] + 1 for person in listed], dtype=np.int64),
             np.array([cost[person] for person in listed], dtype=np.int64),
         )
+
+
+def _bits(refused: bytes, count: int) -> NDArray[np.bool_]:
+    """Who of `count` people is refused; an empty mask refuses nobody."""
+    bits = np.unpackbits(np.frombuffer(refused, dtype=np.uint8), count=count)
+    return bits.astype(bool) if refused else np.zeros(count, dtype=bool)

@@ -71,6 +71,25 @@ def test_a_query_that_comes_again_counts_once_and_may_not_change():
     people.verify()
 
 
+def test_a_journal_with_another_answer_under_a_counted_number_is_refused():
+    """Bug: a number in the account vouched for whatever a journal had granted under it."""
+    people = account()
+    granted = people.charge(asked(0, "ada", "bob"), LIMITS)
+    head = people.head
+    assert not people.charge_again(asked(0, "ada", "bob"), LIMITS, granted.refused, granted.reason)
+    others = people.charge(asked(0, "ada", "eve"), LIMITS)  # answered for nobody
+    assert not people.charge_again(asked(0, "ada", "eve"), LIMITS, others.refused, others.reason)
+    for journalled in (asked(0, "ada", "eve"), asked(0, "ada", "bob", weights=b"v")):
+        with pytest.raises(IntegrityError, match="another answer in this journal"):
+            people.charge_again(journalled, LIMITS, b"", "")
+    people.charge(asked(1, "ada"), LIMITS)
+    people.charge(asked(2, "ada", "bob"), LIMITS)  # counted for bob alone
+    with pytest.raises(IntegrityError, match="another answer in this journal"):
+        people.charge_again(asked(2, "ada", "bob"), LIMITS, b"", "")
+    assert people.head.sequence == head.sequence + 2
+    people.verify()
+
+
 def test_an_older_copy_below_the_log_of_a_kill_is_noticed(tmp_path):
     """Bug: the log's pages made chain and head the newest, and people were granted again."""
     file, log = tmp_path / "scored.db", tmp_path / "scored.db-wal"
