@@ -17,6 +17,7 @@ import numpy as np
 from hdpvfl_mq.durable import make_exclusive
 from hdpvfl_mq.errors import IntegrityError, OperatorError
 from hdpvfl_mq.privacy.ledger import EMPTY_LEDGER, extend
+from hdpvfl_mq.privacy.ledger_rows import digest_at
 from hdpvfl_mq.privacy.ledger_tables import UnsyncedEntry, connected, translated
 from schemas.privacy import LedgerHead, PeopleScored
 
@@ -122,16 +123,17 @@ class ScoredFile:
 
     def check_restored(self, head: LedgerHead) -> None:
         """Refuse a file that is older than, or differs from, the head that the ledger remembers."""
-        row = self._db.execute(
-            "SELECT digest FROM entry WHERE sequence = ?", (head.sequence,)
-        ).fetchone()
-        if row is None:
+        if head.sequence > self.head.sequence:
             raise IntegrityError(
                 f"the account of scored people ends at entry {self.head.sequence}, the ledger has "
                 f"seen entry {head.sequence}: it is an older copy. Put the newest scored.db back"
             )
-        if row[0] != head.digest:
+        if not self.has_head(head):
             raise IntegrityError(f"the account of scored people has another entry {head.sequence}")
+
+    def has_head(self, head: LedgerHead) -> bool:
+        """Whether this was the head once; every account was empty once."""
+        return digest_at(self._db, head.sequence) == head.digest
 
     # -- counts -------------------------------------------------------------------------------
 

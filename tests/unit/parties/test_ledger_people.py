@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sqlite3
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,12 +11,13 @@ from typing import Any
 import pytest
 
 from hdpvfl_mq.app.commands.ledger import new_secret, scored, show
-from hdpvfl_mq.errors import IntegrityError, RefusedError
+from hdpvfl_mq.errors import IntegrityError, OperatorError, RefusedError
 from hdpvfl_mq.machine import Reserve
 from hdpvfl_mq.privacy.accountant import Spent, epsilon_shown
 from hdpvfl_mq.privacy.ledger import Books, apply
 from hdpvfl_mq.privacy.ledger_store import Ledger
 from hdpvfl_mq.privacy.score_limits import Asked, Limits
+from hdpvfl_mq.privacy.scored_people import ScoredPeople
 from parties.process.ledger_book import LedgerBook
 from parties.process.ledger_file import open_ledger
 from schemas.policy import PartyPolicy
@@ -109,6 +111,51 @@ def test_an_account_that_is_gone_stops_trainings_too(reopened, tmp_path):
     (tmp_path / "scored.db").unlink()
     with pytest.raises(IntegrityError, match="older copy"):
         book(reopened()).attach(NOBODY, NOBODY)
+
+
+def test_an_account_without_an_entry_is_no_older_copy(reopened):
+    """Bug: a party stopped between making its account and the first entry never started again."""
+    for _ in range(2):
+        ledger = reopened()
+        ledger.scored_people()
+        book(ledger).attach(NOBODY, NOBODY)
+
+
+def test_a_refused_account_is_refused_again_after_the_service_has_stopped(reopened, tmp_path):
+    """Bug: closing stored the head of the other account, and the next start accepted it."""
+    score(reopened())
+    reopened().close_file()
+    file = tmp_path / "scored.db"
+    newest = file.read_bytes()
+    file.unlink()
+    people = ScoredPeople.open(file, "shop", reopened().secret)
+    for query in range(2):
+        people.charge(Asked("others", query, [b"eve"], b"0", b"w"), LIMITS)
+    people.close_file()
+    for _ in range(2):
+        with pytest.raises(IntegrityError, match="another entry 1"):
+            book(reopened()).attach(NOBODY, NOBODY)
+    reopened().close_file()
+    file.write_bytes(newest)
+    book(reopened()).attach(NOBODY, NOBODY)
+
+
+def test_after_a_fault_of_the_disk_a_ledger_remembers_nothing_more(reopened, monkeypatch):
+    """Bug: the entry of the failed write was lacking in the ledger, and later ones followed it."""
+    ledger = reopened()
+    people, write = ledger.scored_people(), ledger._db
+    monkeypatch.setattr(ledger, "_db", FullDisk())
+    with pytest.raises(OperatorError, match="disk full"):
+        score(ledger)
+    monkeypatch.setattr(ledger, "_db", write)
+    with pytest.raises(OperatorError, match="failed before"):
+        score(ledger, 1)
+    assert people.head.sequence == 2
+
+
+class FullDisk:
+    def execute(self, statement: str, *_: Any) -> None:
+        raise sqlite3.OperationalError("disk full")
 
 
 def test_after_a_lost_secret_people_are_counted_from_zero(reopened, tmp_path):
