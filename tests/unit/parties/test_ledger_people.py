@@ -113,6 +113,26 @@ def test_an_account_that_is_gone_stops_trainings_too(reopened, tmp_path):
         book(reopened()).attach(NOBODY, NOBODY)
 
 
+def test_an_older_account_and_ledger_do_not_have_the_heads_of_a_snapshot(reopened, tmp_path):
+    """Bug: queries are no entries of the ledger, so a snapshot hid that both copies were older."""
+    score(reopened())
+    ledger = reopened()
+    ledger.close_file()
+    older = {file: (tmp_path / file).read_bytes() for file in ("ledger.db", "scored.db")}
+    ledger = reopened()
+    mine = book(ledger)
+    score(ledger, 1)
+    heads = mine.heads()
+    assert mine.has_heads(heads)
+    ledger.close_file()
+    for file, content in older.items():
+        (tmp_path / file).write_bytes(content)
+    mine = book(reopened())
+    mine.attach(NOBODY, NOBODY)
+    assert not mine.has_heads(heads)
+    assert mine.has_heads(mine.heads())
+
+
 def test_an_account_without_an_entry_is_no_older_copy(reopened):
     """Bug: a party stopped between making its account and the first entry never started again."""
     for _ in range(2):
