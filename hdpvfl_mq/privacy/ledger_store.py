@@ -33,7 +33,6 @@ from hdpvfl_mq.privacy.ledger_tables import (
     store_sketch,
     translated,
 )
-from hdpvfl_mq.privacy.scored_file import cost_in
 from hdpvfl_mq.privacy.scored_people import ScoredPeople
 from schemas.privacy import (
     Budget,
@@ -110,15 +109,6 @@ class Ledger(LedgerHeads):
             if is_there and seen is not None:  # a loss of power takes entries, never the file
                 self.people.redo(self.unsynced(), seen[0])
         return self.people
-
-    def scored_cost(self, path: Path) -> int:
-        """The most that noised scores have cost one person, from an account that is not opened."""
-        seen = self.remembered().get(ACCOUNT)
-        if seen is None and not path.is_file():
-            return 0
-        if not path.is_file():
-            raise IntegrityError(f"{path} is gone, and the ledger has seen it: put it back")
-        return cost_in(path, self.party, self.unsynced(), None if seen is None else seen[0])
 
     def count_people(self) -> None:
         """Enter how far the account of scored people has come, so that the next head covers it."""

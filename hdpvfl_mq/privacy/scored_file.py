@@ -18,6 +18,7 @@ from hdpvfl_mq.durable import make_exclusive
 from hdpvfl_mq.errors import IntegrityError, OperatorError
 from hdpvfl_mq.privacy.ledger import EMPTY_LEDGER, extend
 from hdpvfl_mq.privacy.ledger_rows import digest_at
+from hdpvfl_mq.privacy.ledger_secret import LedgerSecret
 from hdpvfl_mq.privacy.ledger_tables import UnsyncedEntry, connected, translated
 from schemas.privacy import LedgerHead, PeopleScored
 
@@ -50,7 +51,7 @@ class ScoredFile:
         self,
         connection: sqlite3.Connection,
         party: str,
-        check: bytes | None,
+        secret: LedgerSecret | None,
         *,
         has_log: bool = False,
     ) -> None:
@@ -59,9 +60,9 @@ class ScoredFile:
         After a kill the file has a log. Pages of the log would make an older copy of the file look
         like the newest, so its counts are then checked too. Closing removes the log: a mark in the
         file makes every later process check them as well, until they have been found right.
-        `check` is that of the secret that keys this file; None if that is lost.
+        Without its secret the file can only be read.
         """
-        self._db, self._broken = connection, False
+        self._db, self._known_secret, self._broken = connection, secret, False
         self._untold: list[UnsyncedEntry] = []  # that the ledger has not been given yet
         self._unsynced_bytes = 0
         try:
@@ -70,7 +71,7 @@ class ScoredFile:
             connection.execute("BEGIN IMMEDIATE")
             for statement in _TABLES:
                 connection.execute(statement)
-            _claim(connection, party, check)
+            _claim(connection, party, None if secret is None else secret.check())
             if has_log:
                 connection.execute(f"PRAGMA user_version = {_UNCHECKED}")
             connection.execute("COMMIT")

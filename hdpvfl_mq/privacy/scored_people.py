@@ -15,7 +15,6 @@ same answer reveals nothing new.
 from __future__ import annotations
 
 import hashlib
-import sqlite3
 from collections import Counter
 from pathlib import Path
 
@@ -44,17 +43,6 @@ _LOOKED_UP = 500  # people in one SELECT
 class ScoredPeople(ScoredFile):
     """One party's account."""
 
-    def __init__(
-        self,
-        connection: sqlite3.Connection,
-        party: str,
-        secret: LedgerSecret,
-        *,
-        has_log: bool = False,
-    ) -> None:
-        super().__init__(connection, party, secret.check(), has_log=has_log)
-        self._secret = secret
-
     @classmethod
     def open(cls, path: str | Path, party: str, secret: LedgerSecret) -> ScoredPeople:
         """Open or create a party's account."""
@@ -65,6 +53,11 @@ class ScoredPeople(ScoredFile):
         except Exception:
             connection.close()
             raise
+
+    @property
+    def _secret(self) -> LedgerSecret:
+        assert self._known_secret is not None  # a file is read without it, not charged
+        return self._known_secret
 
     def charge(self, asked: Asked, limits: Limits) -> PeopleScored:
         """Count one query; people beyond the limits are marked as refused and not counted.

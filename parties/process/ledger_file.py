@@ -8,9 +8,11 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from hdpvfl_mq.errors import OperatorError
+from hdpvfl_mq.errors import IntegrityError, OperatorError
+from hdpvfl_mq.privacy.ledger_heads import ACCOUNT
 from hdpvfl_mq.privacy.ledger_secret import SECRET_BYTES, LedgerSecret
 from hdpvfl_mq.privacy.ledger_store import Ledger
+from hdpvfl_mq.privacy.scored_file import cost_in
 from hdpvfl_mq.runtime.keys import read_secret, write_secret
 from schemas.ids import PartyId
 
@@ -41,6 +43,16 @@ def open_ledger(path: Path, party: PartyId) -> Ledger:
     return ledger
 
 
+def scored_cost(ledger: Ledger, account: Path) -> int:
+    """The most that noised scores have cost one person, from an account that is not opened."""
+    seen = ledger.remembered().get(ACCOUNT)
+    if seen is None and not account.is_file():
+        return 0
+    if not account.is_file():
+        raise IntegrityError(f"{account} is gone, and the ledger has seen it: put it back")
+    return cost_in(account, ledger.party, ledger.unsynced(), None if seen is None else seen[0])
+
+
 def replace_secret(path: Path, party: PartyId) -> None:
     """Give a ledger that has lost its secret a new one; an entry records where it starts.
 
@@ -53,7 +65,7 @@ def replace_secret(path: Path, party: PartyId) -> None:
         raise OperatorError(f"{kept} is there: a ledger keeps its secret; move a wrong one away")
     ledger = Ledger.open(path, party)
     try:
-        spent = ledger.scored_cost(scored)
+        spent = scored_cost(ledger, scored)
         write_secret(kept, os.urandom(SECRET_BYTES))
         secret = LedgerSecret(read_secret(kept, SECRET_BYTES))
         ledger.unlock(secret, replace=True, mu2_units_scored=spent)

@@ -27,7 +27,7 @@ from hdpvfl_mq.privacy.ledger_store import Ledger
 from hdpvfl_mq.privacy.ledger_tables import owner_of
 from hdpvfl_mq.privacy.scored_people import ScoredPeople
 from hdpvfl_mq.runtime.keys import read_secret
-from parties.process.ledger_file import replace_secret, secret_file
+from parties.process.ledger_file import replace_secret, scored_cost, secret_file
 from schemas.privacy import PURE_UNIT_BITS, CapFixed, ReleaseBooked
 
 if TYPE_CHECKING:
@@ -179,7 +179,7 @@ def _scored(path: Path, ledger: Ledger) -> int:
     if not account.is_file():
         return 0
     with _copied(account) as copy:
-        return ledger.scored_cost(copy)
+        return scored_cost(ledger, copy)
 
 
 def _text(epsilon: float | str) -> str:
