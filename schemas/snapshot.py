@@ -53,5 +53,6 @@ class NodeSnapshot(Closed):
     greeting: Annotated[int, Field(ge=-1)]  # index of the record with the hello; -1: none
     timers: Annotated[tuple[Arm, ...], Field(max_length=64)]
     is_ledger_due: bool
-    ledger: LedgerHead | None  # the ledger then; an older copy lacks what this run has released
+    # Ledger and account of scored people then; an older copy lacks what this run has released.
+    ledger: Annotated[tuple[LedgerHead, ...], Field(max_length=2)]
     state: Annotated[bytes, Field(repr=False)]  # the role's state, packed

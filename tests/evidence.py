@@ -154,10 +154,10 @@ class BlindBook:
         rooms = {"mu2_units_free": 2**60, "slots_free": (2**50, 2**50)}
         return replace_model(NO_LEDGER, is_reserved=True, **rooms)
 
-    def head(self):
-        return NO_LEDGER.head
+    def heads(self):
+        return (NO_LEDGER.head,)
 
-    def has_head(self, head: Any) -> bool:
+    def has_heads(self, heads: Any) -> bool:
         return True
 
     def reserve(self, reservation: Reserve) -> None: ...

@@ -41,7 +41,7 @@ def take(node: Node, ledger: LedgerPort | None) -> NodeSnapshot | None:
         greeting=-1 if greeting is None else decode_header(greeting).size,
         timers=tuple(node.armed.values()),
         is_ledger_due=node.is_ledger_due,
-        ledger=None if ledger is None else ledger.head(),
+        ledger=() if ledger is None else ledger.heads(),
         state=state,
     )
 
@@ -52,8 +52,9 @@ def resume(node: Node, ledger: LedgerPort | None, snapshot: NodeSnapshot) -> boo
     """
     if snapshot.version != __version__ or snapshot.party != node.identity.party:
         return False
-    # With an older ledger every record is replayed: that books what the ledger lacks.
-    if ledger is not None and (not snapshot.ledger or not ledger.has_head(snapshot.ledger)):
+    # With an older ledger or account of scored people every record is replayed: that books and
+    # counts what it lacks.
+    if ledger is not None and (not snapshot.ledger or not ledger.has_heads(snapshot.ledger)):
         return False
     last = node.stored_record(snapshot.steps - 1)
     if last is None or last[2] != snapshot.head:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Callable, Mapping, Sequence
 
-from hdpvfl_mq.errors import IntegrityError
+from hdpvfl_mq.errors import IntegrityError, OperatorError
 from hdpvfl_mq.privacy.ledger import EMPTY_LEDGER
 from hdpvfl_mq.privacy.ledger_rows import digest_at
 from hdpvfl_mq.privacy.ledger_tables import UnsyncedEntry, translated
@@ -121,6 +121,8 @@ class LedgerHeads:
         )
 
     def _write(self, statement: Callable[[], object]) -> None:
+        if self._broken:
+            raise OperatorError("the ledger failed before; stop, nothing may be sent; restart")
         try:
             statement()
         except sqlite3.Error as error:

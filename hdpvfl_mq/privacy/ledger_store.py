@@ -89,7 +89,9 @@ class Ledger(LedgerHeads):
         """Close the ledger and the account of scored people, and release their locks."""
         if self.people is not None:
             with suppress(OperatorError):  # after a fault of the disk the ledger keeps the entries
-                if not self._broken:
+                seen = self.remembered().get(ACCOUNT)
+                # The head of an account that was refused must not replace the one that it lacks.
+                if not self._broken and (seen is None or self.people.has_head(seen[0])):
                     self.people.sync()
                     self.remember_scored(self.people.head, (), self.people.synced)
             self.people.close_file()

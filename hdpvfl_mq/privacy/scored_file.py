@@ -17,6 +17,7 @@ import numpy as np
 from hdpvfl_mq.durable import make_exclusive
 from hdpvfl_mq.errors import IntegrityError, OperatorError
 from hdpvfl_mq.privacy.ledger import EMPTY_LEDGER, extend
+from hdpvfl_mq.privacy.ledger_rows import digest_at
 from hdpvfl_mq.privacy.ledger_secret import LedgerSecret
 from hdpvfl_mq.privacy.ledger_tables import UnsyncedEntry, connected, translated
 from schemas.privacy import LedgerHead, PeopleScored
@@ -38,6 +39,7 @@ _COUNT = (
     " queries = queries + 1, mu2_units = mu2_units + excluded.mu2_units"
 )
 _MOST = "SELECT coalesce(max(mu2_units), 0) FROM person WHERE mu2_units > 0"
+_UNCHECKED = 1  # PRAGMA user_version: counts may be those of another file than the entries
 # The ledger holds at most so many entries, or bytes, that this file may lose.
 UNSYNCED_MAX, UNSYNCED_BYTES_MAX = 256, 2**20
 
@@ -45,9 +47,22 @@ UNSYNCED_MAX, UNSYNCED_BYTES_MAX = 256, 2**20
 class ScoredFile:
     """One party's file of scored people; the only connection to it."""
 
-    def __init__(self, connection: sqlite3.Connection, party: str, secret: LedgerSecret) -> None:
-        """Take over a connection with `isolation_level=None` and check its chain."""
-        self._db, self._secret, self._broken = connection, secret, False
+    def __init__(
+        self,
+        connection: sqlite3.Connection,
+        party: str,
+        secret: LedgerSecret | None,
+        *,
+        has_log: bool = False,
+    ) -> None:
+        """Take over a connection with `isolation_level=None` and check its chain.
+
+        After a kill the file has a log. Pages of the log would make an older copy of the file look
+        like the newest, so its counts are then checked too. Closing removes the log: a mark in the
+        file makes every later process check them as well, until they have been found right.
+        Without its secret the file can only be read.
+        """
+        self._db, self._known_secret, self._broken = connection, secret, False
         self._untold: list[UnsyncedEntry] = []  # that the ledger has not been given yet
         self._unsynced_bytes = 0
         try:
@@ -56,9 +71,14 @@ class ScoredFile:
             connection.execute("BEGIN IMMEDIATE")
             for statement in _TABLES:
                 connection.execute(statement)
-            _claim(connection, party, secret.check())
+            _claim(connection, party, None if secret is None else secret.check())
+            if has_log:
+                connection.execute(f"PRAGMA user_version = {_UNCHECKED}")
             connection.execute("COMMIT")
             self.head = self._chain()
+            if connection.execute("PRAGMA user_version").fetchone()[0] == _UNCHECKED:
+                self.verify()
+                connection.execute("PRAGMA user_version = 0")
         except sqlite3.Error as error:
             raise translated(error) from error
         self.synced = 0  # number of the last entry that this file cannot lose
@@ -104,16 +124,17 @@ class ScoredFile:
 
     def check_restored(self, head: LedgerHead) -> None:
         """Refuse a file that is older than, or differs from, the head that the ledger remembers."""
-        row = self._db.execute(
-            "SELECT digest FROM entry WHERE sequence = ?", (head.sequence,)
-        ).fetchone()
-        if row is None:
+        if head.sequence > self.head.sequence:
             raise IntegrityError(
                 f"the account of scored people ends at entry {self.head.sequence}, the ledger has "
                 f"seen entry {head.sequence}: it is an older copy. Put the newest scored.db back"
             )
-        if row[0] != head.digest:
+        if not self.has_head(head):
             raise IntegrityError(f"the account of scored people has another entry {head.sequence}")
+
+    def has_head(self, head: LedgerHead) -> bool:
+        """Whether this was the head once; every account was empty once."""
+        return digest_at(self._db, head.sequence) == head.digest
 
     # -- counts -------------------------------------------------------------------------------
 
@@ -222,24 +243,34 @@ class ScoredFile:
         return head
 
 
-def cost_in(path: Path) -> int:
-    """The most that noised scores have cost one person, from a file whose secret is lost."""
-    connection = connected(path)
+def cost_in(
+    path: Path, party: str, entries: Iterable[UnsyncedEntry], head: LedgerHead | None
+) -> int:
+    """The most that noised scores have cost one person, from a file whose secret may be lost.
+
+    What the file has lost with the power is entered first; the ledger has these entries and the
+    last head. IntegrityError if the file is an older copy all the same.
+    """
+    has_log, connection = Path(f"{path}-wal").exists(), connected(path)
     try:
-        return int(connection.execute(_MOST).fetchone()[0])
-    except sqlite3.Error as error:
-        raise translated(error) from error
+        account = ScoredFile(connection, party, None, has_log=has_log)
+        if head is not None:
+            account.redo(entries, head)
+            account.check_restored(head)
+        return account.mu2_units_most()
     finally:
         connection.close()
 
 
-def _claim(connection: sqlite3.Connection, party: str, check: bytes) -> None:
+def _claim(connection: sqlite3.Connection, party: str, check: bytes | None) -> None:
     row = connection.execute("SELECT party, secret FROM owner").fetchone()
     if row is None:
+        if check is None:
+            raise IntegrityError("the account of scored people does not say whose it is")
         connection.execute("INSERT INTO owner VALUES (?, ?)", (party, check))
     elif row[0] != party:
         raise OperatorError(f"this account of scored people belongs to {row[0]}")
-    elif row[1] != check:
+    elif check is not None and row[1] != check:
         raise OperatorError(
             "the account of scored people is kept under another secret: put the ledger.secret "
             "back that it was made with; if that is lost, see 'hdpvfl ledger new-secret'"

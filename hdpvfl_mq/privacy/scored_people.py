@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hdpvfl_mq.arrays.chunked import chunks
-from hdpvfl_mq.errors import OperatorError
+from hdpvfl_mq.errors import IntegrityError, OperatorError
 from hdpvfl_mq.privacy.ledger_secret import LedgerSecret
 from hdpvfl_mq.privacy.ledger_tables import connected
 from hdpvfl_mq.privacy.score_limits import (
@@ -45,21 +45,19 @@ class ScoredPeople(ScoredFile):
 
     @classmethod
     def open(cls, path: str | Path, party: str, secret: LedgerSecret) -> ScoredPeople:
-        """Open or create a party's account.
-
-        After a kill its log is still there. Pages of the log would make an older copy of the file
-        look like the newest, so its counts are then checked too.
-        """
+        """Open or create a party's account."""
         has_log = Path(f"{path}-wal").exists()
         connection = connected(path)
         try:
-            account = cls(connection, party, secret)
-            if has_log:
-                account.verify()
-            return account
+            return cls(connection, party, secret, has_log=has_log)
         except Exception:
             connection.close()
             raise
+
+    @property
+    def _secret(self) -> LedgerSecret:
+        assert self._known_secret is not None  # a file is read without it, not charged
+        return self._known_secret
 
     def charge(self, asked: Asked, limits: Limits) -> PeopleScored:
         """Count one query; people beyond the limits are marked as refused and not counted.
@@ -79,16 +77,21 @@ class ScoredPeople(ScoredFile):
     def charge_again(self, asked: Asked, limits: Limits, refused: bytes, reason: str) -> bool:
         """Count a query of a journal that was granted so, if a loss of power took its entry.
 
-        Returns whether it did. OperatorError if somebody in it is beyond the limits by now: its
-        answer may not be sent.
+        Returns whether it did. OperatorError if somebody in it is beyond the limits by now,
+        IntegrityError if its number was counted for another answer: it may not be sent.
         """
         self._check_whole()
-        if self._entry(asked.run, asked.query) is not None:
+        known = self._entry(asked.run, asked.query)
+        digest, people, model = self._hashed(asked)
+        was_refused = _bits(refused, len(people))
+        if known is not None:
+            is_same = (known.asked, known.model, known.refused) == (digest, model, refused)
+            if not was_refused.all() and not (is_same and is_about(known, people)):
+                raise IntegrityError(
+                    f"query {asked.query} of {asked.run} has another answer in this journal than in"
+                    " the account of scored people; keep both files"
+                )
             return False
-        _, people, model = self._hashed(asked)
-        count = len(people)
-        bits = np.unpackbits(np.frombuffer(refused, dtype=np.uint8), count=count)
-        was_refused = bits.astype(bool) if refused else np.zeros(count, dtype=bool)
         counts = self._counts(people, int.from_bytes(model, "little", signed=True))
         beyond, why = judged(counts, asked.mu2_units, limits)
         if (beyond & ~was_refused).any():
@@ -155,3 +158,9 @@ class ScoredPeople(ScoredFile):
             np.array([models[person] + 1 for person in listed], dtype=np.int64),
             np.array([cost[person] for person in listed], dtype=np.int64),
         )
+
+
+def _bits(refused: bytes, count: int) -> NDArray[np.bool_]:
+    """Who of `count` people is refused; an empty mask refuses nobody."""
+    bits = np.unpackbits(np.frombuffer(refused, dtype=np.uint8), count=count)
+    return bits.astype(bool) if refused else np.zeros(count, dtype=bool)

@@ -85,13 +85,17 @@ class LedgerBook(ScoredBook):
             ),
         )
 
-    def head(self) -> LedgerHead:
-        """The ledger's head."""
-        return self._ledger.head()
+    def heads(self) -> tuple[LedgerHead, ...]:
+        """The head of the ledger and, if anybody was scored, that of the account beside it."""
+        people = self._ledger.known_people()
+        return (self._ledger.head(), *(() if people is None else (people.head,)))
 
-    def has_head(self, head: LedgerHead) -> bool:
-        """Whether the ledger has had this head."""
-        return self._ledger.has_head(head)
+    def has_heads(self, heads: Sequence[LedgerHead]) -> bool:
+        """Whether ledger and account have had these heads."""
+        head, *scored = heads
+        people = self._ledger.known_people()
+        is_counted = not scored or (people is not None and people.has_head(scored[0]))
+        return self._ledger.has_head(head) and is_counted
 
     def _free(self) -> int:
         """How much of the cap on mu^2 is left to this run, for the row that has paid the most."""

@@ -8,7 +8,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from hdpvfl_mq.errors import OperatorError
+from hdpvfl_mq.errors import IntegrityError, OperatorError
+from hdpvfl_mq.privacy.ledger_heads import ACCOUNT
 from hdpvfl_mq.privacy.ledger_secret import SECRET_BYTES, LedgerSecret
 from hdpvfl_mq.privacy.ledger_store import Ledger
 from hdpvfl_mq.privacy.scored_file import cost_in
@@ -42,18 +43,29 @@ def open_ledger(path: Path, party: PartyId) -> Ledger:
     return ledger
 
 
+def scored_cost(ledger: Ledger, account: Path) -> int:
+    """The most that noised scores have cost one person, from an account that is not opened."""
+    seen = ledger.remembered().get(ACCOUNT)
+    if seen is None and not account.is_file():
+        return 0
+    if not account.is_file():
+        raise IntegrityError(f"{account} is gone, and the ledger has seen it: put it back")
+    return cost_in(account, ledger.party, ledger.unsynced(), None if seen is None else seen[0])
+
+
 def replace_secret(path: Path, party: PartyId) -> None:
     """Give a ledger that has lost its secret a new one; an entry records where it starts.
 
     Nobody can be found again in an account of scored people under the lost secret: it is moved
-    aside and people are counted from zero, but what noised scores have cost stays spent.
+    aside and people are counted from zero, but what noised scores have cost stays spent: without
+    the newest account that is not known, and the secret is not replaced.
     """
     kept, scored = secret_file(path), path.with_name("scored.db")
     if kept.exists():
         raise OperatorError(f"{kept} is there: a ledger keeps its secret; move a wrong one away")
     ledger = Ledger.open(path, party)
     try:
-        spent = cost_in(scored) if scored.exists() else 0
+        spent = scored_cost(ledger, scored)
         write_secret(kept, os.urandom(SECRET_BYTES))
         secret = LedgerSecret(read_secret(kept, SECRET_BYTES))
         ledger.unlock(secret, replace=True, mu2_units_scored=spent)

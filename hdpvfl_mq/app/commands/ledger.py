@@ -25,10 +25,9 @@ from hdpvfl_mq.privacy.ledger_heads import ACCOUNT
 from hdpvfl_mq.privacy.ledger_secret import SECRET_BYTES, LedgerSecret
 from hdpvfl_mq.privacy.ledger_store import Ledger
 from hdpvfl_mq.privacy.ledger_tables import owner_of
-from hdpvfl_mq.privacy.scored_file import cost_in
 from hdpvfl_mq.privacy.scored_people import ScoredPeople
 from hdpvfl_mq.runtime.keys import read_secret
-from parties.process.ledger_file import replace_secret, secret_file
+from parties.process.ledger_file import replace_secret, scored_cost, secret_file
 from schemas.privacy import PURE_UNIT_BITS, CapFixed, ReleaseBooked
 
 if TYPE_CHECKING:
@@ -126,7 +125,7 @@ def show(path: Path, *, as_json: bool) -> int:
     """Print what is spent, reserved and left."""
     with opened_copy(path) as ledger:
         scored_before = ledger.books.mu2_units_scored
-        mu2_units_scored = _scored(path)
+        mu2_units_scored = _scored(path, ledger)
         rows = standings(ledger, mu2_units_scored=mu2_units_scored)
     if as_json:
         print(json.dumps(rows))
@@ -174,13 +173,13 @@ def _runs_table(runs: list[dict[str, Any]]) -> Table:
     return table
 
 
-def _scored(path: Path) -> int:
+def _scored(path: Path, ledger: Ledger) -> int:
     """The most that noised scores have cost one person, from the account beside a ledger."""
     account = path.with_name("scored.db")
     if not account.is_file():
         return 0
     with _copied(account) as copy:
-        return cost_in(copy)
+        return scored_cost(ledger, copy)
 
 
 def _text(epsilon: float | str) -> str:

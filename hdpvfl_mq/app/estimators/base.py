@@ -131,14 +131,18 @@ class VFLEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no 
     ) -> FittedRun:
         """Train one run of the federation."""
         if self.random_state is not None:
-            secret = self._of_this_fit(X, label, loss, secret)
+            # The weights follow from X'X too, and its noise from the labels of another run.
+            shared = b"".join(grams[party].tensor.digest for party in sorted(grams))
+            secret = self._of_this_fit(X, label, loss, secret, shared)
         run = "fit-" + hashlib.sha256(b"run name" + secret).hexdigest()[:16]
         manifest = self._manifest(run, loss, secret)
         return train(
             manifest, X, self.parts_, label, secret=secret, ledger=self.ledger, grams=grams
         )
 
-    def _of_this_fit(self, X: Matrix, label: Label, loss: LossSpec, secret: bytes) -> bytes:
+    def _of_this_fit(
+        self, X: Matrix, label: Label, loss: LossSpec, secret: bytes, shared: bytes
+    ) -> bytes:
         """A repeatable secret for these data and parameters only.
 
         Folds of a grid search share `random_state`. The same noise on two of them would cancel in
@@ -149,6 +153,7 @@ class VFLEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no 
         for part in self.parts_:
             keyed.update(np.ascontiguousarray(X[:, list(part.columns)]).data)
         keyed.update(np.ascontiguousarray(label.values).data)
+        keyed.update(shared)
         return keyed.digest()
 
     def _manifest(self, run: str, loss: LossSpec, secret: bytes) -> RunManifest:

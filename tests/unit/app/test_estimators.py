@@ -245,6 +245,21 @@ def test_all_classes_of_a_fit_pay_for_one_gram(tmp_path):
     assert grams[0] == grams[1] == grams[2]
 
 
+def test_a_fit_with_other_labels_of_another_class_may_repeat_its_random_state(tmp_path):
+    """Bug: class 1 had the same release ids with the X'X of another first class, and failed."""
+    X, y = make_classification(300, 6, n_informative=4, n_classes=3, random_state=1)
+    ledger = LedgerFolder(tmp_path, "customers", epsilon=30.0, delta=1e-3)
+    corrected = y.copy()
+    corrected[np.flatnonzero(y == 0)[:5]] = 2  # class 1 has the same people
+    for labels in (y, y, corrected):
+        VFLClassifier(delta=1e-3, ledger=ledger, random_state=0).fit(X, labels)
+    opened = Ledger.open(ledger.file("passive-1"), "passive-1")
+    booked = [entry.event for _, entry in opened.entries() if isinstance(entry, ReleaseBooked)]
+    opened.close_file()
+    kinds = Counter(event.release_id.split("/")[2] for event in booked)
+    assert kinds == {"moments": 6, "gram": 2, "share": 6}  # a fit that is repeated is free
+
+
 def test_a_fit_beyond_the_cap_is_refused_and_says_why(people, tmp_path):
     ledger = LedgerFolder(tmp_path, "customers", epsilon=1.5, delta=1e-3)
     model = VFLClassifier(delta=1e-3, ledger=ledger).fit(*people)
