@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sqlite3
+
 import pytest
 
 from hdpvfl_mq.audit.audit import audit
@@ -23,6 +25,13 @@ def models():
     return trained()[1]
 
 
+def copy_of(file):
+    """A copy of a database that is in use; `deserialize` into one has ended the interpreter."""
+    copy = sqlite3.connect(":memory:")
+    file.backup(copy)
+    return copy
+
+
 def lose_power(ran, monkeypatch, meanwhile=lambda: None):
     """Kill shop behind its first journalled answer; account and ledger are as before the query."""
     files = [ran.federation.scored["shop"], ran.federation.ledgers["shop"]]
@@ -31,7 +40,7 @@ def lose_power(ran, monkeypatch, meanwhile=lambda: None):
 
     def charging(people, asked, limits):
         if people._db is files[0] and not before:
-            before.extend(file.serialize() for file in files)
+            before.extend(map(copy_of, files))
         return charge(people, asked, limits)
 
     def dying(records):
@@ -39,8 +48,8 @@ def lose_power(ran, monkeypatch, meanwhile=lambda: None):
         inputs = [chain.decode(stored, index).input for index, stored, _ in records]
         if not died and any(isinstance(given, Charged) for given in inputs):
             died.append(True)
-            for file, content in zip(files, before, strict=True):
-                file.deserialize(content)
+            for file, copy in zip(files, before, strict=True):
+                copy.backup(file)
             meanwhile()
             raise Killed("shop")
 

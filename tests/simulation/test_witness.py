@@ -25,7 +25,7 @@ from tests.federation import Federation, LyingFederation, manifest, tables
 
 def copied(ledger: sqlite3.Connection) -> sqlite3.Connection:
     copy = sqlite3.connect(":memory:", isolation_level=None)
-    copy.deserialize(ledger.serialize())
+    ledger.backup(copy)
     return copy
 
 
