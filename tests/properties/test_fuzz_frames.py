@@ -10,7 +10,7 @@ import pytest
 from tests.properties.fuzz_frames import throw
 
 BLOCKS = 16
-SIGNED = 1  # blocks with Ed25519; the others have keyed hashes, as nine of ten in make fuzz
+SIGNED = 2  # blocks with Ed25519; the others have keyed hashes, as nine of ten in make fuzz
 
 
 @pytest.mark.parametrize("seed", range(BLOCKS))
