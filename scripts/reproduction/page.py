@@ -76,7 +76,7 @@ def _commits(parts: dict[str, Any]) -> str:
 def _limits() -> str:
     return """## Limits
 
-- Two parties; one noise seed per split in Q1. The splits overlap, so standard deviations are not those of new data.
+- Two parties; one draw of noise per split in Q1, five on breast. The splits overlap, so standard deviations are not those of new data.
 - Constants of preprocessing are fitted to the training rows and not charged, in all methods.
 - The paper's full text was not at hand: its claims are taken from a description of it, its figures were not compared point by point.
 - Adult's vertical split (6 numeric, 8 categorical columns) is assumed from the column counts.

@@ -17,6 +17,7 @@ from scripts.reproduction import (
     page_quality,
     page_recovery,
     partners,
+    questions,
     tables,
     targets,
     timing,
@@ -79,6 +80,18 @@ def test_folds_part_the_training_rows():
     assert sum(len(f.y_test) for f in folds) == len(data.y_train)
     assert len({f.train[ACTIVE].fingerprint for f in folds}) == 5
     assert set(folds[0].train[ACTIVE].ids[0]) < set(data.train[ACTIVE].ids[0])
+
+
+def test_several_draws_of_noise_are_one_figure_of_their_split():
+    grid = replace(TINY, epsilons=(10.0,), draws=(("breast", 2),))
+    row, *others = tables.chosen(questions.q1(grid, "breast", 10), method=methods.SOUND)
+    plan, data = methods.manifest("sound", epsilon=10.0), split("breast", 10)
+    runs = [methods.fit(data, plan, noise_seed=draw) for draw in range(2)]
+    assert not others
+    assert row["draws"] == 2
+    assert row["auc"] == pytest.approx(np.mean([run.auc for run in runs]))
+    assert runs[0].auc != runs[1].auc
+    assert "breast 2" in page_quality.met_targets([row])
 
 
 # -- targets ----------------------------------------------------------------------------------
