@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any, TypeVar
 
-from broker.phases import Closed, Gathering, Offered, Phase, Training
+from broker.phases import Asking, Closed, Gathering, Offered, Phase, Training
 from hdpvfl_mq.endings import Outcome, outcome_of, said_by
 from hdpvfl_mq.machine import (
     Arm,
@@ -51,9 +51,17 @@ class Closing(NoReleases):
         """The parties whose next message the run needs."""
         return frozenset() if isinstance(state, Closed) else frozenset(self.parties) - state.done
 
+    def keeping(self, state: Phase) -> frozenset[PartyId]:
+        """The parties that keep the run waiting, as far as that is known.
+
+        A party that has reported its own part may still withhold from others what they need.
+        """
+        waiting = self.waiting_for(state)
+        known = state.told if isinstance(state, Asking) else state.told & waiting
+        return known or waiting
+
     def deadline(self, state: Phase, given: TimerFired) -> Step[Closed]:
-        keeping = (state.told & self.waiting_for(state)) or self.waiting_for(state)
-        waiting = ", ".join(sorted(keeping)) or "nobody"
+        waiting = ", ".join(sorted(self.keeping(state))) or "nobody"
         phase = type(state).__name__.lower()
         return self.close(state, "deadline", f"while {phase}, waiting for {waiting}")
 

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 from pydantic import ValidationError
 
 from broker.closing import common
-from broker.phases import PHASES, Aligning, Closed, Gathering, Offered, Phase, Training
+from broker.phases import PHASES, Aligning, Asking, Closed, Gathering, Offered, Phase, Training
 from broker.training import CoordinatorRounds
 from hdpvfl_mq.errors import PeerError
 from hdpvfl_mq.machine import (
@@ -45,6 +45,7 @@ from schemas.messages import (
 )
 
 P = TypeVar("P", bound=Phase)
+A = TypeVar("A", bound=Asking)
 _MAX_BYTES = 2**26
 ANSWER_S = 5.0  # how long parties may take to say for whom they wait
 
@@ -68,7 +69,7 @@ class Coordinator(CoordinatorRounds):
         return {
             "phase": type(state).__name__.lower(),
             "joined": sorted(state.epochs),
-            "waiting_for": sorted(self.waiting_for(state)),
+            "waiting_for": sorted(self.keeping(state)),
             "rounds": planned[0],
             "planned": planned[1],
             "outcome": state.outcome if isinstance(state, Closed) else "",
@@ -163,7 +164,7 @@ class Coordinator(CoordinatorRounds):
         if len({(a.rows, a.rounds, a.order_digest, a.plan_digest) for a in aligned.values()}) != 1:
             return self.close(state, "mismatch", "the parties disagree on the common rows")
         training = Training(
-            **common(state),
+            **{**common(state), "told": frozenset()},
             plan_digest=message.plan_digest,
             rounds=message.rounds,
             finished_rounds=MappingProxyType(dict.fromkeys(self.parties, 0)),
@@ -184,8 +185,10 @@ class Coordinator(CoordinatorRounds):
         pause = Pause(waiting_for=tuple(sorted(silent)))
         return state, ((Send(here, pause), again) if here else (again,))
 
-    def say(self, state: Aligning, given: Received[Waiting]) -> Step[Aligning]:
+    def say(self, state: A, given: Received[Waiting]) -> Step[A]:
         """A party answers whom it waits for."""
+        if not set(given.message.waiting_for) <= {*self.parties} - {given.sender}:
+            raise PeerError("waits for itself or for somebody who is no party of this run")
         waits = MappingProxyType({**state.waits, given.sender: given.message})
         return replace(state, waits=waits), ()
 
@@ -226,7 +229,7 @@ MOVES: Moves = {
     (Aligning, "run_refuse"): Move(_C.refuse, (Closed,)),
     (Aligning, "timer:watch"): Move(_C.watch_aligning, _SAME),
     (Phase, "waiting"): Move(stay, _SAME),
-    (Aligning, "waiting"): Move(_C.say, _SAME),
+    (Asking, "waiting"): Move(_C.say, _SAME),
     (Training, "round_report"): Move(_C.report, (Training, Closed)),
     (Training, "timer:watch"): Move(_C.watch, _SAME),
     # Messages that were in flight when the run ended.

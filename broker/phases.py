@@ -56,18 +56,12 @@ class Offered(Phase):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Aligning(Phase):
-    """Waiting until every party knows the common rows."""
+class Asking(Phase):
+    """Parties work with each other: only they know for whom the run waits."""
 
-    aligned: Mapping[PartyId, Aligned] = field(default_factory=lambda: _NONE)
     # Whom each party says that it waits for, in answer to the last pause.
     waits: Mapping[PartyId, Waiting] = field(default_factory=lambda: _NONE)
     asked: bool = False  # a pause was sent and its answers are awaited
-
-    @property
-    def done(self) -> frozenset[PartyId]:
-        """Parties that know the common rows."""
-        return frozenset(self.aligned)
 
     @property
     def keeping(self) -> frozenset[PartyId]:
@@ -81,7 +75,19 @@ class Aligning(Phase):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Training(Phase):
+class Aligning(Asking):
+    """Waiting until every party knows the common rows."""
+
+    aligned: Mapping[PartyId, Aligned] = field(default_factory=lambda: _NONE)
+
+    @property
+    def done(self) -> frozenset[PartyId]:
+        """Parties that know the common rows."""
+        return frozenset(self.aligned)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Training(Asking):
     """Rounds are running."""
 
     plan_digest: bytes
@@ -91,8 +97,13 @@ class Training(Phase):
     # How many residuals each party has sent or received, and their hash.
     residuals: Mapping[PartyId, tuple[int, bytes]] = field(default_factory=lambda: _NONE)
     planned: int = 0
-    asked: bool = False  # a Pause was sent and its answers are awaited
     absent: frozenset[PartyId] = frozenset()
+    told_at: int = 0  # `reached` when parties were told whom the run waits for
+
+    @property
+    def reached(self) -> int:
+        """How far the parties are; it grows with every round that one of them reports."""
+        return sum(self.finished_rounds.values()) + len(self.finished)
 
     @property
     def done(self) -> frozenset[PartyId]:

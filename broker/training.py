@@ -13,7 +13,7 @@ from broker.phases import Closed, Training
 from hdpvfl_mq.errors import PeerError
 from hdpvfl_mq.machine import Effect, Received, Send, Step, TimerFired, arm
 from schemas.ids import PartyId
-from schemas.messages import Pause, Resume, RoundPlan, RoundReport
+from schemas.messages import Pause, Resume, RoundPlan, RoundReport, Waiting
 
 
 class CoordinatorRounds(Closing):
@@ -73,19 +73,47 @@ class CoordinatorRounds(Closing):
         again = arm("watch", self.manifest.absent_after_s)
         silent = self.waiting_for(state) - state.heard
         state = replace(state, heard=frozenset())
-        if not silent:
-            if not state.asked:
-                return state, (again,)
-            return replace(state, asked=False), (Send(self.parties, _resume(state)), again)
         if not state.asked:
-            pause = Pause(waiting_for=tuple(sorted(silent)))
-            return replace(state, asked=True), (Send(self.parties, pause), again)
-        if self.manifest.absence == "wait" or self.manifest.active_party in silent:
-            return state, (again,)
-        state = replace(state, absent=state.absent | silent, asked=False)
-        effects: tuple[Effect, ...] = (Send(self.parties, _resume(state)), again)
+            state, effects = self._ask(state, silent)
+            return state, (*effects, again)
+        if not silent or self.manifest.absence == "wait" or self.manifest.active_party in silent:
+            state, effects = self._tell(state, silent)
+            return state, (*effects, again)
+        state, effects = self._go_on(replace(state, absent=state.absent | silent))
         state, more = self.plan_ahead(state)
-        return state, (*effects, *more)
+        return state, (*effects, again, *more)
+
+    def _ask(self, state: Training, silent: frozenset[PartyId]) -> Step[Training]:
+        """Ask who is present and waits for whom, unless the run goes on."""
+        has_moved = state.reached > state.told_at
+        if not silent and (has_moved or not state.told):
+            return self._go_on(state) if state.told else (state, ())
+        # A silent party may be the one that is kept waiting: from version 2 on it can say so.
+        told = state.told if self._is_answered else silent
+        asking = replace(state, asked=True, told=told, waits=MappingProxyType({}))
+        return asking, (Send(self.parties, Pause(waiting_for=tuple(sorted(told)))),)
+
+    def _tell(self, state: Training, silent: frozenset[PartyId]) -> Step[Training]:
+        """Tell all parties who keeps the run waiting: who has not answered, or who was named."""
+        keeping = silent or state.keeping
+        if not keeping:
+            return self._go_on(state)
+        if not self._is_answered:
+            return state, ()
+        after = replace(state, asked=False, told=keeping, told_at=state.reached)
+        if keeping == state.told:
+            return after, ()
+        return after, (Send(self.parties, Pause(waiting_for=tuple(sorted(keeping)))),)
+
+    @property
+    def _is_answered(self) -> bool:
+        """Whether parties answer a pause in a round by naming whom they wait for."""
+        return self.manifest.wire >= Waiting.in_rounds_since
+
+    def _go_on(self, state: Training) -> Step[Training]:
+        """Nobody keeps the run waiting any more."""
+        after = replace(state, asked=False, told=frozenset())
+        return after, (Send(self.parties, _resume(state)),)
 
     def readmit(self, state: Training, party: PartyId) -> Step[Training]:
         """A party is back: it takes part again from the first round that is not yet planned."""

@@ -29,14 +29,23 @@ def awaited(own: Assets, state: Phase) -> tuple[PartyId, ...]:
 def _in_training(own: Assets, state: Training) -> tuple[PartyId, ...]:
     rounds, parties = state.rounds, state.manifest.parties
     present = tuple(p for p in parties if p != own.party and not state.is_away(p))
-    unsigned = tuple(p for p in present if state.is_done and p not in state.endings)
-    if isinstance(rounds, PassiveRounds):
-        is_waiting = bool(unsigned) or rounds.shared == state.round
-        # A party that was left out needs the residuals of the rounds that ran without it.
-        is_waiting |= bool(state.away_until) and state.round < state.planned
-        return (state.manifest.active_party,) if is_waiting else ()
     if state.is_done:
-        return unsigned
+        return _at_the_end(own, state, present)
+    if isinstance(rounds, PassiveRounds):
+        # A party that was left out needs the residuals of the rounds that ran without it.
+        is_behind = bool(state.away_until) and state.round < state.planned
+        is_waiting = is_behind or rounds.shared == state.round
+        return (state.manifest.active_party,) if is_waiting else ()
     if not isinstance(rounds, ActiveRounds) or state.round >= state.planned:
         return ()
     return tuple(p for p in present if rounds.needs(p))
+
+
+def _at_the_end(own: Assets, state: Training, present: tuple[PartyId, ...]) -> tuple[PartyId, ...]:
+    """Those whose signature under the end, or under this party's ledger, is missing."""
+    unsigned = tuple(p for p in present if p not in state.endings)
+    if unsigned and own.role == "passive":
+        return (state.manifest.active_party,)  # which forwards all signatures under the end
+    witnesses = frozenset() if state.is_away(own.party) else state.witnesses_of(own.party)
+    unwitnessed = witnesses - state.witnesses
+    return tuple(p for p in present if p in unsigned or p in unwitnessed)

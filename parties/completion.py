@@ -42,7 +42,7 @@ def is_complete(own: Assets, state: Phase | None) -> bool:
         return False
     if state.is_away(own.party):
         return True  # left out by the plan: nobody waits for this party's ledger
-    return (present & witness.witnesses_of(state, own.party)) <= state.witnesses
+    return (present & state.witnesses_of(own.party)) <= state.witnesses
 
 
 def rounds_over(own: Assets, state: Training, given: LedgerRead) -> Step[Training | Leaving]:

@@ -117,9 +117,12 @@ def say_awaited(own: Assets, state: W, given: Received[Pause]) -> Step[W]:
 
 
 def pause(own: Assets, state: Training, given: Received[Pause]) -> Step[Training]:
-    """The coordinator asks who is present: report."""
+    """The coordinator asks who is present and waits for whom: report."""
     state = replace(state, waiting_for=given.message.waiting_for)
-    return state, (Send((COORDINATOR,), report(state, last=False)),)
+    reported = Send((COORDINATOR,), report(state, last=False))
+    if state.manifest.wire < Waiting.in_rounds_since:
+        return state, (reported,)
+    return state, (reported, Send((COORDINATOR,), Waiting(waiting_for=awaited(own, state))))
 
 
 def resume(own: Assets, state: Training, given: Received[Resume]) -> Step[Training | Leaving]:

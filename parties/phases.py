@@ -30,6 +30,7 @@ from schemas.privacy import Release
 from schemas.records import LedgerStanding
 from schemas.signed import Agreement
 
+OTHER_WITNESSES = 3  # passive parties that remember a passive party's ledger
 _NONE: Mapping[Any, Any] = MappingProxyType({})
 _State = TypeVar("_State")
 
@@ -230,6 +231,22 @@ class Training(WithRows):
     def is_away(self, party: PartyId) -> bool:
         """Whether the current round runs without this party."""
         return self.round < self.away_until.get(party, 0)
+
+    def witnesses_of(self, owner: PartyId) -> frozenset[PartyId]:
+        """Which parties remember a party's ledger after this run: linear in their number.
+
+        All passive parties remember the active party's ledger; any other ledger is remembered by
+        the active party and at most three more, drawn from what all parties have signed.
+        """
+        manifest = self.manifest
+        if owner == manifest.active_party:
+            return frozenset(manifest.passive_parties)
+
+        def rank(candidate: PartyId) -> bytes:
+            return hashlib.sha256(self.terms + f"{owner}\x00{candidate}".encode()).digest()
+
+        others = sorted((p for p in manifest.passive_parties if p != owner), key=rank)
+        return frozenset((manifest.active_party, *others[:OTHER_WITNESSES]))
 
 
 @dataclass(frozen=True, kw_only=True)

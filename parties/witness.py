@@ -27,7 +27,6 @@ from schemas.records import LedgerStanding
 from schemas.signed import LedgerNotice, LedgerWitness
 
 _DOMAIN = b"hdpvfl-mq ledger head 1\x00"
-OTHER_WITNESSES = 3  # passive parties that remember a passive party's ledger
 REMINDERS_MAX = 8  # ledgers of which a passive party reminds the owners
 R = TypeVar("R", bound=Running)
 
@@ -61,26 +60,9 @@ def _witness(own: Assets, peer: PartyId, head: LedgerHead, owner_signature: byte
     return LedgerWitness(head=head, owner_signature=owner_signature, signature=signature)
 
 
-def witnesses_of(state: Training, owner: PartyId) -> frozenset[PartyId]:
-    """Which parties remember a party's ledger after this run: linear in the number of parties.
-
-    All passive parties remember the active party's ledger; any other ledger is remembered by the
-    active party and at most three more, drawn from what all parties have signed.
-    """
-    manifest = state.manifest
-    if owner == manifest.active_party:
-        return frozenset(manifest.passive_parties)
-
-    def rank(candidate: PartyId) -> bytes:
-        return hashlib.sha256(state.terms + f"{owner}\x00{candidate}".encode()).digest()
-
-    others = sorted((p for p in manifest.passive_parties if p != owner), key=rank)
-    return frozenset((manifest.active_party, *others[:OTHER_WITNESSES]))
-
-
 def notify(own: Assets, state: Training, given: LedgerRead) -> Step[Training]:
     """Everything is booked: send the ledger's head to its witnesses."""
-    witnesses = tuple(sorted(witnesses_of(state, own.party)))
+    witnesses = tuple(sorted(state.witnesses_of(own.party)))
     head = given.standing.head
     notice = LedgerNotice(head=head, signature=sign(own.signing_key, statement(own.party, head)))
     return replace(state, standing=given.standing), (Send(witnesses, notice),)

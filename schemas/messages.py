@@ -187,10 +187,11 @@ class Pause(Closed):
 
 
 class Waiting(Closed):
-    """Party to coordinator, in answer to a pause before the rounds: whom the party waits for."""
+    """Party to coordinator, in answer to a pause: whom the party waits for."""
 
     kind: Literal["waiting"] = "waiting"
     route: ClassVar[Route] = Route(PARTY_ROLES, COORDINATOR_ROLE)
+    in_rounds_since: ClassVar[int] = 2  # version of the protocol; before, not during rounds
     waiting_for: Parties
 
 

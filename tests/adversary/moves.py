@@ -104,7 +104,7 @@ def _begin(act: Act, side: Side, manifest: RunManifest) -> Message:
 
 
 def _block(act: Act, side: Side, manifest: RunManifest) -> Message:
-    stages = ("hello", "points", "tags", "query", "answer", "toss", "reveal", "common")
+    stages = ("hello", "hellos", "points", "tags", "query", "answer", "toss", "reveal", "common")
     data = np.frombuffer(np.asarray(act.values).tobytes(), dtype=np.uint8)
     return AlignBlock(
         stage=stages[act.flaw % len(stages)],

@@ -109,6 +109,8 @@ def assets(
         verify_keys={name: signing_key(name).verify_key for name in NAMES},
         numeric_profile="adversary",
         kept=(kept,),
+        wire=manifest.wire,
+        speaks=manifest.wire,
     )
     _, order = in_shared_order(own, manifest, np.arange(count))
     return own, order

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from hdpvfl_mq.glm.families import family
+from hdpvfl_mq.wire.versions import SPOKEN
 from schemas.config import AlignmentSpec, IdRules, RunManifest
 from schemas.methods import ActiveSide, Descent, EarlyStop, PassiveSide, PrivateModel
 from schemas.model import LossSpec, PenaltySpec
@@ -102,6 +103,7 @@ def scenario(dice: np.random.Generator) -> Scenario:
         "absence": str(dice.choice(["wait", "wait", "nothing", "last"])),
         "rounds_ahead": int(dice.choice([1, 4, 256])),
     }
+    fields["wire"] = SPOKEN[fields["seed"] % 2]  # both versions of the protocol in turn
     chosen = _private_model(dice, rows, columns) if is_private else _descent(dice, loss, rows)
     manifest = RunManifest(**{**fields, **chosen})
     is_scored = manifest.absence == "wait" and manifest.guarantee == "sound" and dice.random() < 0.3

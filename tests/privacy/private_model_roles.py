@@ -23,6 +23,7 @@ from parties.common_rows import rows_of
 from parties.party import Party
 from parties.phases import Training
 from parties.rounds import private_model
+from schemas.envelope import PROTOCOL_VERSION
 from schemas.messages import Residual
 from schemas.methods import PrivateModel
 from schemas.privacy import LedgerHead, Release, SpendEvent
@@ -42,7 +43,9 @@ class Passive:
     method: PrivateModel = field(default_factory=lambda: PrivateModel(columns_max=COLUMNS))
 
     def __post_init__(self) -> None:
-        self.federation = Federation(manifest(method=self.method), tables(ROWS + 3))
+        self.federation = Federation(
+            manifest(method=self.method, wire=PROTOCOL_VERSION), tables(ROWS + 3)
+        )
         self.plan = plan_run(self.federation.manifest, ROWS)
         self.own = self.federation.assets("shop")
 

@@ -15,6 +15,7 @@ import pytest
 from parties.party import Party
 from parties.phases import Closed, Training
 from schemas.config import AlignmentSpec, IdRules, RunManifest
+from schemas.envelope import PROTOCOL_VERSION
 from schemas.methods import Descent, PassiveSide
 from schemas.policy import PartyPolicy
 from schemas.privacy import Budget
@@ -66,6 +67,7 @@ def passive_pair(secret: bytes = bytes(32), rows: int = 6) -> tuple[Pair, Scenar
         budget=Budget(epsilon=1.0, delta=0.01),
         method=Descent(batch_rows=rows // 2, passive=PassiveSide(received_clip=1.0)),
         alignment=AlignmentSpec(ids=IdRules(kind="integer"), rows_min=2),
+        wire=PROTOCOL_VERSION,
     )
     mine = Rows(np.ones((rows, 1)), np.zeros(rows))
     pair = Pair("shop", POLICY, (mine, mine.replaced(0, -np.ones(1), 0.0)), secret=secret)

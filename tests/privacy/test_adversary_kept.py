@@ -12,6 +12,7 @@ import pytest
 from hdpvfl_mq.methods import plan_run
 from parties.phases import Training
 from schemas.config import AlignmentSpec, IdRules, RunManifest
+from schemas.envelope import PROTOCOL_VERSION
 from schemas.methods import ActiveSide, Descent, PassiveSide, PrivateModel
 from schemas.model import LossSpec, PenaltySpec
 from schemas.privacy import MU2_UNIT, Budget
@@ -33,6 +34,7 @@ def manifest(method: Descent | PrivateModel, **changes) -> RunManifest:
         "budget": Budget(epsilon=3.0, delta=0.01),
         "method": method,
         "alignment": AlignmentSpec(ids=IdRules(kind="integer"), rows_min=2),
+        "wire": PROTOCOL_VERSION,
     }
     return RunManifest(**{**settings, **changes})
 

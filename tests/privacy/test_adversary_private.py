@@ -14,6 +14,7 @@ from hdpvfl_mq.privacy.mechanism import Mechanism, _sealed, unsealed
 from hdpvfl_mq.privacy.plan import plan_silent
 from parties.phases import Closed, Training
 from schemas.config import AlignmentSpec, IdRules, RunManifest
+from schemas.envelope import PROTOCOL_VERSION
 from schemas.methods import PrivateModel
 from schemas.model import LossSpec
 from schemas.privacy import SCALE_MAX, SCALE_MIN, Budget, Release
@@ -38,6 +39,7 @@ def manifest(run: str = "kept", *, epsilon: float = 3.0, seed: int = 0, **method
         method=PrivateModel(columns_max=1, **method),
         alignment=AlignmentSpec(ids=IdRules(kind="integer"), rows_min=2),
         seed=seed,
+        wire=PROTOCOL_VERSION,
     )
 
 

@@ -16,6 +16,7 @@ from parties.party import Party
 from parties.process.build import run_secret
 from schemas.alignment import KeptAlignment
 from schemas.config import AlignmentSpec, IdRules, RunManifest
+from schemas.envelope import PROTOCOL_VERSION
 from schemas.ids import COORDINATOR
 from schemas.messages import AlignStart, Hello, RunRefuse
 from schemas.methods import Descent, PassiveSide, PrivateModel
@@ -38,6 +39,7 @@ def run_of(method: Descent | PrivateModel = DESCENT, passives: tuple[str, ...] =
         budget=Budget(epsilon=1.0, delta=0.01),
         method=method,
         alignment=AlignmentSpec(ids=IdRules(kind="integer"), rows_min=2),
+        wire=PROTOCOL_VERSION,
     )
 
 

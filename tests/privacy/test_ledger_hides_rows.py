@@ -21,6 +21,7 @@ from hdpvfl_mq.privacy.ledger_secret import LedgerSecret
 from hdpvfl_mq.privacy.ledger_store import Ledger
 from hdpvfl_mq.wire.codec import decode_body, decode_header
 from parties.process.ledger_book import LedgerBook
+from schemas.envelope import PROTOCOL_VERSION
 from schemas.messages import Message
 from schemas.privacy import LedgerHead, Release
 from schemas.records import EnvelopeReceived
@@ -34,7 +35,7 @@ CANDIDATES = 200
 @cache
 def federation(guarantee: str = "sound") -> Federation:
     spoken = {} if guarantee == "sound" else {"guarantee": "none", "budget": None}
-    ran = Federation(manifest(**spoken))
+    ran = Federation(manifest(**spoken, wire=PROTOCOL_VERSION))
     ran.simulate()
     assert set(ran.outcomes.values()) == {"completed"}
     return ran

@@ -16,6 +16,7 @@ import pytest
 from hdpvfl_mq.data.tables import Table
 from hdpvfl_mq.journal.chain import walk
 from hdpvfl_mq.wire.codec import decode_body, decode_header
+from schemas.envelope import PROTOCOL_VERSION
 from schemas.methods import PrivateModel
 from schemas.records import EnvelopeSent
 from tests.federation import Federation, manifest, tables
@@ -57,7 +58,8 @@ def neighbour(party: str, column: str) -> dict[str, Table]:
 def said(made: dict[str, Table], party: str, method: str) -> list[dict[str, Any]]:
     """What a party says in two runs, field by field."""
     runs = ("first-run", "second-run")
-    first, second = (Federation(manifest(run=run, **METHODS[method]), made) for run in runs)
+    settings = {"wire": PROTOCOL_VERSION, **METHODS[method]}
+    first, second = (Federation(manifest(run=run, **settings), made) for run in runs)
     first.simulate()
     second.ledgers = first.ledgers
     second.simulate()

@@ -21,6 +21,7 @@ from hdpvfl_mq.wire.signing import sign
 from parties.leaving import CLOSING_S
 from parties.phases import Training
 from parties.witness import statement
+from schemas.envelope import PROTOCOL_VERSION
 from schemas.ids import COORDINATOR
 from schemas.messages import Resume, RunClosed
 from schemas.methods import PrivateModel
@@ -204,10 +205,13 @@ def test_an_end_that_lacks_a_signature_is_laid_to_who_forwarded_it():
 def test_a_party_waits_for_the_active_party_until_all_that_are_present_have_signed():
     """Where parties may be left out, the orders that leave telco out may still be on their way."""
     cut = {"says": told_apart("ended", "shop", without_telco)}
-    settings = {"epochs": 1, "absence": "nothing", "deadline_s": 60.0}
+    times = {"deadline_s": 60.0, "absent_after_s": 10.0}
+    settings = {"epochs": 1, "absence": "nothing", "wire": PROTOCOL_VERSION, **times}
     federation, shown = departing(settings, bank=cut), []
     federation.operators["shop"] = lambda node: shown.append((node.state, node.role))
-    federation.simulate()
+    simulation = federation.simulate()
+    closed = simulation.nodes[COORDINATOR].state
+    assert closed.reason == "while training, waiting for bank"  # bug: for shop
     state, role = next(each for each in reversed(shown) if isinstance(each[0], Training))
     assert set(state.endings) == {"bank", "shop"}
     assert role.progress(state)["waiting_for"] == ["bank"]

@@ -19,7 +19,7 @@ from parties.awaited import awaited
 from parties.phases import Training
 from schemas.envelope import PROTOCOL_VERSION
 from schemas.ids import COORDINATOR
-from schemas.messages import AlignBlock
+from schemas.messages import AlignBlock, Waiting
 from schemas.tensor import Tensor
 from tests.federation import Federation, LyingFederation, manifest, tables
 
@@ -213,3 +213,99 @@ def test_a_party_knows_whom_it_waits_for_in_a_round():
     made.operators = {name: look(name) for name in ("bank", "telco")}
     made.simulate()
     assert seen == {"bank": ("shop",), "telco": ("bank",)}
+
+
+# -- silent in the rounds and at the end ----------------------------------------------------------
+
+
+class NoWaiting(Silent):
+    """Sends one party nothing of one kind of message, and does not say that it waits."""
+
+    kind = ""
+    victim = "shop"
+
+    def _perform(self, effect, parent):
+        if isinstance(effect, Send) and effect.message.kind == self.kind:
+            others = tuple(party for party in effect.to if party != self.victim)
+            effect = Send(others, effect.message) if others else Send(effect.to, NOTHING)
+        return super()._perform(effect, parent)
+
+
+NOTHING = Waiting(waiting_for=())  # which a Silent node does not send
+
+
+class NoAgreed(NoWaiting):
+    kind = "agreed"
+
+
+class NoEnded(NoWaiting):
+    kind = "ended"
+
+
+class NoResidual(NoWaiting):
+    kind = "residual"
+
+
+class NoWitness(NoWaiting):
+    kind = "ledger_witness"
+
+
+class NoShareToAnybody(Silent):
+    kinds = frozenset({"score_share", "waiting"})
+
+
+STILL = {**BRIEF, "absent_after_s": 10.0, "deadline_s": 90.0}
+
+
+@pytest.mark.parametrize("absence", ["wait", "nothing"])
+@pytest.mark.parametrize(
+    ("who", "how", "phase"),
+    [
+        ("bank", NoAgreed, "aligning"),
+        ("bank", NoResidual, "training"),
+        ("bank", NoEnded, "training"),
+        ("bank", NoWitness, "training"),
+        ("telco", NoWitness, "training"),
+    ],
+)
+def test_who_withholds_is_named_and_not_who_lacks_it(who, how, phase, absence):
+    """Bug: bank had reported its own part, so all were told that they wait for shop."""
+    made = Watched(manifest(**STILL, absence=absence), tables(44), liars={who: how})
+    ended = made.simulate().nodes[COORDINATOR].state
+    assert ended.reason == f"while {phase}, waiting for {who}"
+    assert all(made.shown[name] == [who] for name in ("shop", COORDINATOR)), made.shown
+
+
+def test_all_know_whose_share_is_missing():
+    """Bug: the coordinator named all three parties."""
+    made = Watched(manifest(**STILL), tables(44), liars={"shop": NoShareToAnybody})
+    ended = made.simulate().nodes[COORDINATOR].state
+    assert ended.reason == "while training, waiting for shop"
+    assert all(made.shown[name] == ["shop"] for name in ("bank", "telco", COORDINATOR))
+
+
+def test_a_run_that_goes_on_waits_for_nobody():
+    """Shop is away for a while: all are told, and hear that it is back."""
+    made = Watched(manifest(**{**STILL, "epochs": 12, "absent_after_s": 2.0}), tables(44))
+    named = []
+    made.operators[COORDINATOR] = lambda node: named.append((*node.state.told,))
+    made.simulate(faults=Faults(delay_s=0.05, absences=(("shop", 1.2, 9.0),)))
+    assert set(made.outcomes.values()) == {"completed"}
+    assert ("shop",) in named
+    assert named[-1] == ()
+
+
+class NamesAStranger(Node):
+    """Says that it waits for somebody who is no party of the run."""
+
+    def _perform(self, effect, parent):
+        if isinstance(effect, Send) and effect.message.kind == "waiting":
+            effect = Send(effect.to, Waiting(waiting_for=("mallory",)))
+        return super()._perform(effect, parent)
+
+
+def test_nobody_is_told_to_wait_for_a_stranger():
+    """Bug: the coordinator passed any name on to all parties."""
+    made = Watched(manifest(**STILL), tables(44), liars={"telco": NamesAStranger, "bank": NoEnded})
+    ended = made.simulate().nodes[COORDINATOR].state
+    assert ended.reason == "while training, waiting for bank"

@@ -15,7 +15,7 @@ from hdpvfl_mq.node.node import Node
 from hdpvfl_mq.privacy.ledger_store import Ledger
 from hdpvfl_mq.wire.key_change import all_keys, key_change
 from hdpvfl_mq.wire.signing import sign, verify
-from parties.witness import statement, witnesses_of
+from parties.witness import statement
 from schemas.key_change import KeyChanges
 from schemas.privacy import LedgerHead
 from schemas.records import Refused
@@ -157,7 +157,7 @@ def test_witnesses_grow_with_the_number_of_parties_not_with_its_square():
     run = manifest(passive_parties=names, epochs=1, batch_rows=400)
     federation = Federation(run, tables(60, parties=("bank", *names)))
     simulation = federation.simulate()
-    drawn = {p: witnesses_of(simulation.nodes[p].state.trained, p) for p in names}
+    drawn = {p: simulation.nodes[p].state.trained.witnesses_of(p) for p in names}
     assert all("bank" in w and len(w) == 4 and p not in w for p, w in drawn.items())
-    assert len(witnesses_of(simulation.nodes["bank"].state.trained, "bank")) == 12
+    assert len(simulation.nodes["bank"].state.trained.witnesses_of("bank")) == 12
     assert len({frozenset(w) for w in drawn.values()}) > 3

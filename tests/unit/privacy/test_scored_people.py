@@ -79,7 +79,9 @@ def test_a_journal_with_another_answer_under_a_counted_number_is_refused():
     assert not people.charge_again(asked(0, "ada", "bob"), LIMITS, granted.refused, granted.reason)
     others = people.charge(asked(0, "ada", "eve"), LIMITS)  # answered for nobody
     assert not people.charge_again(asked(0, "ada", "eve"), LIMITS, others.refused, others.reason)
-    for journalled in (asked(0, "ada", "eve"), asked(0, "ada", "bob", weights=b"v")):
+    same = asked(0, "ada", "bob")
+    same_places, same_people = replace(same, ids=[b"ada", b"eve"]), replace(same, places=b"other")
+    for journalled in (same_places, same_people, asked(0, "ada", "bob", weights=b"v")):
         with pytest.raises(IntegrityError, match="another answer in this journal"):
             people.charge_again(journalled, LIMITS, b"", "")
     people.charge(asked(1, "ada"), LIMITS)
