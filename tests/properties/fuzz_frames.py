@@ -1,7 +1,8 @@
 """Send frames with valid signatures and random content to nodes in every phase, from a seed.
 
 A party's or the coordinator's node is folded from the first records of an honest run, so it is in
-the middle of that run; then members with valid keys send what no honest member would, until the run
+the middle of that run, of descent or of the private model, in the oldest or the newest version of
+the protocol; then members with valid keys send what no honest member would, until the run
 is over for this node. `python -m tests.properties.fuzz_frames N` sends N frames (make fuzz: 20
 million).
 
@@ -32,9 +33,10 @@ from hdpvfl_mq.node.node import Node
 from hdpvfl_mq.wire.canonical import pack, unpack
 from hdpvfl_mq.wire.codec import Frames, decode_header, encode_body
 from hdpvfl_mq.wire.signing import envelope_digest, sign
-from schemas.envelope import NO_PARENT
+from schemas.envelope import NO_PARENT, PROTOCOL_VERSION
 from schemas.ids import COORDINATOR
 from schemas.messages import LAST_WORDS, ROUTES
+from schemas.methods import PrivateModel
 from schemas.records import EnvelopeReceived
 from tests.federation import Federation, manifest, tables
 from tests.samples import KINDS, sample
@@ -103,27 +105,35 @@ class Unbooked:
         """They are booked."""
 
 
+# The runs that nodes are taken from; a seed selects one.
+RUNS: tuple[dict, ...] = (
+    {"epochs": 1, "batch_rows": 25},
+    {"method": PrivateModel(), "wire": PROTOCOL_VERSION},
+    {"epochs": 1, "batch_rows": 25, "wire": PROTOCOL_VERSION},
+)
+
+
 @cache
-def calm() -> Federation:
-    federation = Federation(manifest(epochs=1, batch_rows=25), tables(rows=50))
+def calm(run: int) -> Federation:
+    federation = Federation(manifest(**RUNS[run]), tables(rows=50))
     federation.simulate()
     return federation
 
 
 @cache
-def _records(party: str) -> list[tuple[int, bytes, bytes]]:
-    return list(calm().journals[party].records())
+def _records(run: int, party: str) -> list[tuple[int, bytes, bytes]]:
+    return list(calm(run).journals[party].records())
 
 
 @cache
-def templates() -> tuple[tuple[str, dict, tuple[bytes, ...]], ...]:
+def templates(run: int) -> tuple[tuple[str, dict, tuple[bytes, ...]], ...]:
     """Every kind of message, and everything that was said in the calm run."""
     found = []
     for kind in KINDS:
         body, arrays = encode_body(sample(kind))
         found.append((kind, unpack(body, max_bytes=_MAX), arrays))
-    for party in calm().journals:
-        for index, stored, _ in _records(party):
+    for party in calm(run).journals:
+        for index, stored, _ in _records(run, party):
             given = chain.decode(stored, index).input
             if isinstance(given, EnvelopeReceived):
                 header = decode_header(given.frames)
@@ -135,26 +145,26 @@ def templates() -> tuple[tuple[str, dict, tuple[bytes, ...]], ...]:
 class Thrower:
     """Members' voices towards one node."""
 
-    def __init__(self, node: Node, dice: random.Random) -> None:
-        self._node, self._dice = node, dice
+    def __init__(self, node: Node, dice: random.Random, run: int) -> None:
+        self.node, self._dice, self._run = node, dice, run
         self._next: Counter[str] = Counter(
             {p: box.received for p, box in node.mailbox._inbox.items()}
         )
         self._template = self._some_header()
         role = node.identity.role
-        self._mine = [each for each in templates() if role in ROUTES[each[0]][1]]
+        self._mine = [each for each in templates(run) if role in ROUTES[each[0]][1]]
 
     def _some_header(self) -> dict:
-        frames = next(_received(self._node.identity.party))
+        frames = next(_received(self._run, self.node.identity.party))
         return unpack(frames[0], max_bytes=_MAX)
 
     def frames(self) -> Frames:
         dice = self._dice
         is_routed = dice.random() < 0.97
-        kind, body, arrays = dice.choice(self._mine if is_routed else templates())
+        kind, body, arrays = dice.choice(self._mine if is_routed else templates(self._run))
         while kind in LAST_WORDS and dice.random() > LAST_WORDS_KEPT:  # few moves are left after it
             kind, body, arrays = dice.choice(self._mine)
-        contacts = self._node.mailbox._contacts
+        contacts = self.node.mailbox._contacts
         may_send = [p for p, contact in contacts.items() if contact.role in ROUTES[kind][0]]
         sender = dice.choice(may_send or sorted(contacts))
         self._next[sender] += is_routed
@@ -170,30 +180,30 @@ class Thrower:
         if dice.random() < 0.1:
             head = dice.choice((pack(with_change(header, dice, values=True)), _spoilt(head, dice)))
             self._next[sender] -= 1  # it is most likely refused, and the next one stands there
-        signature = SIGN[0](calm().keys[sender], envelope_digest(head, packed, arrays))
+        signature = SIGN[0](calm(self._run).keys[sender], envelope_digest(head, packed, arrays))
         return (head, signature, packed, *arrays)
 
     def _header(self, kind: str, sender: str) -> dict:
-        party, number = self._node.identity.party, self._next[sender]
-        outbox = self._node.mailbox._outbox[sender]
+        party, number = self.node.identity.party, self._next[sender]
+        outbox = self.node.mailbox._outbox[sender]
         # What it must have seen, or nothing, which is refused once it has answered.
         ack = outbox.confirmed if self._dice.random() < 0.95 else 0
         seen = outbox.digests.get(ack, NO_PARENT)
         delivery = {"party": party, "sequence": number, "ack": ack, "seen": seen}
-        epoch = max(1, self._node.mailbox._epochs.get(sender, 1))
+        epoch = max(1, self.node.mailbox._epochs.get(sender, 1))
         stated = {"sender": sender, "kind": kind, "to": (delivery,), "epoch": epoch}
         return {**self._template, **stated}
 
     def settle(self) -> None:
         """Go on from what the node has taken, so that the next frames are in order."""
-        for party, box in self._node.mailbox._inbox.items():
+        for party, box in self.node.mailbox._inbox.items():
             self._next[party] = box.received
             box.early.clear()
             box.early_bytes = box.busy.early_bytes = 0
 
 
-def _received(party: str) -> Iterator[Frames]:
-    for index, stored, _ in _records(party):
+def _received(run: int, party: str) -> Iterator[Frames]:
+    for index, stored, _ in _records(run, party):
         given = chain.decode(stored, index).input
         if isinstance(given, EnvelopeReceived):
             yield given.frames
@@ -205,11 +215,11 @@ def _spoilt(data: bytes, dice: random.Random) -> bytes:
     return bytes(changed)
 
 
-def prepared(dice: random.Random) -> Node:
-    """A node somewhere in the calm run."""
-    party = dice.choice((COORDINATOR, *calm().parties))
-    records = _records(party)
-    node = calm().node(party)
+def prepared(dice: random.Random, run: int) -> Node:
+    """A node somewhere in a calm run."""
+    party = dice.choice((COORDINATOR, *calm(run).parties))
+    records = _records(run, party)
+    node = calm(run).node(party)
     node._journal = FirstRecords(records[: dice.randrange(1, len(records))])
     node._ledger = None if node._ledger is None else Unbooked(node._ledger)
     node.open()
@@ -218,21 +228,22 @@ def prepared(dice: random.Random) -> Node:
 
 def throw(count: int, seed: int, *, hashes: bool = False) -> Counter[str]:
     """Throw frames; returns what became of them. Anything a node raises is a defect."""
-    dice = random.Random(f"fuzz {seed}")
+    dice, run = random.Random(f"fuzz {seed}"), seed % len(RUNS)
     counted: Counter[str] = Counter()
     while (left := count - counted["thrown"]) > 0:
-        node = prepared(dice)
+        node = prepared(dice, run)
         steps = node.steps
         with hashes_for_signatures() if hashes else nullcontext():
-            counted.update(_throw_at(node, min(left, FRAMES_A_NODE), dice))
+            thrower = Thrower(node, dice, run)
+            counted.update(_throw_at(thrower, min(left, FRAMES_A_NODE)))
         counted["taken"] += node.steps - steps
         counted["nodes"] += 1
         counted[node.identity.role] += 1
     return counted
 
 
-def _throw_at(node: Node, count: int, dice: random.Random) -> Counter[str]:
-    thrower, thrown, ending = Thrower(node, dice), 0, 0
+def _throw_at(thrower: Thrower, count: int) -> Counter[str]:
+    node, thrown, ending = thrower.node, 0, 0
     while thrown < count and ending < FRAMES_AFTER_THE_END:
         batch = [thrower.frames() for _ in range(min(FRAMES_A_TURN, count - thrown))]
         ending += len(batch) if type(node.state).__name__ in ENDING else 0
@@ -258,7 +269,8 @@ def main(options: argparse.Namespace) -> int:
     if count < BLOCK:
         print(options.first, dict(throw(count, options.first)))
         return 0
-    calm()  # once, before the processes fork
+    for run in range(len(RUNS)):
+        calm(run)  # once, before the processes fork
     seeds = range(options.first, options.first + -(-count // BLOCK))
     broke = 0
     with multiprocessing.get_context("fork").Pool(options.jobs) as pool:
