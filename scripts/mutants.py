@@ -139,7 +139,8 @@ def _pytest(tree: Path, tests: Sequence[str]) -> int:
     os.dup2(null, 2)
     os.environ["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"  # looking for plugins takes a while
     plugins = ("no:cacheprovider", "pytest_asyncio.plugin", "_hypothesis_pytestplugin")
-    options = ("-q", "-x", "-m", "", *(word for name in plugins for word in ("-p", name)))
+    # Nobody reads why a test failed, and pytest would look up the source among all modules.
+    options = ("-q", "-x", "--tb=no", "-m", "", *(w for name in plugins for w in ("-p", name)))
     return int(pytest.main([*options, "--rootdir", str(tree), *tests]))
 
 
