@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import gc
 import os
+import shutil
 import sys
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,12 @@ gc.disable()  # until all is collected: imports leave little garbage and much to
 
 # Bit-identical results are promised for one BLAS thread; processes the tests start inherit this.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
+# Tests sync thousands of small files, which takes no time in memory. They show what a kill leaves
+# or simulate the loss of power, so none depends on the disk.
+MEMORY = Path("/dev/shm")
+if os.access(MEMORY, os.W_OK) and shutil.disk_usage(MEMORY).free > 4 * 2**30:
+    os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(MEMORY))
 
 # An example that takes long says how busy the machine is, not that a property is broken.
 settings.register_profile("busy", deadline=None, suppress_health_check=[HealthCheck.too_slow])

@@ -1,13 +1,12 @@
-"""Remember the results of curve arithmetic and of key streams within a test process.
+"""Remember the results of curve arithmetic within a test process.
 
-Federations of tests have fixed secrets, so hundreds of runs multiply the same points, sign the same
-bytes and expand the same keys. Each function here is pure: the same arguments give the same bytes
-or the same error. An input is computed once, by the library itself; an error is not remembered.
+Federations of tests have fixed secrets, so hundreds of runs multiply the same points and sign the
+same bytes. Each function here is pure: the same arguments give the same bytes or the same error. An
+input is computed once, by the library itself; an error is not remembered.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import lru_cache
 
 import nacl.bindings
@@ -23,7 +22,6 @@ PURE = (
     "crypto_sign_open",
 )
 REMEMBERED = 1 << 16  # results of each function: some 20 MB
-STREAMS, STREAM_BYTES = 1 << 14, 2048  # key streams, none longer: at most 32 MB
 
 
 def remember() -> None:
@@ -32,13 +30,7 @@ def remember() -> None:
         found = getattr(nacl.bindings, name)
         if not hasattr(found, "cache_info"):
             setattr(nacl.bindings, name, lru_cache(REMEMBERED)(found))
-    from hdpvfl_mq.psi import curve, ot_oprf, stream  # noqa: PLC0415 - after the functions above
+    from hdpvfl_mq.psi import curve  # noqa: PLC0415 - after the functions above
 
     if not hasattr(curve._on_curve, "cache_info"):
         curve._on_curve = lru_cache(REMEMBERED)(curve._on_curve)
-        setattr(ot_oprf, "expand", _short_remembered(stream.expand))  # noqa: B010 - not exported
-
-
-def _short_remembered(expand: Callable[[bytes, int], bytes]) -> Callable[[bytes, int], bytes]:
-    known = lru_cache(STREAMS)(expand)
-    return lambda key, size: known(key, size) if size <= STREAM_BYTES else expand(key, size)
