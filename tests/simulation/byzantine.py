@@ -19,9 +19,11 @@ from hdpvfl_mq.runtime.simulation import Faults, Simulation
 from hdpvfl_mq.wire.canonical import pack, unpack
 from hdpvfl_mq.wire.codec import Frames, decode_header, encode_body, encode_header
 from hdpvfl_mq.wire.signing import envelope_digest, sign
+from schemas.config import RunManifest
 from schemas.envelope import PROTOCOL_VERSION, Header
 from schemas.ids import COORDINATOR
 from schemas.messages import ROUTES
+from schemas.methods import Method
 from tests.federation import Federation, manifest
 from tests.samples import KINDS, sample
 
@@ -31,10 +33,11 @@ _MAX = 2**20
 _COORDINATOR_KINDS = ("welcome", "round_plan", "pause", "resume", "run_closed", "align_start")
 
 
-def small_manifest():
-    """Six rounds; whoever waits gives up after a minute of virtual time."""
+def small_manifest(method: Method | None = None) -> RunManifest:
+    """Six rounds of descent, or another method; who waits gives up after a minute, virtual time."""
     times = {"deadline_s": DEADLINE_S, "absent_after_s": 5.0}
-    return manifest(epochs=2, batch_rows=17, wire=PROTOCOL_VERSION, **times)
+    rounds = {"epochs": 2, "batch_rows": 17} if method is None else {"method": method}
+    return manifest(**rounds, wire=PROTOCOL_VERSION, **times)
 
 
 @dataclass

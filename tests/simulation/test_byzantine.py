@@ -20,8 +20,10 @@ from hdpvfl_mq.journal import chain
 from hdpvfl_mq.privacy.ledger_store import Ledger
 from hdpvfl_mq.wire.codec import decode_body, decode_header
 from parties.phases import Joining, Starting
+from schemas.config import RunManifest
 from schemas.ids import COORDINATOR
 from schemas.messages import Releasing
+from schemas.methods import Method, PrivateModel
 from schemas.privacy import ReleaseBooked
 from schemas.records import EnvelopeReceived, EnvelopeSent, OperatorRequest, TimerFired
 from scripts import verify_journal
@@ -30,23 +32,26 @@ from tests.federation import Federation, tables
 from tests.simulation.byzantine import ByzantineFederation, Honestly, small_manifest
 
 QUICK, BLOCKS, SOAK = 100, 10, 5000
+# The private model by its two kinds of noise: seeds in a quick run and in `make soak`.
+PRIVATE = (PrivateModel(), PrivateModel(noise="bounded"))
+FEW, MORE = 10, 500
 
 
 @cache
-def calm():
-    federation = Federation(small_manifest(), tables(rows=50))
+def calm(settings: RunManifest):
+    federation = Federation(settings, tables(rows=50))
     simulation = federation.simulate()
     return federation.weights(simulation)
 
 
-def lived(seed: int) -> tuple[ByzantineFederation, Honestly]:
-    federation = ByzantineFederation(small_manifest(), tables(rows=50), seed=seed)
+def lived(seed: int, method: Method | None = None) -> tuple[ByzantineFederation, Honestly]:
+    federation = ByzantineFederation(small_manifest(method), tables(rows=50), seed=seed)
     return federation, federation.lived_through()
 
 
-def check(seed: int, *, twice: bool = True) -> int:
+def check(seed: int, *, twice: bool = True, method: Method | None = None) -> int:
     """One seed; returns how many lies were told. `twice`: both verifiers read the journals."""
-    federation, simulation = lived(seed)
+    federation, simulation = lived(seed, method)
     try:
         _nobody_hangs(federation, simulation)
         _models_are_right(federation, simulation)
@@ -86,7 +91,9 @@ def _models_are_right(federation: ByzantineFederation, simulation: Honestly) -> 
         assert trained.is_done, f"{party} completed without all its rounds"
         if not federation.habits.values:
             np.testing.assert_array_equal(
-                trained.rounds.final_weights, calm()[party], err_msg=f"{party}'s model"
+                trained.rounds.final_weights,
+                calm(federation.manifest)[party],
+                err_msg=f"{party}'s model",
             )
 
 
@@ -182,6 +189,19 @@ def test_liars_that_many_seeds_found_break_no_promise(seed):
 def test_5000_liars_break_no_promise(block):
     for seed in range(QUICK + block * SOAK // 50, QUICK + (block + 1) * SOAK // 50):
         check(seed)
+
+
+@pytest.mark.parametrize("method", PRIVATE, ids=lambda method: method.noise)
+def test_liars_break_no_promise_of_the_private_model(method):
+    assert sum(check(seed, twice=seed % 5 == 0, method=method) for seed in range(FEW)) > FEW
+
+
+@pytest.mark.slow  # make soak
+@pytest.mark.parametrize("method", PRIVATE, ids=lambda method: method.noise)
+@pytest.mark.parametrize("block", range(10))
+def test_1000_liars_break_no_promise_of_the_private_model(block, method):
+    for seed in range(FEW + block * MORE // 10, FEW + (block + 1) * MORE // 10):
+        check(seed, method=method)
 
 
 def test_a_liar_is_the_same_from_the_same_seed():
