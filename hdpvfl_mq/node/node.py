@@ -246,7 +246,7 @@ class Node(Exchanging):
         they are as if they had not arrived.
         """
         if not self._uncommitted.is_due and self.outcome is None:
-            return Turn((), (), None)
+            return Turn((), (), None, waits=bool(self._uncommitted.records))
         if self._ledger is not None and self._uncommitted.charge(self._ledger):
             # One commit for a query and its answer; one that comes again is counted once.
             self._answer_charge(self._ledger)

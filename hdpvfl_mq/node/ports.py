@@ -111,3 +111,4 @@ class Turn:
     # Peers whose next envelope must wait for another peer's message, and its number.
     stopped: tuple[tuple[PartyId, int], ...] = ()
     is_asking: bool = False  # parts of an envelope that has arrived are still missing
+    waits: bool = False  # all of its records wait for a later commit, which brings an answer

@@ -18,6 +18,9 @@ from schemas.ids import PartyId
 from schemas.records import TimerFired
 
 ACK_DELAY_S = 0.02  # most acknowledgements travel with an answer; the others wait this long
+# A share that waits for those of others is answered with all of them. An acknowledgement of its own
+# would cost a commit here and a record there; it waits for this part of the sender's patience.
+WAITING_ACK_SHARE = 0.5
 RESEND_S = 0.5
 RESEND_BYTES_PER_S = 2e6  # bulk waits longer: its receiver works before it acknowledges
 BULK_MAX_S = 4.5
@@ -111,11 +114,7 @@ class Pacing:
         self._after_parts(turn, now)
         for arm in turn.arm:
             self.timers[arm.timer] = now + arm.delay_ms / 1000
-        if not mailbox.owes:
-            self.acknowledge_at = None
-        elif self.acknowledge_at is None:
-            crowd = max(0, mailbox.peer_count - CROWD_PEERS)
-            self.acknowledge_at = now + ACK_DELAY_S + CROWD_ACK_S * crowd
+        self._after_arrivals(mailbox, turn, now)
         self._after_answers(mailbox, now)
         if not mailbox.has_unacknowledged:
             self.resend_at, self.slower = None, 1.0
@@ -159,6 +158,18 @@ class Pacing:
         elif is_heard or self.quiet_at is None:
             self.quiet_s = QUIET_S + self.crowd_s / QUIET_SHARE
             self.quiet_at = now + self.quiet_s
+
+    def _after_arrivals(self, mailbox: Mailbox, turn: Turn, now: float) -> None:
+        """Set when to acknowledge what no envelope has acknowledged."""
+        if not mailbox.owes:
+            self.acknowledge_at = None
+            return
+        delay_s = ACK_DELAY_S + CROWD_ACK_S * max(0, mailbox.peer_count - CROWD_PEERS)
+        if turn.waits:
+            delay_s = max(delay_s, WAITING_ACK_SHARE * (RESEND_S + self.crowd_s))
+        due_at = now + delay_s
+        before = self.acknowledge_at
+        self.acknowledge_at = due_at if before is None else min(before, due_at)
 
     def _after_answers(self, mailbox: Mailbox, now: float) -> None:
         """Find peers to send to again now; what other peers answer does not put that off."""

@@ -18,10 +18,12 @@ def test_a_release_without_an_answer_is_committed_with_the_next_answer(bench):
     turn = bench.node.turn([bench.bank.say(RESIDUAL)])
     assert bench.node.state[-1] == "residual"
     assert (turn.send, turn.arm, bench.log.events) == ((), (), [])
+    assert turn.waits  # so its acknowledgement may wait too
     assert bench.stored() == before
     bench.node.turn([bench.bank.say(RESIDUAL)])
     turn = bench.node.turn([bench.coordinator.say(PAUSE)])
     assert messages(turn) == ["score_share", "withdraw"]
+    assert not turn.waits
     assert bench.log.events == ["reserve", "enter", "book", "commit"]
     assert len(bench.stored()) == len(before) + 3
 

@@ -51,8 +51,8 @@ class FakePost:
         return self.number
 
 
-def turn(*, send=(), arm=()):
-    return Turn(tuple(send), tuple(arm), None)
+def turn(*, send=(), arm=(), waits=False):
+    return Turn(tuple(send), tuple(arm), None, waits=waits)
 
 
 @pytest.fixture
@@ -91,6 +91,24 @@ def test_an_acknowledgement_waits_a_moment_for_an_answer_to_ride_on(mailbox):
     pacing.after_turn(mailbox, turn(), ACK_DELAY_S / 2)  # a second turn does not put it off
     assert pacing.due(ACK_DELAY_S).acknowledge
     assert not pacing.due(ACK_DELAY_S).acknowledge
+
+
+@pytest.mark.parametrize("peers", [1, CROWD_PEERS, 64])
+def test_a_share_that_waits_for_others_is_acknowledged_before_it_would_come_again(mailbox, peers):
+    mailbox.owes, mailbox.peer_count = True, peers
+    pacing = Pacing()
+    pacing.after_turn(mailbox, turn(waits=True), now=0.0)
+    patience_s = RESEND_S + CROWD_S * max(0, peers - CROWD_PEERS)
+    assert not pacing.due(0.4 * patience_s).acknowledge  # the answer to all usually comes first
+    assert pacing.due(0.6 * patience_s).acknowledge
+
+
+def test_what_does_not_wait_is_acknowledged_soon_with_what_does(mailbox):
+    mailbox.owes = True
+    pacing = Pacing()
+    pacing.after_turn(mailbox, turn(waits=True), now=0.0)
+    pacing.after_turn(mailbox, turn(), now=0.1)
+    assert pacing.due(0.1 + ACK_DELAY_S).acknowledge
 
 
 @pytest.mark.parametrize(("peers", "after_s"), [(CROWD_PEERS, ACK_DELAY_S), (108, 0.42)])
