@@ -16,6 +16,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Protocol, TypeVar
 
+import uvloop
 from pydantic import BaseModel
 
 from hdpvfl_mq.engine.core_dumps import forbid_core_dumps
@@ -54,7 +55,7 @@ def run_process(
     try:
         settings = load_settings(schema, path)
         limit_memory(getattr(settings, "memory_max_gib", None))  # the broker has its own limit
-        return EXIT_BY_OUTCOME.get(asyncio.run(run(settings)), 1)
+        return EXIT_BY_OUTCOME.get(uvloop.run(run(settings)), 1)
     except Stopped:
         print("stopped; start the same command again to go on", file=sys.stderr)
         return EXIT_STOPPED

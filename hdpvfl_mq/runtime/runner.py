@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from dataclasses import replace
+from time import monotonic  # the loop's own clock stands still during a turn
 
 from hdpvfl_mq.errors import NetworkError
 from hdpvfl_mq.machine import awaited
@@ -20,6 +21,7 @@ from hdpvfl_mq.runtime.pacing import Pacing
 from hdpvfl_mq.wire.codec import Frames
 
 FORGIVE_S = 86_400.0  # how often a peer may begin again to send what changes nothing
+LOOK_S = 1.0  # how long the loop sleeps at most
 FAREWELL_S = 3.0  # after the end, how long a party waits for the last acknowledgements
 
 
@@ -62,8 +64,7 @@ class Runner:
 
     async def run(self) -> str:
         """Run the node and return the outcome; raises Stopped or an error otherwise."""
-        clock = asyncio.get_running_loop().time
-        heard_at = forgiven_at = clock()
+        heard_at = forgiven_at = monotonic()
         ended_at = None
         if self._node.outcome is None:
             await self._finish(self._node.start())
@@ -71,7 +72,7 @@ class Runner:
             await self._wait()
             if self._stopped:
                 raise Stopped
-            now, arrivals = clock(), self._link.take()
+            now, arrivals = monotonic(), self._link.take()
             heard_at = now if arrivals else heard_at
             if now - heard_at > self._patience_s:
                 raise NetworkError(
@@ -91,10 +92,11 @@ class Runner:
 
     async def _wait(self) -> None:
         """Wait until a frame arrives or a deadline is due."""
-        loop, wake = asyncio.get_running_loop(), self._link.wake
+        wake = self._link.wake
         if not wake.is_set():
-            latest, next_at = loop.time() + 1.0, self._pacing.next()
-            due = loop.call_at(latest if next_at is None else min(latest, next_at), wake.set)
+            next_at = self._pacing.next()
+            left_s = LOOK_S if next_at is None else min(LOOK_S, max(0.0, next_at - monotonic()))
+            due = asyncio.get_running_loop().call_later(left_s, wake.set)
             await wake.wait()
             due.cancel()
         wake.clear()
@@ -145,7 +147,7 @@ class Runner:
                 await self._link.send(frames)
                 if not self._link.has_room():
                     break
-        self._pacing.after_turn(self._node.mailbox, turn, asyncio.get_running_loop().time())
+        self._pacing.after_turn(self._node.mailbox, turn, monotonic())
         self._tally.refusals += self._node.refused - self._refused
         self._refused = self._node.refused
         self._observe(self._node)

@@ -12,6 +12,8 @@ import asyncio
 import sys
 from pathlib import Path
 
+import uvloop
+
 from hdpvfl_mq.runtime.profile import pin_threads
 from hdpvfl_mq.runtime.settings import load_settings
 from parties.__main__ import _run
@@ -24,5 +26,5 @@ async def _all(paths: list[Path]) -> list[str]:
 
 if __name__ == "__main__":
     _threads = pin_threads()
-    outcomes = asyncio.run(_all([Path(each) for each in sys.argv[1:]]))
+    outcomes = uvloop.run(_all([Path(each) for each in sys.argv[1:]]))
     sys.exit(0 if set(outcomes) == {"completed"} else 1)
