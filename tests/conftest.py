@@ -45,20 +45,21 @@ HEADER = (
 )
 
 
-def pytest_collection_modifyitems(items: list[Any]) -> None:
-    """Mix files that wait for processes with files that compute; small files come last.
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: Any, log: Any) -> Any:
+    """Files that wait for processes run beside files that compute."""
+    if config.getoption("dist") != "loadfile":
+        return None
+    from tests.spread import Spread  # noqa: PLC0415 - xdist is loaded where it is used
 
-    So workers seldom wait all at once, and end together. A file's tests stay in their order.
-    """
+    return Spread(config, log)
+
+
+def pytest_collection_modifyitems(items: list[Any]) -> None:
+    """Small files come last, so workers end together. A file's tests stay in their order."""
     first = {item.path: item for item in reversed(items)}
-    files = {path: _kind(item) for path, item in reversed(first.items())}
-    place = {
-        path: number / len(same) + (kind == "small")
-        for kind in ("waiting", "computing", "small")
-        if (same := [path for path, its in files.items() if its == kind])
-        for number, path in enumerate(same)
-    }
-    items.sort(key=lambda item: place[item.path])
+    small = {path for path, item in first.items() if _is_small(item)}
+    items.sort(key=lambda item: item.path in small)
     for item in items:  # a slow test may take as long as it likes; any other that hangs fails
         if item.get_closest_marker("slow"):
             item.add_marker(pytest.mark.timeout(0))
@@ -72,11 +73,10 @@ def pytest_collection_finish() -> None:
     gc.set_threshold(10_000, 10, 10)  # tests make few cycles, and each search walks what they share
 
 
-def _kind(item: Any) -> str:
+def _is_small(item: Any) -> bool:
     folder = item.path.relative_to(ROOT / "tests").parts[0]
-    if folder in ("contracts", "golden", "unit") and not item.get_closest_marker("seconds"):
-        return "small"
-    return "waiting" if folder == "integration" else "computing"
+    in_seconds = item.get_closest_marker("seconds")
+    return folder in ("contracts", "golden", "unit") and not in_seconds
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:

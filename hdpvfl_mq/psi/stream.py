@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 Words = NDArray[np.uint64]
 Octets = NDArray[np.uint8]
+_FROM_ZERO = modes.CTR(bytes(16))  # a session expands thousands of keys
 
 
 def derive(key: bytes, *labels: str | bytes | int) -> bytes:
@@ -41,7 +42,7 @@ def digests(prefix: bytes, parts: Iterable[bytes]) -> Words:
 
 def expand(key: bytes, size: int) -> bytes:
     """The first `size` bytes of the key's stream (AES-256 in counter mode)."""
-    return Cipher(algorithms.AES(key), modes.CTR(bytes(16))).encryptor().update(bytes(size))
+    return Cipher(algorithms.AES(key), _FROM_ZERO).encryptor().update(bytes(size))
 
 
 def random_pairs(key: bytes, count: int) -> Words:

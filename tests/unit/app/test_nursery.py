@@ -77,9 +77,12 @@ def test_a_child_that_fails_leaves_its_traceback_in_its_log(nursery, tmp_path):
 
 def test_a_signal_that_comes_at_once_is_not_lost(nursery, tmp_path):
     """Bug: the warm parent ignores SIGTERM, and so did its child until it had set its handlers."""
-    for _ in range(12):  # a child that is quick has its handlers before the signal comes
-        child = start(nursery, tmp_path, "wait")
+    for number in range(12):  # a quick child has its handlers before the signal comes
+        child = start(nursery, tmp_path, "wait", f"shop-{number}")
         child.terminate()
+        # The parent obeys in order, so it has sent the signal when another child has ended.
+        assert start(nursery, tmp_path, "0", "bank").wait(WAIT_S) == 0
+        (tmp_path / f"shop-{number}.over").touch()  # who has lost the signal ends with code 0
         assert child.wait(WAIT_S) == -signal.SIGTERM
 
 
