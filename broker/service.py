@@ -154,10 +154,10 @@ class BrokerService(OpenRuns):
         if asked.get("command") == "remove":
             hosted = self.federation_of(asked)
             if str(asked.get("party")) not in hosted.standing.members:
-                raise OperatorError(f"{asked.get('party')} is no member; see 'hdpvfl status'")
+                raise OperatorError(f"{asked.get('party')} is not a member; see 'hdpvfl status'")
             self.give(hosted, RemoveMember(party=str(asked["party"])))
             return {"party": asked["party"]}
-        raise OperatorError(f"{asked.get('command')!r} is no command of a broker's service")
+        raise OperatorError(f"a broker's service has no command {asked.get('command')!r}")
 
     def _federation_of(self, run: RunId) -> HostedFederation:
         for federation in self.federations.values():

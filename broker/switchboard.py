@@ -172,7 +172,7 @@ def _pace(burst: float, every_s: float) -> Pace:
 
 
 def _is_new(hosted: Hosted, header: Header) -> bool:
-    """Whether an envelope to a node here is no copy of one that it has."""
+    """Whether the node has not received this envelope yet."""
     taken = hosted.node.mailbox.received_from(header.sender)
     return any(each.party == COORDINATOR and each.sequence > taken for each in header.to)
 

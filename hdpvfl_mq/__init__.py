@@ -1,6 +1,8 @@
 """HDP-VFL: one generalized linear model from columns that several companies keep apart.
 
-The estimators are imported on first access: a party's process needs none of them.
+It owns the library: mathematics, methods, privacy, entity resolution, data, wire, journal, node,
+runtime, audit and commands. The roles are in `parties` and `broker`, what crosses a boundary in
+`schemas`. The estimators are imported on first access: a party's process needs none of them.
 """
 
 from __future__ import annotations

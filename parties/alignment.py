@@ -107,7 +107,7 @@ def align_start(
 
 
 def _session(own: Assets, terms: SessionTerms) -> Session | Passes:
-    """A session, or one after the other if people have several keys."""
+    """One session, or several in sequence if people have several keys."""
     work = own.workspace
     if isinstance(work, KeyedWorkspace):
         return open_passes(terms, own.party, work, len(own.id_rules.key_columns))

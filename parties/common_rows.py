@@ -55,7 +55,8 @@ def _ordered(
 ) -> NDArray[np.integer[Any]]:
     """The positions of the common ids in the order all parties share.
 
-    It takes the agreement and the first round some seconds for a million ids, so it is kept.
+    This takes seconds for a million ids, and both the agreement and the first round need it, so
+    it is cached.
     """
     seed = hashlib.sha256(b"order" + manifest.seed.to_bytes(8, "big")).digest()
 

@@ -174,7 +174,7 @@ def _opened(packed: zipfile.ZipFile, base: Path, members: Path | None) -> Bundle
     if {f"{party}/journal.db" for party in index.journals} != {
         name for name in names if name.endswith("/journal.db")
     }:
-        raise IntegrityError(f"{INDEX} names other journals than it lists files")
+        raise IntegrityError(f"{INDEX}: the journals it names do not match its list of files")
     packed_bytes = sum(each.compress_size for each in packed.infolist())
     if sum(each.bytes for each in index.files) > EXPANSION_MAX * packed_bytes + SMALL_BYTES:
         raise IntegrityError("the bundle grows too much when it is unpacked: it is not evidence")
@@ -204,8 +204,8 @@ def _compare(members: Path, known: Mapping[PartyId, Key], stated: Mapping[PartyI
     differ = sorted(party for party, key in stated.items() if known[party] != key)
     if differ:
         raise IntegrityError(
-            f"{members} has another key of {', '.join(differ)} than the bundle: it is the file of "
-            "other members, or somebody else made the bundle"
+            f"{members} and the bundle state different keys for {', '.join(differ)}: the file "
+            "is that of other members, or somebody else made the bundle"
         )
 
 

@@ -32,7 +32,7 @@ class ChunkMoments:
 def moments_of(
     values: Numbers, low: Numbers, high: Numbers, *, learning: Sequence[int]
 ) -> ChunkMoments:
-    """Of a chunk: a row of the matrix is a column of the source, NaN an empty cell.
+    """Moments of one chunk. Each matrix row is a source column; NaN marks an empty cell.
 
     `low` and `high` are the ends of each column. Means and deviations are computed for the
     `learning` columns alone, whose cells are finite and may be squared.

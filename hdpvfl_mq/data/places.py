@@ -168,7 +168,7 @@ def _data_file(filesystem: Any, path: str, place: str, folder: str | None = None
         numpy = suffix in (".npy", ".npz")
         remedy = "; hand numpy arrays over in Python, or write Parquet" if numpy else ""
         raise SettingsError(
-            f"{PurePosixPath(path).name}: the format is told by the suffix, one of {known}{remedy}"
+            f"{PurePosixPath(path).name}: the suffix gives the format; use one of {known}{remedy}"
         )
     return DataFile(filesystem, path, format_, PACKED.get(packed), _partition(path, folder))
 

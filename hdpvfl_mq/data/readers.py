@@ -133,7 +133,7 @@ class TableFile:
 
     @property
     def _is_plain_csv(self) -> bool:
-        """Whether the text that is cut lies in the files as it is."""
+        """Whether all files are local, uncompressed CSV in UTF-8."""
         return csv_stream.is_utf8(self.dialect.encoding) and all(
             file.format == "csv" and file.is_plain for file in self._files
         )

@@ -38,7 +38,9 @@ def deal(table: Table, parts: int, *, keep: Sequence[str] = ("id",)) -> tuple[Ta
     """Deal columns in turn to several parties; each keeps the id."""
     features = [name for name in table.names if name not in keep]
     if not 1 <= parts <= len(features):
-        raise SettingsError(f"{len(features)} columns cannot be dealt to {parts} passive parties")
+        raise SettingsError(
+            f"{len(features)} columns cannot be split among {parts} passive parties"
+        )
     return tuple(table.select([*keep, *features[part::parts]]) for part in range(parts))
 
 

@@ -1,4 +1,4 @@
-"""A finder that does not find pandas, which pyarrow imports, if it can, with the first value.
+"""An import finder that hides pandas, which pyarrow would otherwise import with its first value.
 
 It owns nothing else. The import takes half a second and 50 MB in every process.
 """

@@ -41,7 +41,9 @@ class Allowance:
         self._idle[party] += size
 
     def note_taken(self, party: PartyId, message: Message, size: int, *, is_moved: bool) -> None:
-        """Count an envelope that the role took, unless a plan or an account limits such ones."""
+        """Count an envelope that the role took, unless a plan or an account
+        already limits that kind.
+        """
         if not is_moved or not (message.kind in PLANNED or self._is_progress(party, message)):
             self.note(party, size)
         elif isinstance(message, ScoreQuery):
@@ -58,7 +60,7 @@ class Allowance:
         self._asked = None
 
     def _is_progress(self, party: PartyId, message: Message) -> bool:
-        """Whether a report tells of rounds that no earlier one told of."""
+        """Whether a report covers rounds that no earlier report covered."""
         if not isinstance(message, RoundReport):
             return False
         before = self._rounds.get(party, -1)

@@ -110,7 +110,7 @@ class LedgerHeads:
                     f"{self._head.sequence}: it is an older copy. Put the newest file back"
                 )
             if digest_at(self._db, head.sequence) != head.digest:
-                raise IntegrityError(f"{peer} co-signed another entry {head.sequence}")
+                raise IntegrityError(f"{peer} co-signed a different entry {head.sequence}")
 
     def cosignatures(self) -> tuple[Cosignature, ...]:
         """The newest co-signature of each peer."""
@@ -122,7 +122,9 @@ class LedgerHeads:
 
     def _write(self, statement: Callable[[], object]) -> None:
         if self._broken:
-            raise OperatorError("the ledger failed before; stop, nothing may be sent; restart")
+            raise OperatorError(
+                "an earlier ledger write failed: nothing more may be sent; restart this process"
+            )
         try:
             statement()
         except sqlite3.Error as error:

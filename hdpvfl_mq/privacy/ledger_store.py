@@ -228,7 +228,9 @@ class Ledger(LedgerHeads):
     def _entered(self, entries: Sequence[Entry]) -> Callable[[], None]:
         """Check and insert entries in a transaction; the function returned commits it."""
         if self._broken:
-            raise OperatorError("the ledger failed before; stop, nothing may be sent; restart")
+            raise OperatorError(
+                "an earlier ledger write failed: nothing more may be sent; restart this process"
+            )
         undo, head = self._books.copy(), self._head
         try:
             self._db.execute("BEGIN IMMEDIATE")

@@ -130,7 +130,7 @@ class ScoredFile:
                 f"seen entry {head.sequence}: it is an older copy. Put the newest scored.db back"
             )
         if not self.has_head(head):
-            raise IntegrityError(f"the account of scored people has another entry {head.sequence}")
+            raise IntegrityError(f"entry {head.sequence} of the account of scored people differs")
 
     def has_head(self, head: LedgerHead) -> bool:
         """Whether this was the head once; every account was empty once."""

@@ -214,8 +214,8 @@ class Commands:
         said = " ".join(str(asked.get("words") or "").split())
         if said != pairing.words:
             raise IntegrityError(
-                f"these are not the words of {name}: if the other side reads them like this, "
-                f"somebody sits in between; type 'hdpvfl remove {name}' at both sides"
+                f"these are not the words of {name}: if the other side reads out exactly these "
+                f"words, someone is intercepting; type 'hdpvfl remove {name}' at both sides"
             )
         self._service.give(ConfirmMember(party=name))
         return {"party": name}

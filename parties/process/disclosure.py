@@ -1,4 +1,5 @@
-"""How many rows one training will disclose, and how many all on a data set have disclosed.
+"""How many rows one training will disclose, and how many all trainings on a data set have
+disclosed.
 
 It owns the count and its comparison with the policy's limit.
 """
@@ -27,7 +28,7 @@ def disclosing(own: Assets, node: Node) -> int:
 
 
 def check_limit(ledger: Ledger, policy: PartyPolicy, rows: int) -> None:
-    """RefusedError if so many more disclosed rows are above the policy's limit."""
+    """RefusedError if disclosing this many more rows would exceed the policy's limit."""
     before, most = disclosed(ledger, policy.dataset), policy.disclosed_rows_max
     if rows and before + rows > most:
         raise RefusedError(

@@ -45,7 +45,7 @@ def settings_of_run(
     if not path.exists():
         if (folder / "journal.db").exists():
             raise RefusedError(
-                f"{folder} is there from an earlier run of this name: give the run another name"
+                f"{folder} exists from an earlier run with this name: choose another name"
             )
         made = _made(service, run, fellows)
         key = load_keys(Path(made.keys)).verify_hex

@@ -120,7 +120,7 @@ def _rows(settings: PartyServiceSettings, source: TableFile) -> str:
 def _disk(settings: PartyServiceSettings) -> str:
     free = shutil.disk_usage(Path(settings.state).absolute().parent).free
     if free < DISK_MIN_BYTES:
-        raise OperatorError(f"{free >> 20} MiB are free for {settings.state}: make room")
+        raise OperatorError(f"only {free >> 20} MiB are free for {settings.state}: free disk space")
     return f"{free >> 30} GiB free"
 
 
@@ -174,7 +174,7 @@ async def _greet(settings: PartyServiceSettings) -> str | None:
 def _service(settings: PartyServiceSettings) -> str:
     answer = _asked(settings)
     if answer is None:
-        return "does not run; 'hdpvfl party' starts it"
+        return "is not running; start it with 'hdpvfl party'"
     if answer["trouble"]:
         raise NetworkError(answer["trouble"])
     return "runs"

@@ -83,7 +83,7 @@ def join(options: argparse.Namespace) -> int:
     if time.time() > invitation.expires_s:
         raise OperatorError("the invitation has expired: ask for a new one")
     if Path("party.toml").exists():
-        raise OperatorError("there is a party.toml here already: join in a folder of its own")
+        raise OperatorError("this folder already has a party.toml: join from an empty folder")
     data = _data(options, invitation)
     keys = _make_keys(Path("keys"))
     verify_key = asyncio.run(knock(invitation, keys, proxy=options.proxy))
@@ -140,7 +140,7 @@ def _data(options: argparse.Namespace, invitation: Invitation) -> dict[str, obje
     if (invitation.role == "active") != (options.label is not None):
         raise SettingsError(
             f"--label: {invitation.party} is invited as {invitation.role}; "
-            "the active party, and no other, names its label"
+            "only the active party names a label"
         )
     fields: dict[str, object] = {
         "file": options.data,

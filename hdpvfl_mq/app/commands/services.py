@@ -132,7 +132,7 @@ def logs(options: argparse.Namespace) -> int:
         runs, owner = settings.runs, settings.party
     kept = Path(runs) / options.run / owner / RUN_LOG
     if not kept.exists():
-        raise OperatorError(f"{kept} is not there: see 'hdpvfl runs' for names of runs")
+        raise OperatorError(f"there is no run {options.run}; 'hdpvfl runs' lists them")
     for line in kept.read_text().splitlines():
         print(line if options.json else printable(as_text(json.loads(line))))
     return 0

@@ -158,8 +158,8 @@ def _dataset(options: UpOptions) -> tuple[SplitDataset, Parties]:
     columns = min(MAX_PASSIVES, dataset.card.columns[1])
     if not 1 <= options.passives <= columns:
         raise SettingsError(
-            f"passives = {options.passives}: the columns of {options.dataset} can be dealt to "
-            f"1 to {columns} passive parties; choose a number of these"
+            f"passives = {options.passives}: the columns of {options.dataset} can be split "
+            f"among 1 to {columns} passive parties; choose a number in that range"
         )
     return dataset, (ACTIVE, passive_names(options.passives))
 
@@ -171,7 +171,7 @@ def _loss(options: UpOptions, card: Card) -> LossSpec:
     name = check_choice(LossName, options.loss, "loss")
     if FAMILIES[name].label_kind != FAMILIES[default.name].label_kind:
         if card.classes:
-            raise SettingsError(f"loss = {name!r} is not for classes: choose logistic")
+            raise SettingsError(f"loss = {name!r} does not fit class labels: choose logistic")
         return LossSpec(name=name)
     return LossSpec(name=name, label_low=default.label_low, label_high=default.label_high)
 

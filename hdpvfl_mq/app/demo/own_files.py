@@ -59,7 +59,8 @@ def party_name(path: Path) -> str:
     name = re.sub(r"[^a-z0-9_-]+", "-", plain)[:32].strip("-")
     if not re.match(PARTY_PATTERN, name) or name == "coordinator":
         raise SettingsError(
-            f"{path}: a party is named after its file, by a letter first: rename it"
+            f"{path}: a party is named after its file, and the name must start with a letter: "
+            "rename the file"
         )
     return name
 

@@ -210,5 +210,5 @@ class VFLEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no 
 
 
 def _plain(value: Any) -> Any:
-    """A number of numpy as Python's, as a grid search gives them."""
+    """Convert a numpy number, as a grid search passes it, to a Python number."""
     return value.item() if isinstance(value, np.generic) else value

@@ -78,7 +78,10 @@ def detection(mu: float, false_alarms: float) -> float:
 
 
 def posterior(epsilon: float, prior: float) -> float:
-    """The strongest belief after, from a belief before: odds grow by at most exp(epsilon)."""
+    """The strongest belief an attacker can reach from a prior belief.
+
+    Odds grow by at most exp(epsilon).
+    """
     if epsilon > _CERTAIN:
         return 1.0
     return prior * math.exp(epsilon) / (1.0 - prior + prior * math.exp(epsilon))

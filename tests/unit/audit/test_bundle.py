@@ -255,7 +255,7 @@ def test_keys_from_elsewhere_are_believed_instead(bundle, federation, tmp_path):
     other = bytes(federation.keys["shop"].verify_key).hex()
     members = tmp_path / "known.toml"
     members.write_text(own.replace(key, other))
-    with pytest.raises(IntegrityError, match="has another key of bank than the bundle"):
+    with pytest.raises(IntegrityError, match="and the bundle state different keys for bank"):
         audit_bundle(AuditOptions(bundle, members=members))
     assert verify_journal.report_bundle(bundle, members)[1]
 

@@ -144,7 +144,7 @@ def test_deal_gives_each_column_to_one_party() -> None:
     assert [part.names for part in parts] == [("id", "c0", "c2", "c4"), ("id", "c1", "c3")]
     assert [part.names for part in deal(table, 5)] == [("id", f"c{i}") for i in range(5)]
     for parts_wanted in (0, 6):
-        with pytest.raises(SettingsError, match="5 columns cannot be dealt"):
+        with pytest.raises(SettingsError, match="5 columns cannot be split"):
             deal(table, parts_wanted)
 
 

@@ -222,7 +222,7 @@ def test_after_a_full_disk_a_ledger_books_nothing_more():
     with pytest.raises(OperatorError, match="nothing may be sent"):
         ledger.book([release(0)])
     disk.fails_at = 0
-    with pytest.raises(OperatorError, match="failed before"):
+    with pytest.raises(OperatorError, match="write failed"):
         ledger.book([release(1)])
 
 
