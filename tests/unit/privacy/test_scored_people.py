@@ -213,5 +213,5 @@ def test_an_older_copy_and_another_account_are_refused():
     with pytest.raises(IntegrityError, match="older copy"):
         other.check_restored(seen)
     other.charge(asked(0, "bob"), LIMITS)
-    with pytest.raises(IntegrityError, match="another entry 1"):
+    with pytest.raises(IntegrityError, match="entry 1 of the account of scored people differs"):
         other.check_restored(seen)
