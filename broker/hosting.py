@@ -19,6 +19,7 @@ from broker.registrar import Registrar
 from broker.router import Routed, Router
 from broker.standing import Seat, Standing
 from hdpvfl_mq.journal.store import Journal
+from hdpvfl_mq.node import node_snapshot
 from hdpvfl_mq.node.node import Node
 from hdpvfl_mq.node.ports import Contact, Identity
 from hdpvfl_mq.runtime.arrivals import Arrivals
@@ -103,7 +104,7 @@ class HostedRun(Hosted):
         )
         self._snapshots = Snapshots(self.folder / "snapshot", keys.signing)
         if (snapshot := self._snapshots.load()) is not None:
-            node.resume(snapshot)
+            node_snapshot.resume(node, snapshot)
         node.open()
         super().__init__(node, Router(manifest.run, verify, epochs=node.state.epochs), forward)
         self._seats = dict(seats)

@@ -21,6 +21,7 @@ from hdpvfl_mq.runtime.settings import fields_of, names
 from hdpvfl_mq.runtime.status import Status
 from hdpvfl_mq.runtime.transport import DealerLink
 from parties.process.build import PartyFiles, load_assets, retire_secret
+from parties.process.commands import Commands
 from parties.process.hosted import PartyRun
 from parties.process.service import PartyService
 from parties.process.unable import refuse_again, tell
@@ -45,7 +46,8 @@ async def _stand(settings: PartyServiceSettings, *, as_json: bool) -> str:
         settings = PartyServiceSettings(**{**fields_of(settings), "log": "json"})
     service = PartyService(settings)
     stop_on_signals(service)
-    return await service.run()
+    commands = Commands(service)
+    return await service.run(commands.handle, commands.status)
 
 
 async def _run(settings: PartySettings) -> str:

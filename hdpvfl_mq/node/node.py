@@ -14,7 +14,6 @@ from typing import Any
 from hdpvfl_mq.errors import CheatingError, PeerError, WithheldError
 from hdpvfl_mq.journal import chain
 from hdpvfl_mq.machine import Input, Offence, OffenceCause, Received, Role
-from hdpvfl_mq.node import node_snapshot
 from hdpvfl_mq.node.exchanging import Exchanging
 from hdpvfl_mq.node.performing import RECEIVERS_MAX, spread
 from hdpvfl_mq.node.ports import Contact, Identity, LedgerPort, RecordStore, Turn
@@ -44,7 +43,6 @@ from schemas.records import (
     TurnedAway,
     Withheld,
 )
-from schemas.snapshot import NodeSnapshot
 
 Event = TimerFired | OperatorRequest | OperatorCommand
 Moved = Started | LedgerRead | Charged | Event
@@ -68,7 +66,7 @@ class Node(Exchanging):
         super().__init__(identity, contacts, journal)
         self.role = role
         self.state: Any = role.initial()
-        self._ledger, self._both = ledger, both
+        self.ledger, self._both = ledger, both
 
     # -- life ---------------------------------------------------------------------------------
 
@@ -80,9 +78,9 @@ class Node(Exchanging):
         """
         for record, stored in chain.walk(self._journal.records(self.steps), self.steps, self.head):
             releases = self.refold(record, stored)
-            if self._ledger is not None:
-                self._ledger.book_again(releases)
-                self._ledger.charge_again(record)
+            if self.ledger is not None:
+                self.ledger.book_again(releases)
+                self.ledger.charge_again(record)
         self._uncommitted = Uncommitted()
         self.mailbox.allowance.forgive()
         return self.steps
@@ -104,7 +102,7 @@ class Node(Exchanging):
 
     def start(self) -> Turn:
         """Announce this process; call it once, after `open`."""
-        standing = self._ledger.standing() if self._ledger else NO_LEDGER
+        standing = self.ledger.standing() if self.ledger else NO_LEDGER
         started = Started(epoch=self.epoch + 1, standing=standing, speaks=self.identity.versions[1])
         self._uncommitted.arm.extend(self.armed.values())  # armed before a crash and not fired yet
         self._step(started, started, NO_PARENT)
@@ -247,18 +245,18 @@ class Node(Exchanging):
         """
         if not self._uncommitted.is_due and self.outcome is None:
             return Turn((), (), None, waits=bool(self._uncommitted.records))
-        if self._ledger is not None and self._uncommitted.charge(self._ledger):
+        if self.ledger is not None and self._uncommitted.charge(self.ledger):
             # One commit for a query and its answer; one that comes again is counted once.
-            self._answer_charge(self._ledger)
+            self._answer_charge(self.ledger)
         done, self._uncommitted = self._uncommitted, Uncommitted()
-        done.commit(self._ledger, self._journal, self._both)
+        done.commit(self.ledger, self._journal, self._both)
         turn = Turn(tuple(done.send), tuple(done.arm), self.outcome)
-        if self._ledger is None or not (self.is_ledger_due or self._is_charge_due):
+        if self.ledger is None or not (self.is_ledger_due or self._is_charge_due):
             return turn
         if self._is_charge_due:  # a journal that ends between the two steps
-            self._answer_charge(self._ledger)
+            self._answer_charge(self.ledger)
         else:
-            read = LedgerRead(standing=self._ledger.standing())
+            read = LedgerRead(standing=self.ledger.standing())
             self._step(read, read, NO_PARENT)
         more = self._commit()
         return Turn((*turn.send, *more.send), (*turn.arm, *more.arm), more.outcome)
@@ -291,10 +289,7 @@ class Node(Exchanging):
         except PeerError as refused:
             return refused
 
-    def snapshot(self) -> NodeSnapshot | None:
-        """A snapshot of what is on disk, or None while the role's state cannot be frozen."""
-        return None if self._uncommitted.records else node_snapshot.take(self, self._ledger)
-
-    def resume(self, snapshot: NodeSnapshot) -> bool:
-        """Continue from a snapshot, before `open`; False if it is not of this node."""
-        return node_snapshot.resume(self, self._ledger, snapshot)
+    @property
+    def is_committed(self) -> bool:
+        """Whether every record is on disk."""
+        return not self._uncommitted.records

@@ -5,21 +5,18 @@ It owns which parts of a node a snapshot holds and when one is believed; it know
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from hdpvfl_mq import __version__
 from hdpvfl_mq.journal.merkle import Tree
+from hdpvfl_mq.node.node import Node
 from hdpvfl_mq.wire.codec import decode_header
 from schemas.snapshot import NodeSnapshot
 from schemas.tensor import Tensor
 
-if TYPE_CHECKING:
-    from hdpvfl_mq.node.node import Node
-    from hdpvfl_mq.node.ports import LedgerPort
 
-
-def take(node: Node, ledger: LedgerPort | None) -> NodeSnapshot | None:
-    """A snapshot of what is on disk, or None while the role's state cannot be frozen."""
+def take(node: Node) -> NodeSnapshot | None:
+    """A snapshot of what is on disk, or None while records wait or a state cannot be frozen."""
+    if not node.is_committed:
+        return None
     # A snapshot does not say who has left: by then it would save no time.
     is_between = node.steps > 0 and node.outcome is None and not node.mailbox.is_ending
     state = node.role.freeze(node.state) if is_between else None
@@ -41,19 +38,22 @@ def take(node: Node, ledger: LedgerPort | None) -> NodeSnapshot | None:
         greeting=-1 if greeting is None else decode_header(greeting).size,
         timers=tuple(node.armed.values()),
         is_ledger_due=node.is_ledger_due,
-        ledger=() if ledger is None else ledger.heads(),
+        ledger=() if node.ledger is None else node.ledger.heads(),
         state=state,
     )
 
 
-def resume(node: Node, ledger: LedgerPort | None, snapshot: NodeSnapshot) -> bool:
-    """Continue a node from a snapshot; returns False and changes nothing if the snapshot is not
-    of this journal, this ledger, these rows and this program.
+def resume(node: Node, snapshot: NodeSnapshot) -> bool:
+    """Continue a node from a snapshot, before it opens.
+
+    Returns False and changes nothing if the snapshot is not of this journal, this ledger, these
+    rows and this program.
     """
     if snapshot.version != __version__ or snapshot.party != node.identity.party:
         return False
     # With an older ledger or account of scored people every record is replayed: that books and
     # counts what it lacks.
+    ledger = node.ledger
     if ledger is not None and (not snapshot.ledger or not ledger.has_heads(snapshot.ledger)):
         return False
     last = node.stored_record(snapshot.steps - 1)

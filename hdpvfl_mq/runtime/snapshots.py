@@ -16,6 +16,7 @@ from nacl.signing import SigningKey
 from pydantic import ValidationError
 
 from hdpvfl_mq.errors import PeerError
+from hdpvfl_mq.node import node_snapshot
 from hdpvfl_mq.node.node import Node
 from hdpvfl_mq.runtime.files import aside_of, write_private
 from hdpvfl_mq.wire.canonical import pack, unpack
@@ -52,7 +53,7 @@ class Snapshots:
         # If a snapshot cannot hold the state, or the disk is full, a restart is only slower; the
         # journal reports the fault of the disk.
         with suppress(OSError, ValidationError):
-            snapshot = node.snapshot()
+            snapshot = node_snapshot.take(node)
             if snapshot is not None:
                 self._write(pack(snapshot.model_dump()))
         now_s = time.process_time()

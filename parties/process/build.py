@@ -20,6 +20,7 @@ from hdpvfl_mq.data.readers import TableFile
 from hdpvfl_mq.engine.port import Engine
 from hdpvfl_mq.errors import DataError, SettingsError
 from hdpvfl_mq.journal.store import Journal
+from hdpvfl_mq.node import node_snapshot
 from hdpvfl_mq.node.node import Node
 from hdpvfl_mq.node.ports import Contact, Identity
 from hdpvfl_mq.privacy.ledger_store import Ledger
@@ -263,6 +264,6 @@ def build_node(
     )
     book.attach(own, node)
     if snapshot is not None:
-        node.resume(snapshot)
+        node_snapshot.resume(node, snapshot)
     node.open()
     return node, book

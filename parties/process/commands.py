@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from hdpvfl_mq import __version__
 from hdpvfl_mq.errors import IntegrityError, OperatorError, RefusedError
@@ -21,15 +21,13 @@ from hdpvfl_mq.runtime.in_short import ENDED, KEYS_KNOWN
 from hdpvfl_mq.runtime.settings import check_settings
 from parties.belonging import describe
 from parties.pairing import Pairing
+from parties.process.hosted import PartyRun
 from parties.process.ledger_book import LedgerBook
+from parties.process.service import PartyService
 from schemas.base import in_words
 from schemas.commands import AnswerRun, ConfirmMember, ProposeRun, RemoveMember
 from schemas.config import RunManifest
 from schemas.ids import OLDEST_VERSION, RunId
-
-if TYPE_CHECKING:
-    from parties.process.hosted import PartyRun
-    from parties.process.service import PartyService
 
 _shown = lru_cache(maxsize=4096)(epsilon_shown)  # a page asks for all runs again and again
 _LIVE = ("round", "rounds", "rows_common", "epsilon_spent", "waiting_for", "align", "loss")

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import asyncio
 import math
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 from hdpvfl_mq import __version__
 from hdpvfl_mq.errors import HdpvflError, OperatorError, RefusedError
 from hdpvfl_mq.node.node import Node
-from hdpvfl_mq.runtime.control import Control
+from hdpvfl_mq.runtime.control import Answer, Control, Handler
 from hdpvfl_mq.runtime.hub import Hub
 from hdpvfl_mq.runtime.keys import load_keys
 from hdpvfl_mq.runtime.logs import Log
@@ -31,7 +32,6 @@ from parties.leaving import GRACE_S
 from parties.membership import Membership
 from parties.process.broker_link import BrokerLink
 from parties.process.build import load_assets, retire_secret
-from parties.process.commands import Commands
 from parties.process.hosted import PartyRun
 from parties.process.judge import Judge, name_taken, newest_policy
 from parties.process.ledger_file import open_ledger
@@ -80,17 +80,19 @@ class PartyService:
 
     # -- life ---------------------------------------------------------------------------------
 
-    async def run(self) -> str:
-        """Run until stopped; an error that no run can survive ends it."""
+    async def run(self, handle: Handler, status: Callable[[], Answer]) -> str:
+        """Run until stopped; an error that no run can survive ends it.
+
+        `handle` answers the operator's commands, `status` says what the service does.
+        """
         settings = self.settings
         self._connect()
         for member in self.member.new_members():
             self.give(member)
         self._give_new_keys()
-        commands = Commands(self)
-        control = Control(self.state, commands.handle)
+        control = Control(self.state, handle)
         await control.open()
-        window = Window(commands.status, self.log)
+        window = Window(status, self.log)
         self.log.say(
             "service_started",
             party=settings.party,

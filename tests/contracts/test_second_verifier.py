@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from typing import get_args
+
 import pytest
 
 from hdpvfl_mq.glm.families import FAMILIES, family
 from hdpvfl_mq.glm.penalties import PENALTIES, penalty
-from hdpvfl_mq.methods import PLANS
+from schemas.methods import Method
 from schemas.model import LossSpec, PenaltySpec
 from scripts.verify_journal import formats, prices
 from scripts.verify_journal.losses import Loss, contraction
@@ -30,5 +32,5 @@ def test_it_has_the_contraction_of_every_penalty(name, beta):
 
 
 def test_it_has_the_prices_of_every_method():
-    kinds = {variant.model_fields["kind"].default for variant in PLANS}
+    kinds = {kind.model_fields["kind"].default for kind in get_args(get_args(Method)[0])}
     assert set(prices.PLANS) == set(formats.METHODS["2"].split()) == kinds

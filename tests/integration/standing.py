@@ -39,8 +39,15 @@ class Services:
             else:
                 service = PartyService(load_settings(PartyServiceSettings, path))
             self.live[name] = service
-            self.tasks[name] = asyncio.create_task(service.run())
+            self.tasks[name] = asyncio.create_task(self._run(service))
         await asyncio.sleep(0)
+
+    async def _run(self, service: PartyService | BrokerService) -> None:
+        if isinstance(service, BrokerService):
+            await service.run()
+        else:
+            commands = Commands(service)
+            await service.run(commands.handle, commands.status)
 
     async def stop(self, *names: str) -> None:
         for name in names or tuple(self.live):

@@ -221,7 +221,7 @@ def prepared(dice: random.Random, run: int) -> Node:
     records = _records(run, party)
     node = calm(run).node(party)
     node._journal = FirstRecords(records[: dice.randrange(1, len(records))])
-    node._ledger = None if node._ledger is None else Unbooked(node._ledger)
+    node.ledger = None if node.ledger is None else Unbooked(node.ledger)
     node.open()
     return node
 

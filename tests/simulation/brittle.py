@@ -48,7 +48,7 @@ class BrittleFederation(Federation):
         node = super().node(party)
         brittle = BrittleJournal(self.journals[party], party, self.dice, self.risk)
         return Node(
-            node.role, node.identity, self.contacts(party), journal=brittle, ledger=node._ledger
+            node.role, node.identity, self.contacts(party), journal=brittle, ledger=node.ledger
         )
 
     def disturbed(self, faults: Faults = UNKIND) -> Simulation:

@@ -89,7 +89,7 @@ class MinedFederation(Federation):
         if party in self.ledgers and self.ledgers[party].in_transaction:
             self.ledgers[party].rollback()  # what a killed process had not committed is gone
         made, bomb = super().node(party), self.bomb
-        book = made._ledger and Wired(made._ledger, bomb, party, reserve="the ledger")
+        book = made.ledger and Wired(made.ledger, bomb, party, reserve="the ledger")
         journal = Wired(self.journals[party], bomb, party, commit="the journal")
         node = Node(
             made.role,

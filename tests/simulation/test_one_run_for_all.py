@@ -57,7 +57,7 @@ class Departing(Federation):
             node.role = Leaver(node.role)
         if party in self.cheats:
             node.role = Cheat(node.role, **self.cheats[party])
-            node._ledger = None if party == COORDINATOR else BlindBook()
+            node.ledger = None if party == COORDINATOR else BlindBook()
         return node
 
 
@@ -333,7 +333,7 @@ def test_a_reserve_that_the_ledger_refuses_ends_the_run_for_all():
         def node(self, party):
             node = super().node(party)
             if party == "shop":
-                node._ledger = Refusing(node._ledger)
+                node.ledger = Refusing(node.ledger)
             return node
 
     federation = Poor(manifest(**QUICK), tables(44))

@@ -130,7 +130,7 @@ class MortalFederation(Federation):
         node = super().node(party)
         mortal = Mortal(self.journals[party], party, self.plan)
         return Node(
-            node.role, node.identity, self.contacts(party), journal=mortal, ledger=node._ledger
+            node.role, node.identity, self.contacts(party), journal=mortal, ledger=node.ledger
         )
 
 

@@ -124,7 +124,7 @@ def test_trainings_together_disclose_no_more_rows_than_the_policy_allows():
     again.ledgers = first.ledgers
     nodes = again.simulate().nodes
     assert "completed" not in again.outcomes.values()
-    refusal = nodes["shop"]._ledger.refusal  # bug: its operator was told to look at the ledger
+    refusal = nodes["shop"].ledger.refusal  # bug: its operator was told to look at the ledger
     assert refusal.startswith("policy.disclosed_rows_max is 59: this run would disclose 30 rows")
     booked = [e for entries in again.spent().values() for _, e in entries if e.kind == "spend"]
     assert {entry.run for entry in booked} == {"test-run"}

@@ -14,6 +14,7 @@ from hdpvfl_mq.errors import IntegrityError
 from hdpvfl_mq.journal import chain
 from hdpvfl_mq.methods.private_model.last_fit import LastFit
 from hdpvfl_mq.methods.score_regression import ScoreRegression
+from hdpvfl_mq.node import node_snapshot
 from hdpvfl_mq.node.node import Node
 from hdpvfl_mq.runtime.simulation import Faults
 from hdpvfl_mq.runtime.snapshots import Snapshots
@@ -47,7 +48,7 @@ class SnappingNode(Node):
 
     def _commit(self):
         turn = super()._commit()
-        snapshot = self.snapshot()
+        snapshot = node_snapshot.take(self)
         if snapshot is not None:
             self.taken.append(snapshot)
         return turn
@@ -71,7 +72,7 @@ class Snapping(Federation):
         if made.taken:
             self.learn(party)
             made = self.fresh(party)
-            assert made.resume(made.taken[-1])
+            assert node_snapshot.resume(made, made.taken[-1])
             self.resumed.append(party)
         return made
 
@@ -144,7 +145,7 @@ def test_from_any_snapshot_the_rest_folds_to_the_same_bytes(case, stride):
         whole.open()
         for snapshot in taken[number % min(stride, len(taken)) :: stride]:
             again = federation.fresh(party)
-            assert again.resume(snapshot)
+            assert node_snapshot.resume(again, snapshot)
             assert again.steps == snapshot.steps
             again.open()  # DivergenceError if any byte differs
             assert (again.head, again.steps, again.outcome) == (
@@ -169,7 +170,7 @@ def test_a_snapshot_is_the_state_it_was_taken_of(case):
             folded.refold(record, stored)
             if folded.steps in at:
                 again = federation.fresh(party)
-                again.resume(at[folded.steps])
+                node_snapshot.resume(again, at[folded.steps])
                 assert_same_state(again.state, folded.state)
                 assert again.armed == folded.armed
 
@@ -211,7 +212,7 @@ def test_a_snapshot_of_something_else_is_passed_over(name):
     federation.learn("shop")
     node = federation.fresh("shop")
     node.role.own = OTHER[name](node.role.own)
-    assert not node.resume(federation.taken["shop"][-1])
+    assert not node_snapshot.resume(node, federation.taken["shop"][-1])
     assert node.steps == 0
 
 
@@ -222,7 +223,7 @@ def test_the_name_of_the_file_may_be_another():
     own = node.role.own
     moved = DataSettings(**{**dict(own.data.settings), "file": "elsewhere.csv"})
     node.role.own = replace(own, data=replace(own.data, settings=moved))
-    assert node.resume(federation.taken["shop"][-1])
+    assert node_snapshot.resume(node, federation.taken["shop"][-1])
 
 
 @pytest.mark.parametrize(
@@ -232,7 +233,9 @@ def test_a_snapshot_of_another_journal_or_program_is_passed_over(changes):
     federation = run("sound")
     federation.learn("shop")
     node = federation.fresh("shop")
-    assert not node.resume(NodeSnapshot(**{**dict(federation.taken["shop"][-1]), **changes}))
+    assert not node_snapshot.resume(
+        node, NodeSnapshot(**{**dict(federation.taken["shop"][-1]), **changes})
+    )
     assert node.open() > 0
 
 
@@ -255,10 +258,10 @@ def test_no_snapshot_is_taken_when_somebody_has_left():
     federation = run("sound")
     federation.learn("shop")
     node = federation.fresh("shop")
-    assert node.resume(federation.taken["shop"][-1])
-    assert node.snapshot() is not None
+    assert node_snapshot.resume(node, federation.taken["shop"][-1])
+    assert node_snapshot.take(node) is not None
     node.mailbox._left.add("bank")
-    assert node.snapshot() is None
+    assert node_snapshot.take(node) is None
 
 
 def test_an_older_ledger_gets_every_release_that_a_snapshot_would_pass_over():
@@ -271,7 +274,7 @@ def test_an_older_ledger_gets_every_release_that_a_snapshot_would_pass_over():
     ledger.execute("DELETE FROM cosignature")
     ledger.execute("DELETE FROM entry WHERE sequence >= ?", (last - 1,))
     node = federation.fresh("shop")
-    assert not node.resume(federation.taken["shop"][-1])
+    assert not node_snapshot.resume(node, federation.taken["shop"][-1])
     node.open()
     assert federation.spent()["shop"] == whole
 
@@ -288,10 +291,10 @@ def test_a_damaged_record_is_not_sent_again():
     node = federation.fresh("shop")
     node._journal = RecordedStore(rows)
     with pytest.raises(IntegrityError, match=f"record {index} does not match its digest"):
-        node.resume(waiting)
+        node_snapshot.resume(node, waiting)
 
 
 def test_a_party_that_has_not_kept_its_alignment_folds_from_the_first_record():
     federation = run.__wrapped__("sound")  # nobody has asked it to learn its alignment
     node = federation.fresh("shop")
-    assert not node.resume(federation.taken["shop"][-1])
+    assert not node_snapshot.resume(node, federation.taken["shop"][-1])

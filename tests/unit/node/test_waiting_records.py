@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from hdpvfl_mq.errors import OperatorError
-from hdpvfl_mq.node import uncommitted
+from hdpvfl_mq.node import node_snapshot, uncommitted
 from schemas.messages import Residual
 from tests.samples import example
 from tests.unit.node.node_bench import PAUSE, messages
@@ -79,4 +79,4 @@ def test_a_message_that_is_no_release_is_committed_at_once(bench):
 
 def test_there_is_no_snapshot_of_what_is_not_on_disk(bench):
     bench.node.turn([bench.bank.say(RESIDUAL)])
-    assert bench.node.snapshot() is None
+    assert node_snapshot.take(bench.node) is None

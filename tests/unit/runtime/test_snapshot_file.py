@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from nacl.signing import SigningKey
 
+from hdpvfl_mq.node import node_snapshot
 from hdpvfl_mq.runtime import files, snapshots
 from hdpvfl_mq.runtime.snapshots import Snapshots
 from tests.federation import Federation, manifest, tables
@@ -61,7 +62,7 @@ def test_the_file_is_written_for_its_owner_only_and_read_back(tmp_path, often):
     path = tmp_path / "deep" / "run"
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     assert [entry.name for entry in path.parent.iterdir()] == ["run"]
-    assert kept.load() == node.snapshot()
+    assert kept.load() == node_snapshot.take(node)
 
 
 def test_nothing_is_written_before_enough_was_computed(tmp_path, monkeypatch):
@@ -116,7 +117,7 @@ def test_a_restart_reads_the_records_since_the_snapshot_and_no_others(tmp_path, 
     again = federation.node("shop")
     object.__setattr__(again.role.own, "found", node.state.setup.alignment)
     federation.journals["shop"].read = 0
-    assert again.resume(kept.load())
+    assert node_snapshot.resume(again, kept.load())
     again.open()
     assert again.steps == node.steps > 100
     assert federation.journals["shop"].read == 2  # the last record and the one with the greeting
@@ -133,7 +134,7 @@ def test_a_state_that_no_snapshot_can_hold_costs_the_short_cut_only(tmp_path, of
 
 def test_a_process_that_has_recorded_nothing_has_no_snapshot():
     federation = Federation(manifest(), tables(60))
-    assert federation.node("coordinator").snapshot() is None
+    assert node_snapshot.take(federation.node("coordinator")) is None
 
 
 def test_what_a_torn_write_left_goes_with_the_run(tmp_path, often):
@@ -150,12 +151,12 @@ def test_snapshots_that_take_long_are_rare(tmp_path, monkeypatch):
     _, node, _ = training_node()
     kept = Snapshots(tmp_path / "run", KEY)
 
-    def slow():
+    def slow(_):
         clock[0] += 2.0
         taken.append(clock[0])
 
     taken: list[float] = []
-    node.snapshot = slow
+    monkeypatch.setattr(node_snapshot, "take", slow)
     for _ in range(100):
         clock[0] += 1.0
         kept.see(node)
