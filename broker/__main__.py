@@ -7,8 +7,8 @@ import sys
 from functools import partial
 from pathlib import Path
 
-from broker.service import BrokerService
-from broker.switchboard import build_service
+from broker.process.service import BrokerService
+from broker.process.switchboard import build_service
 from hdpvfl_mq.runtime.process import run_process, say_how_it_ended, stop_on_signals
 from hdpvfl_mq.runtime.settings import fields_of, names
 from schemas.config import BrokerServiceSettings, BrokerSettings

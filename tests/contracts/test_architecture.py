@@ -37,11 +37,7 @@ SHELLS = {
     "parties.__main__",
     "parties.process.**",
     "broker.__main__",
-    "broker.service",
-    "broker.open_runs",
-    "broker.hosting",
-    "broker.switchboard",
-    "broker.lobby",
+    "broker.process.**",
 }
 
 

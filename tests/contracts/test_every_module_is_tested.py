@@ -16,9 +16,9 @@ PACKAGES = ("schemas", "hdpvfl_mq", "parties", "broker")
 COVERED_THROUGH = {
     "broker/agreed_runs.py": "integration/test_joining.py",
     "broker/closing.py": "unit/test_machine.py",
-    "broker/hosting.py": "integration/test_services.py",
-    "broker/lobby.py": "integration/test_joining.py",
-    "broker/open_runs.py": "integration/test_services.py",
+    "broker/process/hosting.py": "integration/test_services.py",
+    "broker/process/lobby.py": "integration/test_joining.py",
+    "broker/process/open_runs.py": "integration/test_services.py",
     "broker/training.py": "simulation/test_absence.py",
     "hdpvfl_mq/app/commands/check.py": "unit/app/test_command_check.py",
     "hdpvfl_mq/app/commands/doctor.py": "integration/test_mistakes.py",

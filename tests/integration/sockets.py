@@ -11,7 +11,7 @@ import zmq
 import zmq.asyncio
 from zmq.utils import z85
 
-from broker.switchboard import Service
+from broker.process.switchboard import Service
 from hdpvfl_mq.app.demo.prepare import free_port
 from hdpvfl_mq.runtime.keys import Keys
 from hdpvfl_mq.runtime.runner import Runner, Stopped

@@ -7,7 +7,7 @@ import json
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
-from broker.service import BrokerService
+from broker.process.service import BrokerService
 from hdpvfl_mq.app.commands.up import UpOptions, prepare_demo
 from hdpvfl_mq.app.demo.prepare import Demo, free_port, write_demo
 from hdpvfl_mq.runtime import control

@@ -67,7 +67,7 @@ def second_federation(services: Services, folder: Path) -> None:
 async def test_a_run_named_like_one_of_another_federation_ends_for_its_own_parties_only(
     tmp_path, monkeypatch
 ):
-    monkeypatch.setattr("broker.open_runs.FAREWELL_S", 0.1)
+    monkeypatch.setattr("broker.process.open_runs.FAREWELL_S", 0.1)
     async with standing(tmp_path) as services:
         await services.propose("one")
         await services.phase("one", "over")

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from broker import agreed_runs
-from broker.service import BrokerService
+from broker.process.service import BrokerService
 from hdpvfl_mq.app.commands.audit import AuditOptions, gather
 from hdpvfl_mq.app.commands.replay import ReplayOptions, replay
 from hdpvfl_mq.app.scoring_manifest import manifest_of

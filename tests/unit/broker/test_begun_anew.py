@@ -7,7 +7,7 @@ import hashlib
 import pytest
 from nacl.signing import SigningKey
 
-from broker.hosting import HostedFederation
+from broker.process.hosting import HostedFederation
 from hdpvfl_mq.machine import OperatorCommand
 from hdpvfl_mq.runtime.keys import make_keys
 from hdpvfl_mq.wire.codec import decode_body, decode_header

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from broker.agreed_runs import IN_VAIN_MAX, OPEN_RUNS_MAX
-from broker.hosting import HostedFederation
+from broker.process.hosting import HostedFederation
+from broker.process.switchboard import Switchboard
 from broker.registrar import PAIRS_MAX, ROSTERS_MAX, Registrar
-from broker.switchboard import Switchboard
 from hdpvfl_mq.errors import PeerError
 from hdpvfl_mq.machine import OperatorCommand, Received
 from hdpvfl_mq.runtime.keys import make_keys
@@ -137,8 +137,8 @@ def test_a_registrar_gets_few_attempts_at_the_words_of_two_members():
 async def test_a_member_that_floods_its_federation_is_slowed_and_the_others_are_not(
     tmp_path, monkeypatch
 ):
-    monkeypatch.setattr("broker.switchboard.WORDS_BURST", 3.0)
-    monkeypatch.setattr("broker.switchboard.WORDS_EVERY_S", 3600.0)
+    monkeypatch.setattr("broker.process.switchboard.WORDS_BURST", 3.0)
+    monkeypatch.setattr("broker.process.switchboard.WORDS_EVERY_S", 3600.0)
     keys = make_keys(tmp_path / "keys")
     board = Switchboard("tcp://127.0.0.1:1", keys)
     hosted = HostedFederation("spring", keys, state=tmp_path, forward=board.forward, speaks=2)
@@ -154,7 +154,7 @@ async def test_hellos_of_new_processes_are_few_and_copies_of_them_are_not_counte
     tmp_path, monkeypatch
 ):
     """Bug: the registrar recorded the lists of all members for each, gigabytes in a day."""
-    monkeypatch.setattr("broker.switchboard.HELLOS_BURST", 3.0)
+    monkeypatch.setattr("broker.process.switchboard.HELLOS_BURST", 3.0)
     keys = make_keys(tmp_path / "keys")
     board = Switchboard("tcp://127.0.0.1:1", keys)
     hosted = HostedFederation("spring", keys, state=tmp_path, forward=board.forward, speaks=2)

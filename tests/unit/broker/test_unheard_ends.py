@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from types import SimpleNamespace
 
-from broker.open_runs import UNHEARD_ENDS_ALL, UNHEARD_ENDS_MAX, OpenRuns
+from broker.process.open_runs import UNHEARD_ENDS_ALL, UNHEARD_ENDS_MAX, OpenRuns
 from hdpvfl_mq.node.mailbox import Mailbox
 from hdpvfl_mq.node.ports import Contact, Identity
 from tests.unit.node.node_bench import KEYS

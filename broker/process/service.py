@@ -10,10 +10,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from broker.hosting import HostedFederation
-from broker.open_runs import OpenRuns
+from broker.process.hosting import HostedFederation
+from broker.process.open_runs import OpenRuns
+from broker.process.switchboard import seats_of
 from broker.standing import Seat
-from broker.switchboard import seats_of
 from hdpvfl_mq import __version__
 from hdpvfl_mq.errors import OperatorError
 from hdpvfl_mq.node.node import Node

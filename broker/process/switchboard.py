@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from broker.hosting import Hosted, HostedFederation, HostedRun
+from broker.process.hosting import Hosted, HostedFederation, HostedRun
 from broker.router import Routed
 from broker.standing import Seat
 from hdpvfl_mq.errors import PeerError, SettingsError

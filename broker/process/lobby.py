@@ -12,9 +12,9 @@ import os
 import time
 from typing import Any
 
-from broker.hosting import HostedFederation
+from broker.process.hosting import HostedFederation
+from broker.process.switchboard import LOBBY, Switchboard
 from broker.standing import Seat, knock_fault
-from broker.switchboard import LOBBY, Switchboard
 from hdpvfl_mq.errors import OperatorError, PeerError
 from hdpvfl_mq.runtime.control import Answer
 from hdpvfl_mq.runtime.gate import Pace

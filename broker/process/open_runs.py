@@ -13,10 +13,10 @@ from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 
-from broker.hosting import HostedFederation, HostedRun
-from broker.lobby import Lobby
+from broker.process.hosting import HostedFederation, HostedRun
+from broker.process.lobby import Lobby
+from broker.process.switchboard import seats_of
 from broker.standing import AgreedRun, Seat, Standing, describe
-from broker.switchboard import seats_of
 from hdpvfl_mq.runtime.control import Answer
 from hdpvfl_mq.runtime.files import write_private
 from hdpvfl_mq.runtime.keys import load_keys
