@@ -51,17 +51,17 @@ class Closing(NoReleases):
         """The parties whose next message the run needs."""
         return frozenset() if isinstance(state, Closed) else frozenset(self.parties) - state.done
 
-    def keeping(self, state: Phase) -> frozenset[PartyId]:
+    def delaying(self, state: Phase) -> frozenset[PartyId]:
         """The parties that keep the run waiting, as far as that is known.
 
         A party that has reported its own part may still withhold from others what they need.
         """
         waiting = self.waiting_for(state)
-        known = state.told if isinstance(state, Asking) else state.told & waiting
+        known = state.announced if isinstance(state, Asking) else state.announced & waiting
         return known or waiting
 
     def deadline(self, state: Phase, given: TimerFired) -> Step[Closed]:
-        waiting = ", ".join(sorted(self.keeping(state))) or "nobody"
+        waiting = ", ".join(sorted(self.delaying(state))) or "nobody"
         phase = type(state).__name__.lower()
         return self.close(state, "deadline", f"while {phase}, waiting for {waiting}")
 
@@ -112,5 +112,5 @@ class Closing(NoReleases):
 
 def common(state: Phase) -> dict[str, Any]:
     """The fields that every phase hands on to the next one."""
-    names = ("epochs", "commitments", "heard", "told")
+    names = ("epochs", "commitments", "heard", "announced")
     return {name: getattr(state, name) for name in names}

@@ -69,7 +69,7 @@ class Coordinator(CoordinatorRounds):
         return {
             "phase": type(state).__name__.lower(),
             "joined": sorted(state.epochs),
-            "waiting_for": sorted(self.keeping(state)),
+            "waiting_for": sorted(self.delaying(state)),
             "rounds": planned[0],
             "planned": planned[1],
             "outcome": state.outcome if isinstance(state, Closed) else "",
@@ -164,7 +164,7 @@ class Coordinator(CoordinatorRounds):
         if len({(a.rows, a.rounds, a.order_digest, a.plan_digest) for a in aligned.values()}) != 1:
             return self.close(state, "mismatch", "the parties disagree on the common rows")
         training = Training(
-            **{**common(state), "told": frozenset()},
+            **{**common(state), "announced": frozenset()},
             plan_digest=message.plan_digest,
             rounds=message.rounds,
             finished_rounds=MappingProxyType(dict.fromkeys(self.parties, 0)),
@@ -177,9 +177,9 @@ class Coordinator(CoordinatorRounds):
         """Before the rounds every party is needed: keep waiting, and tell the parties for whom."""
         again = arm("watch", self.manifest.absent_after_s)
         silent = self.waiting_for(state) - state.heard
-        told = state.told
-        state = replace(state, heard=frozenset(), told=silent)
-        if silent == told:
+        announced = state.announced
+        state = replace(state, heard=frozenset(), announced=silent)
+        if silent == announced:
             return state, (again,)
         here = tuple(p for p in self.parties if p in state.epochs)
         pause = Pause(waiting_for=tuple(sorted(silent)))
@@ -197,14 +197,14 @@ class Coordinator(CoordinatorRounds):
         again_s = self.manifest.absent_after_s
         if not state.asked:
             asking = replace(state, asked=True, heard=frozenset(), waits=MappingProxyType({}))
-            pause = Pause(waiting_for=tuple(sorted(state.told)))
+            pause = Pause(waiting_for=tuple(sorted(state.announced)))
             return asking, (Send(self.parties, pause), arm("watch", min(ANSWER_S, again_s)))
-        keeping = (self.waiting_for(state) - state.heard) or state.keeping
-        told, state = state.told, replace(state, asked=False, told=keeping)
+        delaying = (self.waiting_for(state) - state.heard) or state.delaying
+        announced, state = state.announced, replace(state, asked=False, announced=delaying)
         again = arm("watch", again_s)
-        if keeping == told:
+        if delaying == announced:
             return state, (again,)
-        return state, (Send(self.parties, Pause(waiting_for=tuple(sorted(keeping)))), again)
+        return state, (Send(self.parties, Pause(waiting_for=tuple(sorted(delaying)))), again)
 
 
 _C = Coordinator

@@ -25,7 +25,8 @@ class Phase:
     epochs: Mapping[PartyId, int] = field(default_factory=lambda: _NONE)
     commitments: Mapping[PartyId, bytes] = field(default_factory=lambda: _NONE)
     heard: frozenset[PartyId] = frozenset()  # parties heard since the watch timer last fired
-    told: frozenset[PartyId] = frozenset()  # whom the run waits for, as last sent to the parties
+    # Whom the run waits for, as last sent to the parties.
+    announced: frozenset[PartyId] = frozenset()
 
     @property
     def done(self) -> frozenset[PartyId]:
@@ -64,7 +65,7 @@ class Asking(Phase):
     asked: bool = False  # a pause was sent and its answers are awaited
 
     @property
-    def keeping(self) -> frozenset[PartyId]:
+    def delaying(self) -> frozenset[PartyId]:
         """Parties that others wait for and that wait for nobody themselves.
 
         If each of them waits for another, all of them.
@@ -98,7 +99,7 @@ class Training(Asking):
     residuals: Mapping[PartyId, tuple[int, bytes]] = field(default_factory=lambda: _NONE)
     planned: int = 0
     absent: frozenset[PartyId] = frozenset()
-    told_at: int = 0  # `reached` when parties were told whom the run waits for
+    announced_at: int = 0  # `reached` when parties were told whom the run waits for
 
     @property
     def reached(self) -> int:

@@ -85,25 +85,25 @@ class CoordinatorRounds(Closing):
 
     def _ask(self, state: Training, silent: frozenset[PartyId]) -> Step[Training]:
         """Ask who is present and waits for whom, unless the run goes on."""
-        has_moved = state.reached > state.told_at
-        if not silent and (has_moved or not state.told):
-            return self._go_on(state) if state.told else (state, ())
+        has_moved = state.reached > state.announced_at
+        if not silent and (has_moved or not state.announced):
+            return self._go_on(state) if state.announced else (state, ())
         # A silent party may be the one that is kept waiting: from version 2 on it can say so.
-        told = state.told if self._is_answered else silent
-        asking = replace(state, asked=True, told=told, waits=MappingProxyType({}))
-        return asking, (Send(self.parties, Pause(waiting_for=tuple(sorted(told)))),)
+        announced = state.announced if self._is_answered else silent
+        asking = replace(state, asked=True, announced=announced, waits=MappingProxyType({}))
+        return asking, (Send(self.parties, Pause(waiting_for=tuple(sorted(announced)))),)
 
     def _tell(self, state: Training, silent: frozenset[PartyId]) -> Step[Training]:
         """Tell all parties who keeps the run waiting: who has not answered, or who was named."""
-        keeping = silent or state.keeping
-        if not keeping:
+        delaying = silent or state.delaying
+        if not delaying:
             return self._go_on(state)
         if not self._is_answered:
             return state, ()
-        after = replace(state, asked=False, told=keeping, told_at=state.reached)
-        if keeping == state.told:
+        after = replace(state, asked=False, announced=delaying, announced_at=state.reached)
+        if delaying == state.announced:
             return after, ()
-        return after, (Send(self.parties, Pause(waiting_for=tuple(sorted(keeping)))),)
+        return after, (Send(self.parties, Pause(waiting_for=tuple(sorted(delaying)))),)
 
     @property
     def _is_answered(self) -> bool:
@@ -112,7 +112,7 @@ class CoordinatorRounds(Closing):
 
     def _go_on(self, state: Training) -> Step[Training]:
         """Nobody keeps the run waiting any more."""
-        after = replace(state, asked=False, told=frozenset())
+        after = replace(state, asked=False, announced=frozenset())
         return after, (Send(self.parties, _resume(state)),)
 
     def readmit(self, state: Training, party: PartyId) -> Step[Training]:

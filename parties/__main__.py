@@ -12,11 +12,11 @@ from functools import partial
 from pathlib import Path
 
 from hdpvfl_mq.data.without_pandas import leave_pandas_out
+from hdpvfl_mq.engine.threads import pin_threads
 from hdpvfl_mq.errors import DataError, RefusedError, SettingsError
 from hdpvfl_mq.runtime.hub import Hub
 from hdpvfl_mq.runtime.keys import load_keys
 from hdpvfl_mq.runtime.process import run_process, say_how_it_ended, stop_on_signals
-from hdpvfl_mq.runtime.profile import pin_threads
 from hdpvfl_mq.runtime.settings import fields_of, names
 from hdpvfl_mq.runtime.status import Status
 from hdpvfl_mq.runtime.transport import DealerLink

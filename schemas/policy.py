@@ -16,7 +16,6 @@ from schemas.methods import Guarantee, Noise, Scores
 from schemas.privacy import MAX_SLOTS, Budget
 
 PureEpsilon = Annotated[float, Field(gt=0.0, le=100.0)]
-AlignmentMethods = Annotated[tuple[AlignmentMethod, ...], Field(min_length=1, max_length=2)]
 
 
 class PartyPolicy(Closed):

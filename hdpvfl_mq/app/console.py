@@ -16,6 +16,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 from rich.table import Table as RichTable
 
 from hdpvfl_mq.app.joining import held_out_lines
+from hdpvfl_mq.runtime import in_short
 from schemas.ids import COORDINATOR
 
 Statuses = Mapping[str, dict[str, Any]]
@@ -120,10 +121,8 @@ def spent_text(statuses: Statuses) -> str:
 
 
 def number(value: Any) -> str:
-    """A number formatted for reading."""
-    if value is None:
-        return "-"
-    return value if isinstance(value, str) else f"{value:.4g}"
+    """A number formatted for reading; a dash if there is none."""
+    return "-" if value is None else in_short.number(value)
 
 
 def closing(

@@ -6,7 +6,6 @@ It owns what a caller sees of a run; live.py proposes runs and the services do t
 from __future__ import annotations
 
 import asyncio
-import html
 import json
 import sys
 import time
@@ -52,10 +51,9 @@ class Progress:
 
     def _repr_html_(self) -> str:
         """Progress as HTML for a notebook."""
-        return (
-            f'<progress max="1" value="{self.share:.4f}"></progress> '
-            f"<span>{html.escape(str(self))}</span>"
-        )
+        from hdpvfl_mq.app.report.templates import rendered  # noqa: PLC0415 - start-up
+
+        return rendered("progress.html.j2", share=f"{self.share:.4f}", text=str(self))
 
 
 @dataclass(frozen=True)

@@ -17,13 +17,14 @@ from nacl.signing import VerifyKey
 from broker.coordinator import Coordinator
 from hdpvfl_mq.audit.evidence import Joined, StoredRecord, Transcript, no_parts
 from hdpvfl_mq.audit.reader import read_transcript
+from hdpvfl_mq.engine.threads import pin_threads
 from hdpvfl_mq.errors import IntegrityError, SettingsError
 from hdpvfl_mq.journal import chain
 from hdpvfl_mq.node.node import Node
 from hdpvfl_mq.node.ports import Contact, Identity
 from hdpvfl_mq.privacy.noise import commitment
 from hdpvfl_mq.runtime.keys import load_keys
-from hdpvfl_mq.runtime.profile import numeric_profile, pin_threads
+from hdpvfl_mq.runtime.profile import numeric_profile
 from hdpvfl_mq.runtime.settings import fields_of, load_settings
 from hdpvfl_mq.wire.codec import model_digest
 from parties.assets import Assets

@@ -8,7 +8,6 @@ not leave, so tables are copied by name.
 from __future__ import annotations
 
 import hashlib
-import os
 import tempfile
 import zipfile
 import zlib
@@ -24,7 +23,7 @@ from pydantic import BaseModel, ValidationError
 from hdpvfl_mq.audit.evidence import Key
 from hdpvfl_mq.audit.reader import PARTS, copy_tables, read_keys, read_ledger
 from hdpvfl_mq.errors import IntegrityError, SettingsError
-from hdpvfl_mq.runtime.files import aside_of
+from hdpvfl_mq.runtime.files import writing_private
 from hdpvfl_mq.runtime.settings import dump_settings
 from hdpvfl_mq.wire.signing import is_signed
 from schemas.bundle import (
@@ -136,16 +135,14 @@ def _write(
             for party, key in sorted(keys.items())
         )
     )
-    aside = aside_of(path)
     with (
-        os.fdopen(os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file,
+        writing_private(path) as file,
         zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as packed,
     ):
         packed.writestr(INDEX, plain)
         packed.writestr(SIGNATURES, signatures.model_dump_json(indent=1))
         for described in index.files:
             packed.write(folder / described.name, described.name)
-    aside.replace(path)
 
 
 @contextmanager

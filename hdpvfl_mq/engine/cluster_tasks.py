@@ -12,9 +12,9 @@ from functools import lru_cache
 from typing import Any
 
 import numpy as np
-from threadpoolctl import threadpool_limits
 
 from hdpvfl_mq.engine.port import Job, Kernel, Matrix, Piece, Result
+from hdpvfl_mq.engine.threads import pin_threads
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,10 +123,5 @@ def _results(job: Job, first: int, blocks: tuple[Block, ...]) -> list[Result]:
 @lru_cache(maxsize=1)
 def _profile(profile: Callable[[], str]) -> str:
     """This worker's profile, with one thread for each product."""
-    _one_thread()
+    pin_threads()
     return profile()
-
-
-@lru_cache(maxsize=1)
-def _one_thread() -> Any:
-    return threadpool_limits(limits=1, user_api="blas")

@@ -16,13 +16,12 @@ from queue import Queue
 from threading import Thread
 from typing import Any
 
-from threadpoolctl import threadpool_limits
-
 from hdpvfl_mq.engine.channel import receive, send
 from hdpvfl_mq.engine.core_dumps import forbid_core_dumps
 from hdpvfl_mq.engine.no_pandas import NoPandas
 from hdpvfl_mq.engine.port import Job, Kernel, Matrix, Piece, name_of
 from hdpvfl_mq.engine.shared_rows import matrix_of
+from hdpvfl_mq.engine.threads import pin_threads
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +85,7 @@ def serve(connection: Connection) -> None:
     asked: Queue[Asked | _Taken | Drop | None] = Queue()
     Thread(target=_read, args=(connection, asked), daemon=True).start()
     held: dict[int, Matrix] = {}
-    _threads = threadpool_limits(limits=1, user_api="blas")
+    _threads = pin_threads()
     while (each := asked.get()) is not None:
         if isinstance(each, _Taken):
             held[each.number] = each.X

@@ -112,14 +112,6 @@ class LedgerHeads:
             if digest_at(self._db, head.sequence) != head.digest:
                 raise IntegrityError(f"{peer} co-signed a different entry {head.sequence}")
 
-    def cosignatures(self) -> tuple[Cosignature, ...]:
-        """The newest co-signature of each peer."""
-        rows = self._db.execute("SELECT * FROM cosignature ORDER BY peer")
-        return tuple(
-            Cosignature(peer=peer, head=LedgerHead(sequence=seq, digest=digest), signature=sign)
-            for peer, seq, digest, sign in rows
-        )
-
     def _write(self, statement: Callable[[], object]) -> None:
         if self._broken:
             raise OperatorError(

@@ -21,10 +21,10 @@ from hdpvfl_mq.privacy.calibration import mu_of
 from hdpvfl_mq.privacy.noise import NARROWEST_RATIO, ladder, round_ratio
 from hdpvfl_mq.privacy.pure import PureUnits, mu_beside
 from schemas.base import INT64_MAX
+from schemas.methods import Guarantee
 from schemas.privacy import MU2_UNIT_BITS, TAU_UNIT_BITS, BoundedKind, Budget
 
 FloatArray = NDArray[np.float64]
-Guarantee = Literal["sound", "paper", "none"]
 # The minimum charged per coordinate for floating-point arithmetic; see `float_slack`.
 FLOAT_SLACK = 2.0**-30
 FINEST_EXPONENT, COARSEST_EXPONENT = -30, 20

@@ -125,18 +125,6 @@ def epsilon_with_pure(mu: float, delta: float, pure: PureUnits) -> float:
     return high
 
 
-@lru_cache(maxsize=256)
-def pure_beside(epsilon: float, delta: float, mu: float) -> int:
-    """The largest pure epsilon that fits beside a mu, in units, rounded down; 0 if none fits."""
-    check_budget(epsilon, delta)
-    low, high = 0, pure_units_of(2.0 * epsilon + 2.0)
-    while high - low > 1:
-        middle = (low + high) // 2
-        fits = bool(delta_with_pure(epsilon, mu, (middle,)) <= delta)
-        low, high = (middle, high) if fits else (low, middle)
-    return low
-
-
 def advantage(mu: float, pure: Iterable[int] = ()) -> float:
     """Bound an attacker's gain over guessing which of two neighbours it sees: delta(0).
 

@@ -6,6 +6,7 @@ commands all show the same text.
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 ENDED = ("over", "refused")
@@ -60,6 +61,11 @@ def _federation(name: str, federation: dict[str, Any]) -> str:
 def _open(runs: dict[str, Any]) -> list[str]:
     live = {name: run for name, run in runs.items() if run["phase"] not in (*ENDED, "asked")}
     return [f"{name}: {run_in_short(run)}" for name, run in live.items()]
+
+
+def finite(value: float) -> float | str:
+    """A number as JSON can hold it: an infinite one becomes a word."""
+    return value if math.isfinite(value) else "infinite"
 
 
 def number(value: float | str) -> str:

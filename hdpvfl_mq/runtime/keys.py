@@ -94,6 +94,11 @@ def load_keys(folder: Path) -> Keys:
     )
 
 
+def load_or_make_keys(folder: Path) -> Keys:
+    """Load the keys of a folder, or make new ones if it has none."""
+    return load_keys(folder) if (folder / "sign.key").exists() else make_keys(folder)
+
+
 def replace_keys(old: Path, new: Path, party: PartyId) -> Keys:
     """Make new keys in a folder that has none; the old keys sign that the new keys replace them.
 

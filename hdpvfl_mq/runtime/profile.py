@@ -1,23 +1,17 @@
 """The numeric profile: what bit-identical replay depends on; every hello contains it.
 
-It owns pinning BLAS to one thread and naming the libraries; results differ with thread count and
-core type, so both are part of the profile.
+It owns naming the libraries; results differ with thread count and core type, so both are part of
+the profile. hdpvfl_mq/engine/threads.py pins BLAS to one thread.
 """
 
 from __future__ import annotations
 
 import platform
-from typing import Any
 
 import numpy as np
-from threadpoolctl import threadpool_info, threadpool_limits
+from threadpoolctl import threadpool_info
 
 from hdpvfl_mq import __version__
-
-
-def pin_threads() -> Any:
-    """Limit BLAS to one thread for the life of the process; keep the returned object."""
-    return threadpool_limits(limits=1, user_api="blas")
 
 
 def numeric_profile() -> str:

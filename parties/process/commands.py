@@ -17,7 +17,7 @@ from hdpvfl_mq.node.node import Node
 from hdpvfl_mq.privacy.accountant import Spent, epsilon_shown
 from hdpvfl_mq.privacy.ledger import Books
 from hdpvfl_mq.runtime.control import Answer
-from hdpvfl_mq.runtime.in_short import ENDED, KEYS_KNOWN
+from hdpvfl_mq.runtime.in_short import ENDED, KEYS_KNOWN, finite
 from hdpvfl_mq.runtime.settings import check_settings
 from parties.belonging import describe
 from parties.pairing import Pairing
@@ -110,7 +110,7 @@ class Commands:
             free = epsilon_shown(Spent(mu2_units=standing.mu2_units_free), policy.lifetime.delta)
         return {
             "dataset": policy.dataset,
-            "epsilon_spent": spent if spent < float("inf") else "infinite",
+            "epsilon_spent": finite(spent),
             "epsilon_left": free,
             "epsilon_cap": policy.lifetime.epsilon,
             "delta": policy.lifetime.delta,
@@ -256,5 +256,4 @@ def _spent(books: Books, name: RunId) -> float | str:
         for (dataset, run), account in books.runs.items()
         if run == name
     ]
-    most = max(booked, default=0.0)
-    return most if most < float("inf") else "infinite"
+    return finite(max(booked, default=0.0))

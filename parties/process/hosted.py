@@ -14,6 +14,7 @@ from hdpvfl_mq.privacy.accountant import Spent, epsilon_shown
 from hdpvfl_mq.privacy.ledger_store import Ledger
 from hdpvfl_mq.privacy.plan import mu_of_units
 from hdpvfl_mq.runtime.hub import RunLink
+from hdpvfl_mq.runtime.in_short import finite
 from hdpvfl_mq.runtime.keys import Keys
 from hdpvfl_mq.runtime.metrics import Tally
 from hdpvfl_mq.runtime.runner import FAREWELL_S, Runner
@@ -131,12 +132,12 @@ class PartyRun:
             "epoch": node.epoch,
             "steps": node.steps,
             "releases": _releases(setup.plan, own.role, training) if setup else [],
-            "epsilon_spent": _json(epsilon_shown(self._book.spent(), delta)),
-            "epsilon_lifetime": _json(self._book.lifetime_epsilon()),
+            "epsilon_spent": finite(epsilon_shown(self._book.spent(), delta)),
+            "epsilon_lifetime": finite(self._book.lifetime_epsilon()),
             "delta": delta,
-            "mu": _json(_mu(spent)) if spent else None,
+            "mu": finite(_mu(spent)) if spent else None,
             "noise_std": noise.noise_std if noise else None,
-            "sensitivity": _json(noise.sensitivity) if noise else None,
+            "sensitivity": finite(noise.sensitivity) if noise else None,
             "bytes_sent": self._link.bytes_sent if self._link else 0,
             "bytes_received": self._link.bytes_received if self._link else 0,
             "resends": self.runner.resends if self.runner else 0,
@@ -179,9 +180,9 @@ def _releases(plan: RunPlan, role: PartyRole, training: Training | None) -> list
         {
             "kind": kind,
             "rounds": rounds,
-            "mu": _json(noise.mu),
+            "mu": finite(noise.mu),
             "noise_std": noise.noise_std,
-            "sensitivity": _json(noise.sensitivity),
+            "sensitivity": finite(noise.sensitivity),
             "disclosed_rows": noise.disclosed_rows,
         }
         for kind, noise in plan.releases_of(role).items()
@@ -190,7 +191,3 @@ def _releases(plan: RunPlan, role: PartyRole, training: Training | None) -> list
 
 def _mu(spent: Spent) -> float:
     return float("inf") if spent.exact else mu_of_units(spent.mu2_units)
-
-
-def _json(number: float) -> float | str:
-    return number if number < float("inf") else "infinite"

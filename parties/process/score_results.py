@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from hdpvfl_mq.data.readers import TableFile
 from hdpvfl_mq.glm.families import family
-from hdpvfl_mq.runtime.files import aside_of, write_private
+from hdpvfl_mq.runtime.files import write_private, writing_private
 from parties.assets import Assets
 from parties.common_rows import rows_of
 from parties.phases import Setup
@@ -79,13 +79,8 @@ class ScoreResults:
         Columns: ids, `theta`, `prediction` (the expected label in its own units, or the probability
         of the upper class) and `without`, the partners that are missing in this score.
         """
-        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        aside = aside_of(path)
-        descriptor = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-        with os.fdopen(descriptor, "wb") as file:
-            lines = self._parquet(file) if path.suffix == ".parquet" else self._csv(file)
-        aside.replace(path)
-        return lines
+        with writing_private(path) as file:
+            return self._parquet(file) if path.suffix == ".parquet" else self._csv(file)
 
     def _csv(self, file: Any) -> int:
         lines = 0

@@ -23,9 +23,10 @@ import numpy as np
 from hdpvfl_mq.engine.port import Engine, LocalEngine
 from hdpvfl_mq.engine.processes import ProcessEngine
 from hdpvfl_mq.engine.rows_folder import RowsFolder
+from hdpvfl_mq.engine.threads import pin_threads
 from hdpvfl_mq.glm.block import ColumnBlock
 from hdpvfl_mq.methods.private_model import statistics
-from hdpvfl_mq.runtime.profile import numeric_profile, pin_threads
+from hdpvfl_mq.runtime.profile import numeric_profile
 from scripts.benches.row import Row, times
 
 ROWS, COLUMNS = 1_000_000, 300

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import uvloop
 
-from hdpvfl_mq.runtime.profile import pin_threads
+from hdpvfl_mq.engine.threads import pin_threads
 from hdpvfl_mq.runtime.settings import load_settings
 from parties.__main__ import _run
 from schemas.config import PartySettings

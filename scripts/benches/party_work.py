@@ -31,11 +31,12 @@ from hdpvfl_mq.data.readers import TableFile
 from hdpvfl_mq.data.without_pandas import leave_pandas_out
 from hdpvfl_mq.engine.port import Engine, LocalEngine
 from hdpvfl_mq.engine.processes import ProcessEngine
+from hdpvfl_mq.engine.threads import pin_threads
 from hdpvfl_mq.glm.block import ColumnBlock
 from hdpvfl_mq.methods.private_model import statistics
 from hdpvfl_mq.privacy.noise import ladder
 from hdpvfl_mq.psi import elements, normalise, order
-from hdpvfl_mq.runtime.profile import numeric_profile, pin_threads
+from hdpvfl_mq.runtime.profile import numeric_profile
 from schemas.config import IdRules
 from schemas.data import DataSettings
 from scripts.benches.engines import Took, busy_s, dask_cluster, engine_rows

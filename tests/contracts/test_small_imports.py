@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import tomllib
@@ -31,6 +32,9 @@ def loaded_after(line: str) -> set[str]:
     return set(ended.stdout.split())
 
 
+@pytest.mark.skipif(
+    "COVERAGE_PROCESS_CONFIG" in os.environ, reason="coverage imports modules of its own"
+)
 @pytest.mark.parametrize("program", PROGRAMS)
 def test_a_program_imports_only_what_it_needs(program):
     allowed, forbidden = PROGRAMS[program]

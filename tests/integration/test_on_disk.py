@@ -12,9 +12,9 @@ import pyarrow as pa
 import pytest
 from pyarrow import ipc
 
+from hdpvfl_mq.engine.threads import pin_threads
 from hdpvfl_mq.glm import reorder
 from hdpvfl_mq.runtime.keys import load_keys
-from hdpvfl_mq.runtime.profile import pin_threads
 from hdpvfl_mq.runtime.settings import load_settings
 from parties import alignment
 from parties.phases import Accepted, Agreeing

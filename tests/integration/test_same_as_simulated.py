@@ -10,11 +10,11 @@ from nacl.signing import VerifyKey
 
 from broker.coordinator import Coordinator
 from broker.router import Router
+from hdpvfl_mq.engine.threads import pin_threads
 from hdpvfl_mq.journal.store import Journal
 from hdpvfl_mq.node.node import Node
 from hdpvfl_mq.node.ports import Contact, Identity
 from hdpvfl_mq.runtime.keys import load_keys
-from hdpvfl_mq.runtime.profile import pin_threads
 from hdpvfl_mq.runtime.settings import load_settings
 from hdpvfl_mq.runtime.simulation import Faults, Simulation
 from hdpvfl_mq.wire.codec import model_digest

@@ -25,12 +25,13 @@ from hdpvfl_mq.engine.cluster_tasks import Block, Task
 from hdpvfl_mq.engine.port import Engine, Job, LocalEngine
 from hdpvfl_mq.engine.processes import ProcessEngine
 from hdpvfl_mq.engine.rows_folder import RowsFolder
+from hdpvfl_mq.engine.threads import pin_threads
 from hdpvfl_mq.errors import NetworkError, OperatorError, SettingsError
 from hdpvfl_mq.glm import block
 from hdpvfl_mq.methods.private_model import problem, statistics
 from hdpvfl_mq.privacy import mechanism, noise
 from hdpvfl_mq.psi import oprf, packed
-from hdpvfl_mq.runtime.profile import numeric_profile, pin_threads
+from hdpvfl_mq.runtime.profile import numeric_profile
 from parties.assets import Assets
 from schemas.methods import PrivateModel
 from tests.dask_cluster import DaskCluster

@@ -288,7 +288,7 @@ def test_a_run_that_goes_on_waits_for_nobody():
     """Shop is away for a while: all are told, and hear that it is back."""
     made = Watched(manifest(**{**STILL, "epochs": 12, "absent_after_s": 2.0}), tables(44))
     named = []
-    made.operators[COORDINATOR] = lambda node: named.append((*node.state.told,))
+    made.operators[COORDINATOR] = lambda node: named.append((*node.state.announced,))
     made.simulate(faults=Faults(delay_s=0.05, absences=(("shop", 1.2, 9.0),)))
     assert set(made.outcomes.values()) == {"completed"}
     assert ("shop",) in named

@@ -17,11 +17,10 @@ from hdpvfl_mq.app.lines import say
 from hdpvfl_mq.data.readers import TableFile
 from hdpvfl_mq.errors import DataError, OperatorError, SettingsError
 from hdpvfl_mq.runtime.files import write_private
-from hdpvfl_mq.runtime.keys import Keys, load_keys, make_keys
+from hdpvfl_mq.runtime.keys import load_or_make_keys
 from hdpvfl_mq.runtime.knock import knock
 from hdpvfl_mq.runtime.settings import check_settings, dump_settings, fields_of, load_settings
 from hdpvfl_mq.wire.invitation import Invitation, read_line
-from schemas.base import Closed
 from schemas.config import BrokerServiceSettings, FederationSettings, PartyServiceSettings
 from schemas.data import DataSettings
 from schemas.policy import PartyPolicy
@@ -51,7 +50,7 @@ def init(options: argparse.Namespace) -> int:
         federations = (*old.federations, added)
         made = BrokerServiceSettings.model_validate({**fields_of(old), "federations": federations})
     else:
-        _make_keys(Path("keys"))
+        load_or_make_keys(Path("keys"))
         plain = {
             "bind": options.bind,
             "address": f"tcp://{options.address or options.bind.removeprefix('tcp://')}",
@@ -59,7 +58,9 @@ def init(options: argparse.Namespace) -> int:
             "federations": [{"name": options.name}],
         }
         made = check_settings(BrokerServiceSettings, plain, "options")
-    write_private(path, "# The broker's service. Start it with: hdpvfl broker\n" + _text(made))
+    write_private(
+        path, "# The broker's service. Start it with: hdpvfl broker\n" + dump_settings(made)
+    )
     text = f"{path} written; now: hdpvfl broker, then: hdpvfl invite NAME for every member"
     return show(options, {"settings": str(path)}, lambda: say(text))
 
@@ -85,7 +86,7 @@ def join(options: argparse.Namespace) -> int:
     if Path("party.toml").exists():
         raise OperatorError("this folder already has a party.toml: join from an empty folder")
     data = _data(options, invitation)
-    keys = _make_keys(Path("keys"))
+    keys = load_or_make_keys(Path("keys"))
     verify_key = asyncio.run(knock(invitation, keys, proxy=options.proxy))
     plain = {
         "party": invitation.party,
@@ -105,9 +106,9 @@ def join(options: argparse.Namespace) -> int:
         lifetime=Budget(epsilon=options.lifetime_epsilon, delta=options.lifetime_delta),
         run_epsilon_max=options.lifetime_epsilon,
     )
-    write_private(Path("policy.toml"), _POLICY_TEXT + _text(policy))
+    write_private(Path("policy.toml"), _POLICY_TEXT + dump_settings(policy))
     settings = check_settings(PartyServiceSettings, plain, "options")
-    write_private(Path("party.toml"), _PARTY_TEXT + _text(settings))
+    write_private(Path("party.toml"), _PARTY_TEXT + dump_settings(settings))
     answer = {"party": invitation.party, "federation": invitation.federation}
 
     def lines() -> None:
@@ -166,11 +167,3 @@ def _data(options: argparse.Namespace, invitation: Invitation) -> dict[str, obje
             listed = ", ".join(columns)
             raise DataError(f"{options.data} has no column {column!r}; it has {listed}{hint}")
     return fields
-
-
-def _make_keys(folder: Path) -> Keys:
-    return load_keys(folder) if (folder / "sign.key").exists() else make_keys(folder)
-
-
-def _text(model: Closed) -> str:
-    return dump_settings(model)

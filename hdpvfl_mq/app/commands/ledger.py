@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import math
 import shutil
 import tempfile
 from collections import Counter
@@ -26,6 +25,7 @@ from hdpvfl_mq.privacy.ledger_secret import SECRET_BYTES, LedgerSecret
 from hdpvfl_mq.privacy.ledger_store import Ledger
 from hdpvfl_mq.privacy.ledger_tables import owner_of
 from hdpvfl_mq.privacy.scored_people import ScoredPeople
+from hdpvfl_mq.runtime.in_short import finite, number
 from hdpvfl_mq.runtime.keys import read_secret
 from parties.process.ledger_file import replace_secret, scored_cost, secret_file
 from schemas.privacy import PURE_UNIT_BITS, CapFixed, ReleaseBooked
@@ -71,8 +71,8 @@ def standings(ledger: Ledger, *, mu2_units_scored: int = 0) -> list[dict[str, An
                 "dataset": dataset,
                 "delta": cap.delta,
                 "epsilon_cap": cap.epsilon,
-                "epsilon_spent": _finite(ledger.books.epsilon_spent(dataset)),
-                "epsilon_held": _finite(epsilon_shown(ledger.books.held(dataset), cap.delta)),
+                "epsilon_spent": finite(ledger.books.epsilon_spent(dataset)),
+                "epsilon_held": finite(epsilon_shown(ledger.books.held(dataset), cap.delta)),
                 "epsilon_left": ledger.books.epsilon_left(
                     dataset, mu2_units_scored=mu2_units_scored
                 ),
@@ -80,7 +80,7 @@ def standings(ledger: Ledger, *, mu2_units_scored: int = 0) -> list[dict[str, An
                 "runs": [
                     {
                         "run": run,
-                        "epsilon_spent": _finite(epsilon_shown(account.spent, cap.delta)),
+                        "epsilon_spent": finite(epsilon_shown(account.spent, cap.delta)),
                         "mu2_units": account.spent.mu2_units,
                         "tau_units": account.spent.tau_units,
                         "pure_epsilons": [_pure(units) for units in account.spent.pure],
@@ -117,10 +117,6 @@ def _pure(units: int) -> float:
     return units * 2.0**-PURE_UNIT_BITS
 
 
-def _finite(epsilon: float) -> float | str:
-    return epsilon if math.isfinite(epsilon) else "infinite"
-
-
 def show(path: Path, *, as_json: bool) -> int:
     """Print what is spent, reserved and left."""
     with opened_copy(path) as ledger:
@@ -137,10 +133,10 @@ def show(path: Path, *, as_json: bool) -> int:
     beside = " beside noised scores ('hdpvfl ledger scored')" if is_scored else ""
     for row in rows:
         say(
-            f"{row['dataset']}: epsilon {_text(row['epsilon_spent'])} is spent, of a cap of "
+            f"{row['dataset']}: epsilon {number(row['epsilon_spent'])} is spent, of a cap of "
             f"{row['epsilon_cap']:g} at delta {row['delta']:g}; with open runs "
-            f"{_text(row['epsilon_held'])}; a further run of at most epsilon "
-            f"{_text(row['epsilon_left'])} still fits{beside}"
+            f"{number(row['epsilon_held'])}; a further run of at most epsilon "
+            f"{number(row['epsilon_left'])} still fits{beside}"
         )
         if row["pure_slots"]:
             slots = [f"{s['epsilon_held']:.4g} of {s['epsilon']:.4g}" for s in row["pure_slots"]]
@@ -169,7 +165,7 @@ def _runs_table(runs: list[dict[str, Any]]) -> Table:
         state = "closed" if run["closed"] else "open"
         exact = (str(run["exact_disclosures"]), str(run["disclosed_rows"]))
         pure = " + ".join(f"{epsilon:.4g}" for epsilon in run["pure_epsilons"]) or "0"
-        table.add_row(run["run"], _text(run["epsilon_spent"]), pure, *exact, state)
+        table.add_row(run["run"], number(run["epsilon_spent"]), pure, *exact, state)
     return table
 
 
@@ -180,10 +176,6 @@ def _scored(path: Path, ledger: Ledger) -> int:
         return 0
     with _copied(account) as copy:
         return scored_cost(ledger, copy)
-
-
-def _text(epsilon: float | str) -> str:
-    return epsilon if isinstance(epsilon, str) else f"{epsilon:.4g}"
 
 
 def verify(path: Path, *, as_json: bool) -> int:

@@ -23,6 +23,7 @@ from hdpvfl_mq.methods.run_plan import RunPlan
 from hdpvfl_mq.privacy.accountant import epsilon_shown
 from hdpvfl_mq.privacy.calibration import mu_of, noise_std_analytic
 from hdpvfl_mq.runtime.files import create_private
+from hdpvfl_mq.runtime.in_short import finite, number
 from hdpvfl_mq.runtime.settings import check_settings, dump_settings
 from schemas.config import RunManifest
 from schemas.methods import PrivateModel
@@ -125,9 +126,9 @@ def _way(manifest: RunManifest, rows: int, budget: Budget) -> dict[str, Any]:
         noise = plan.noise_of(side)
         way[side] = {
             "noise_std": noise.noise_std,
-            "sensitivity": _number(noise.sensitivity),
-            "mu": _number(noise.mu),
-            "epsilon_true": _number(epsilon_shown(plan.spent_by(side), budget.delta)),
+            "sensitivity": finite(noise.sensitivity),
+            "mu": finite(noise.mu),
+            "epsilon_true": finite(epsilon_shown(plan.spent_by(side), budget.delta)),
             "largest_value": noise.value_bound,
             "signal_to_noise_per_epoch": noise.value_bound
             / noise.noise_std
@@ -150,7 +151,7 @@ def _settings(plan: RunPlan, side: str) -> dict[str, Any]:
     part = plan.method.active if side == "active" else plan.method.passive
     settings: dict[str, Any] = {"weight_norm": part.weight_norm, "step_size": part.step_size}
     if side == "passive":
-        settings["received_clip"] = _number(plan.received_clip)
+        settings["received_clip"] = finite(plan.received_clip)
     return settings
 
 
@@ -192,10 +193,6 @@ def _choices(recommended: RunManifest, rows: int) -> dict[str, Any]:
         assert isinstance(plan, PrivateModelPlan)
         found[name] = {"weights": signal_kept(plan), "scores": scores_kept(plan)}
     return found
-
-
-def _number(value: float) -> float | str:
-    return value if math.isfinite(value) else "infinite"
 
 
 def show(found: dict[str, Any]) -> None:
@@ -248,10 +245,10 @@ def _comparison(ways: dict[str, Any]) -> Table:
                 name if side == "active" else "",
                 str(way["rounds"]) if side == "active" else "",
                 side,
-                _text(part["noise_std"]),
-                _text(part.get("noise_std_analytic", "same")),
-                _text(part["sensitivity"]),
-                _text(part["epsilon_true"]),
+                number(part["noise_std"]),
+                number(part.get("noise_std_analytic", "same")),
+                number(part["sensitivity"]),
+                number(part["epsilon_true"]),
                 f"{part['signal_to_noise_per_epoch']:.3g}",
             )
     return table
@@ -263,10 +260,6 @@ def _settings_text(way: dict[str, Any]) -> str:
     parts = [f"method {way['method']}, epochs {way['epochs']}, batch {way['batch_rows']:,} rows"]
     for side in ("active", "passive"):
         known = ("weight_norm", "strength", "step_size", "received_clip")
-        given = [f"{key} {_text(way[side][key])}" for key in known if key in way[side]]
+        given = [f"{key} {number(way[side][key])}" for key in known if key in way[side]]
         parts += [f"{side}: {', '.join(given)}"] if given else []
     return "recommended settings: " + "; ".join(parts)
-
-
-def _text(value: float | str) -> str:
-    return value if isinstance(value, str) else f"{value:.4g}"

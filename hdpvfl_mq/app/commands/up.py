@@ -41,7 +41,7 @@ from hdpvfl_mq.data.cards import Card
 from hdpvfl_mq.errors import OperatorError, SettingsError
 from hdpvfl_mq.glm.families import FAMILIES
 from hdpvfl_mq.methods import plan_run
-from hdpvfl_mq.methods.recommend import recommend, sound_descent
+from hdpvfl_mq.methods.recommend import Parties, recommend, sound_descent
 from hdpvfl_mq.runtime.settings import (
     check_choice,
     check_settings,
@@ -53,8 +53,6 @@ from schemas.ids import MAX_PASSIVES
 from schemas.methods import Descent, Guarantee, Prediction, Scoring
 from schemas.model import LossName, LossSpec, PenaltyName, PenaltySpec
 from schemas.privacy import Budget
-
-Parties = tuple[str, tuple[str, ...]]  # active, passive
 
 
 @dataclass(frozen=True)

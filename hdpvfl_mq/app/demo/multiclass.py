@@ -24,6 +24,7 @@ from hdpvfl_mq.app.demo import evaluate, summary
 from hdpvfl_mq.app.demo.prepare import Demo, write_demo
 from hdpvfl_mq.glm.multiclass import decide
 from hdpvfl_mq.privacy.accountant import Spent, epsilon_shown
+from hdpvfl_mq.runtime.in_short import finite
 from hdpvfl_mq.runtime.settings import check_settings, dump_settings
 from schemas.config import RunManifest
 
@@ -131,16 +132,12 @@ def _party(
     )
     return {
         "name": party,
-        "epsilon_classes": [_json(epsilon_shown(one, delta)) for one in spent],
-        "epsilon_spent": _json(epsilon_shown(together, delta)),
-        "epsilon_lifetime": _json(lifetime),
+        "epsilon_classes": [finite(epsilon_shown(one, delta)) for one in spent],
+        "epsilon_spent": finite(epsilon_shown(together, delta)),
+        "epsilon_lifetime": finite(lifetime),
         "delta": delta,
         "ledger": str(ledger_file.absolute()),
     }
-
-
-def _json(number: float) -> float | str:
-    return number if number < float("inf") else "infinite"
 
 
 def _closing(console: Console, result: dict[str, Any], demo: Demo, state: Path) -> None:

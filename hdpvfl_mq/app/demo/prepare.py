@@ -19,7 +19,7 @@ from hdpvfl_mq.data.readers import load_table
 from hdpvfl_mq.data.tables import Table
 from hdpvfl_mq.errors import OperatorError, SettingsError
 from hdpvfl_mq.glm.families import FAMILIES
-from hdpvfl_mq.runtime.keys import Keys, load_keys, make_keys
+from hdpvfl_mq.runtime.keys import Keys, load_or_make_keys
 from hdpvfl_mq.runtime.settings import dump_settings, fields_of, load_settings
 from schemas.base import Closed
 from schemas.config import (
@@ -137,7 +137,7 @@ def write_rows(demo: Demo, split: Split) -> None:
 def write_settings(demo: Demo, *, state: Path, port: int) -> None:
     """Write what services read when they start: keys, policies, manifest, settings."""
     tables = demo.tables()
-    keys = {p: _keys(demo.folder / "keys" / p) for p in (*tables, COORDINATOR)}
+    keys = {p: load_or_make_keys(demo.folder / "keys" / p) for p in (*tables, COORDINATOR)}
     write = _writer(demo)
     write("manifest", demo.manifest)
     write("policy", _policy(demo))
@@ -171,10 +171,6 @@ def write_services(demo: Demo, *, state: Path) -> None:
                 **same, federation=demo.federation, broker_verify_key=registrar.verify_key
             ),
         )
-
-
-def _keys(folder: Path) -> Keys:
-    return load_keys(folder) if (folder / "sign.key").exists() else make_keys(folder)
 
 
 def _writer(demo: Demo) -> Callable[[str, Closed], None]:

@@ -1,4 +1,4 @@
-"""Renders the report templates; every value is escaped."""
+"""Renders the templates of the report and of notebooks; every value is escaped."""
 
 from __future__ import annotations
 

@@ -9,13 +9,12 @@ their norm at most 1.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hdpvfl_mq.arrays.chunked import Allocate
+from hdpvfl_mq.arrays.chunked import Allocate, chunks
 from hdpvfl_mq.arrays.unreleased import FloatVector, Unreleased
 from hdpvfl_mq.engine.port import Matrix
 from hdpvfl_mq.glm.block import ColumnBlock, dense
@@ -39,7 +38,7 @@ def row_integers(X: Matrix) -> NDArray[np.float64]:
     that is longer nevertheless counts as zero.
     """
     found = np.empty(X.shape)
-    for part in _blocks(len(X), _cached_rows(X)):
+    for part in chunks(len(X), _cached_rows(X)):
         scaled = np.multiply(dense(X[part]), 2.0**ROW_BITS, out=found[part])
         np.trunc(scaled, out=scaled)
         squares = np.vecdot(scaled, scaled)  # sums up to 2^40 are exact in any order
@@ -51,7 +50,7 @@ def clipped(received: FloatVector, clip: float, allocate: Allocate = np.empty) -
     """z: received values, centred, clipped, then rounded toward zero to a multiple of 2^-16."""
     mean = received.mean()
     found: FloatVector = allocate((len(received),), np.float64)
-    for part in _blocks(len(received), _BLOCK_ROWS):
+    for part in chunks(len(received), _BLOCK_ROWS):
         z = np.clip(received[part] - mean, -clip, clip)
         found[part] = np.trunc(z * 2.0**Z_BITS) * 2.0**-Z_BITS
     return found
@@ -90,7 +89,7 @@ def scores(block: ColumnBlock, rows: slice, w: FloatVector) -> FloatVector:
     found, count = np.empty(rows.stop - rows.start), rows.stop - rows.start
     parts = [
         slice(rows.start + part.start, rows.start + part.stop)
-        for part in _blocks(count, _BLOCK_ROWS)
+        for part in chunks(count, _BLOCK_ROWS)
     ]
     for part, here in zip(parts, block.each(_scores, parts, given=(w,)), strict=True):
         found[part.start - rows.start : part.stop - rows.start] = here
@@ -104,7 +103,7 @@ def weight_grid(w: FloatVector) -> FloatVector:
 
 def _moments(X: Matrix, z: FloatVector, size: int) -> Integers:
     total = np.zeros(X.shape[1], dtype=np.int64)
-    for part in _blocks(len(X), min(size, _cached_rows(X))):
+    for part in chunks(len(X), min(size, _cached_rows(X))):
         whole = z[part] * 2.0**Z_BITS
         total += (row_integers(X[part]).T @ whole).astype(np.int64)
     return total
@@ -112,7 +111,7 @@ def _moments(X: Matrix, z: FloatVector, size: int) -> Integers:
 
 def _gram(X: Matrix) -> Integers:
     total = np.zeros((X.shape[1], X.shape[1]), dtype=np.int64)
-    for part in _blocks(len(X), _BLOCK_ROWS):
+    for part in chunks(len(X), _BLOCK_ROWS):
         rows = row_integers(X[part])
         total += (rows.T @ rows).astype(np.int64)
     return total
@@ -120,7 +119,7 @@ def _gram(X: Matrix) -> Integers:
 
 def _scores(X: Matrix, w: FloatVector) -> FloatVector:
     scores, whole = np.empty(len(X)), w * 2.0**ROW_BITS
-    for part in _blocks(len(X), _cached_rows(X)):
+    for part in chunks(len(X), _cached_rows(X)):
         scores[part] = row_integers(X[part]) @ whole
     return scores * 2.0 ** (-2 * ROW_BITS)
 
@@ -142,13 +141,8 @@ def _on_grid(sums: list[int], rows: int, bits: int, exponent: int) -> FloatVecto
 def _shares(rows: int, size: int) -> list[slice]:
     """Parts of equal length, so that workers finish together: at least a block, or the rows."""
     count = -(-rows // (_SHARES * _BLOCKS_TOGETHER * size)) * _SHARES
-    return list(_blocks(rows, max(size, -(-rows // max(1, count)))))
+    return list(chunks(rows, max(size, -(-rows // max(1, count)))))
 
 
 def _upper(columns: int) -> tuple[Any, ...]:
     return np.triu_indices(columns, 1)
-
-
-def _blocks(rows: int, size: int) -> Iterator[slice]:
-    for start in range(0, rows, size):
-        yield slice(start, min(start + size, rows))

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 
 import pytest
 
-from hdpvfl_mq.runtime.files import aside_of, create_private, write_private
+from hdpvfl_mq.runtime.files import aside_of, create_private, write_private, writing_private
 
 
 def test_a_file_is_replaced_for_its_owner_only(tmp_path):
@@ -33,6 +34,20 @@ def test_who_is_stopped_while_writing_leaves_the_old_content(tmp_path, monkeypat
     with pytest.raises(KeyboardInterrupt):
         create_private(tmp_path / "secret", "new")
     assert set(tmp_path.iterdir()) == {path, aside_of(path)}
+
+
+def test_a_file_that_is_not_finished_replaces_nothing(tmp_path):
+    path = tmp_path / "scores.csv"
+    write_private(path, "old")
+    with suppress(ValueError), writing_private(path) as file:
+        file.write(b"half")
+        raise ValueError
+    assert path.read_text() == "old"
+    with writing_private(path) as file:
+        file.write(b"one")
+        file.write(b"two")
+    assert path.read_text() == "onetwo"
+    assert path.stat().st_mode & 0o777 == 0o600
 
 
 def test_a_name_is_on_disk_too(tmp_path, monkeypatch):
