@@ -6,7 +6,7 @@ stream, no account and no release.
 Every law has N points and integer weights that add up to 2^128. A draw from 128 uniform bits
 therefore follows the law exactly, and no distance to an ideal law is charged.
 
-- *Window* (randomised response, piecewise). The input picks a place s in 0..N - W.
+- *Window* (randomised response, K-ary response, piecewise). The input picks a place s in 0..N - W.
   The output is s + D modulo N, where D has the weight a at each of 0..W - 1 and b at the others.
   Whatever the input, W points have weight a and N - W have weight b: the cost is log(a / b), which
   is log[q (N - W) / ((1 - q) W)] with q = a W / 2^128. One point of W = 1 is randomised response.
@@ -28,6 +28,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hdpvfl_mq.arrays.unreleased import FloatVector
+from hdpvfl_mq.errors import SettingsError
 from hdpvfl_mq.privacy.table import WHOLE, AliasTable, integer_table
 from schemas.privacy import PURE_UNIT_BITS, BoundedKind
 
@@ -116,6 +117,13 @@ class BoundedNoise:
         places = (points - self._mean_at(0.0)) / self.slope
         step = (self.high - self.low) / self.steps
         return np.asarray(self.low + places * step, dtype=np.float64)
+
+    def decode_classes(self, points: Points) -> NDArray[np.float64]:
+        """One column per class: an unbiased estimate of whether the row belongs to that class."""
+        if self.window != 1 or self.steps != self.points - 1:
+            raise SettingsError("only K-ary response has classes to decode")
+        hit = (points[:, None] == np.arange(self.points)[None, :]).astype(np.float64)
+        return np.asarray((hit - self.weight_out / WHOLE) / self.slope, dtype=np.float64)
 
     def weights(self, place: int) -> list[int]:
         """The exact law of the output for one input, in units of 2^-128."""

@@ -1,4 +1,4 @@
-"""The bounded law for an epsilon: randomised response, piecewise, two points.
+"""The bounded law for an epsilon: randomised response, K-ary, piecewise, two points.
 
 It owns the choice of points, window and integer weights; bounded.py owns drawing and cost.
 
@@ -19,6 +19,7 @@ from hdpvfl_mq.privacy.table import WHOLE
 from schemas.privacy import BoundedKind
 
 SMALLEST_EPSILON, LARGEST_EPSILON = 2.0**-20, 16.0
+MOST_CLASSES = 1024
 _WINDOW_BITS = 8
 _MOST_POINTS = 2**16
 _TWO_POINT_BITS = 16
@@ -28,6 +29,13 @@ _PRECISION = 256
 def label_noise(epsilon: float, *, low: float = 0.0, high: float = 1.0) -> BoundedNoise:
     """Randomised response of two numbers: keep one with probability e^epsilon / (1 + e^epsilon)."""
     return _window("randomised_response", (low, high), 2, 1, epsilon)
+
+
+def class_noise(classes: int, epsilon: float) -> BoundedNoise:
+    """K-ary randomised response for a class 0..K - 1."""
+    if not 2 <= classes <= MOST_CLASSES:
+        raise SettingsError(f"K-ary response has 2 to {MOST_CLASSES} classes")
+    return _window("randomised_response", (0.0, classes - 1.0), classes, 1, epsilon)
 
 
 def number_noise(

@@ -143,6 +143,6 @@ def test_the_runs_of_classes_differ_in_name_and_label_only(tmp_path):
 
 
 def test_a_loss_that_is_not_for_classes_is_refused(tmp_path):
-    with pytest.raises(SettingsError, match="not for classes"):
+    with pytest.raises(SettingsError, match="does not fit class labels"):
         prepare_demo(UpOptions(dataset="wine", loss="poisson", out=tmp_path))
     assert not (tmp_path / "runs").exists()

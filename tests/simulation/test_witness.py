@@ -74,7 +74,7 @@ def test_a_ledger_of_the_same_length_with_another_history_is_refused():
     first.simulate()
     other.simulate()
     second = second_run({**first.ledgers, "shop": other.ledgers["shop"]})
-    with pytest.raises(IntegrityError, match="another entry"):
+    with pytest.raises(IntegrityError, match="a different entry"):
         second.simulate()
 
 

@@ -23,6 +23,7 @@ from hdpvfl_mq.privacy import bounded, bounded_laws
 from hdpvfl_mq.privacy.bounded import BoundedNoise
 from hdpvfl_mq.privacy.bounded_laws import (
     LARGEST_EPSILON,
+    class_noise,
     label_noise,
     number_noise,
     piecewise,
@@ -91,8 +92,7 @@ def small_window(points: int, window: int, epsilon: float) -> BoundedNoise:
 
 
 def small_laws() -> list[BoundedNoise]:
-    some = [label_noise(e) for e in EPSILONS]
-    some += [small_window(points, 1, 1.0) for points in (2, 3, 5, 7)]
+    some = [label_noise(e) for e in EPSILONS] + [class_noise(k, 1.0) for k in (2, 3, 5, 7)]
     some += [small_window(p, w, e) for p, w in ((5, 2), (11, 4), (13, 8)) for e in (0.1, 1.0, 4.0)]
     return some + [replace(two_point(-1.0, 1.0, e), steps=8) for e in (0.01, 1.0, 5.0)]
 
@@ -123,6 +123,7 @@ def test_the_price_is_never_above_what_was_asked_and_never_below_the_law(epsilon
     asked = math.ceil(Fraction(epsilon) * 2**PURE_UNIT_BITS)
     for noise in (
         label_noise(epsilon),
+        class_noise(10, epsilon),
         piecewise(-1.0, 1.0, epsilon),
         two_point(-1.0, 1.0, epsilon),
     ):
@@ -208,6 +209,16 @@ def test_decoding_is_unbiased_and_its_variance_is_known(noise: BoundedNoise) -> 
         assert law @ (decoded - true) ** 2 <= noise.noise_std**2 * (1 + 1e-9)
 
 
+def test_classes_are_decoded_without_bias() -> None:
+    noise = class_noise(4, 1.5)
+    columns = noise.decode_classes(np.arange(4))
+    for true in range(4):
+        law = np.array([float(Fraction(w, WHOLE)) for w in noise.weights(true)])
+        assert law @ columns == pytest.approx(np.eye(4)[true], abs=1e-12)
+    with pytest.raises(SettingsError):
+        piecewise(-1.0, 1.0, 1.0).decode_classes(np.arange(4))
+
+
 def test_randomised_response_keeps_a_label_as_often_as_it_may() -> None:
     noise = label_noise(1.0)
     assert noise.weight_in / WHOLE == pytest.approx(math.e / (1 + math.e), rel=1e-15)
@@ -227,6 +238,8 @@ def test_the_law_of_less_variance_is_chosen() -> None:
         lambda: label_noise(0.0),
         lambda: label_noise(17.0),
         lambda: label_noise(math.nan),
+        lambda: class_noise(1, 1.0),
+        lambda: class_noise(5000, 1.0),
         lambda: piecewise(1.0, 1.0, 1.0),
         lambda: two_point(0.0, math.inf, 1.0),
     ],

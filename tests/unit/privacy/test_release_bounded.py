@@ -11,7 +11,7 @@ import pytest
 from hdpvfl_mq.arrays.unreleased import Unreleased
 from hdpvfl_mq.errors import PeerError
 from hdpvfl_mq.privacy.bounded import BoundedNoise
-from hdpvfl_mq.privacy.bounded_laws import label_noise, piecewise, two_point
+from hdpvfl_mq.privacy.bounded_laws import class_noise, label_noise, piecewise, two_point
 from hdpvfl_mq.privacy.mechanism import Mechanism
 from hdpvfl_mq.privacy.plan import plan_bounded
 from hdpvfl_mq.privacy.receiving import receive, receive_bounded
@@ -139,3 +139,12 @@ def test_what_the_law_cannot_have_made_is_refused() -> None:
             receive_bounded(wrong, SCORE, count=400)
     with pytest.raises(PeerError):
         receive(release, count=400, bound=1e9)  # points are no numbers
+
+
+def test_classes_travel_as_points() -> None:
+    noise = class_noise(5, 3.0)
+    classes = np.arange(5000) % 5
+    points = receive_bounded(released(noise, classes.astype(float)), noise, count=5000)
+    kept = noise.weight_in / 2**128
+    assert (points == classes).mean() == pytest.approx(kept, abs=0.03)
+    assert noise.decode_classes(points).sum(axis=1) == pytest.approx(np.ones(5000))
