@@ -132,7 +132,9 @@ def logs(options: argparse.Namespace) -> int:
         runs, owner = settings.runs, settings.party
     kept = Path(runs) / options.run / owner / RUN_LOG
     if not kept.exists():
-        raise OperatorError(f"there is no log of run {options.run} in {kept.parent}; 'hdpvfl runs' lists runs")
+        raise OperatorError(
+            f"there is no log of run {options.run} in {kept.parent}; 'hdpvfl runs' lists runs"
+        )
     for line in kept.read_text().splitlines():
         print(line if options.json else printable(as_text(json.loads(line))))
     return 0
