@@ -118,8 +118,8 @@ def _unpriced(own: Assets, model: TrainedModel, manifest: RunManifest) -> str | 
         if own.role == "active" or model.weights_private:
             return None
         return (
-            f"the weights of {model.manifest.run} are not private: method prediction can score with "
-            "them, booked as what that tells of every training row"
+            f"the weights of {model.manifest.run} are not private: method prediction can score "
+            "with them, booked as what that tells of every training row"
         )
     proved = prediction_of(model.manifest)
     weight_norm, distance = covers
