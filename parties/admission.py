@@ -18,7 +18,6 @@ from hdpvfl_mq.wire.codec import model_digest
 from parties.assets import Assets, TrainedModel
 from schemas.config import RunManifest
 from schemas.ids import PartyId, PartyRole, RunId
-from schemas.methods import Noise, Prediction, PrivateModel, Scoring
 from schemas.policy import PartyPolicy
 from schemas.privacy import MU2_UNIT_BITS
 from schemas.records import LedgerStanding
@@ -61,7 +60,7 @@ def broken_rule(own: Assets, manifest: RunManifest, standing: LedgerStanding) ->
         or _wrong_data(own, manifest)
         or _wrong_statistics(own, manifest)
     )
-    is_silent = isinstance(manifest.method, Prediction | Scoring) and own.role == "active"
+    is_silent = own.role == "active" and not manifest.method.active_releases
     if not is_silent:  # a party that releases nothing has nothing to pay or to forbid
         rule = (
             rule
@@ -104,25 +103,27 @@ def _wrong_peers(own: Assets, manifest: RunManifest) -> str | None:
 def _wrong_model(own: Assets, manifest: RunManifest) -> str | None:
     """Why a prediction does not fit the model this party names, or is not priced for it."""
     model = own.model
-    asked = manifest.method if isinstance(manifest.method, Prediction | Scoring) else None
-    if (model is None) != (asked is None):
+    model_run = manifest.method.model_of
+    if (model is None) != (model_run is None):
         return "settings.model: name a model in a run that predicts, and in no other"
-    if model is None or asked is None:
+    if model is None or model_run is None:
         return None
-    return _other_model(own, model, manifest, asked.model_run) or _unpriced(own, model, asked)
+    return _other_model(own, model, manifest, model_run) or _unpriced(own, model, manifest)
 
 
-def _unpriced(own: Assets, model: TrainedModel, asked: Prediction | Scoring) -> str | None:
+def _unpriced(own: Assets, model: TrainedModel, manifest: RunManifest) -> str | None:
     """Why the run's price does not cover this model's weights."""
-    if isinstance(asked, Scoring):
+    covers = manifest.method.covers
+    if covers is None:
         if own.role == "active" or model.weights_private:
             return None
         return (
-            f"the weights of {asked.model_run} are not private: method prediction can score with "
-            "them, booked as what that tells of every training row"
+            f"the weights of {model.manifest.run} are not private: method prediction can score "
+            "with them, booked as what that tells of every training row"
         )
     proved = prediction_of(model.manifest)
-    is_priced = asked.weight_norm >= proved.weight_norm and asked.distance >= proved.distance
+    weight_norm, distance = covers
+    is_priced = weight_norm >= proved.weight_norm and distance >= proved.distance
     small = "the manifest's method.weight_norm or .distance is smaller than the run proved"
     return None if is_priced else small
 
@@ -144,24 +145,24 @@ def _other_model(
 
 def _wrong_scoring(policy: PartyPolicy, role: PartyRole, manifest: RunManifest) -> str | None:
     """Why the policy forbids these scores of private weights to leave."""
-    method = manifest.method
-    if not isinstance(method, Scoring) or role == "active":
+    asks = manifest.method.asks
+    if asks.scores is None or role == "active":
         return None
-    if policy.scoring == "none" or (policy.scoring, method.scores) == ("noised", "disclosed"):
+    if policy.scoring == "none" or (policy.scoring, asks.scores) == ("noised", "disclosed"):
         return (
-            f"policy.scoring is {policy.scoring}, the manifest's method.scores {method.scores}: "
+            f"policy.scoring is {policy.scoring}, the manifest's method.scores {asks.scores}: "
             "docs/scored-people.md says what a scored person gives away"
         )
-    if method.scores == "disclosed" and method.coarsen < policy.coarsen:
+    if asks.scores == "disclosed" and asks.coarsen < policy.coarsen:
         return (
             f"policy.coarsen is {policy.coarsen:g}, the manifest's method.coarsen "
-            f"{method.coarsen:g}: raise the latter"
+            f"{asks.coarsen:g}: raise the latter"
         )
     return None
 
 
 def _wrong_guarantee(policy: PartyPolicy, manifest: RunManifest) -> str | None:
-    if isinstance(manifest.method, Prediction) and manifest.guarantee == "none":
+    if manifest.guarantee == "none" and not manifest.method.trains:
         if not policy.exact_scoring:
             return "policy.exact_scoring is off: set it to let un-noised scores leave"
     elif manifest.guarantee not in policy.guarantees:
@@ -195,14 +196,9 @@ def _role(party: PartyId, manifest: RunManifest) -> PartyRole:
     return "active" if manifest.active_party == party else "passive"
 
 
-def _noise(manifest: RunManifest) -> Noise:
-    method = manifest.method
-    return method.noise if isinstance(method, PrivateModel) else "gaussian"
-
-
 def _wrong_noise(policy: PartyPolicy, manifest: RunManifest) -> str | None:
     """Why the policy does not allow the manifest's noise; policies allow noise by name."""
-    noise = _noise(manifest)
+    noise = manifest.method.asks.noise
     if noise in policy.noises:
         return None
     return (
@@ -228,7 +224,7 @@ def _over_budget(
             f"{budget.delta:g}: lower it"
         )
     # Noised scores of private weights are charged to the people who are scored.
-    if manifest.guarantee == "sound" and not isinstance(manifest.method, Scoring):
+    if manifest.guarantee == "sound" and manifest.method.payer == "rows":
         try:
             mu, pure = cost_of(manifest, role)
         except SettingsError as beyond:  # the manifest's numbers: no reason to stop
@@ -243,20 +239,19 @@ def _over_budget(
 
 
 def _wrong_statistics(own: Assets, manifest: RunManifest) -> str | None:
-    """Why the private model asks for more columns or disclosed rows than this party allows."""
-    method = manifest.method
-    if not isinstance(method, PrivateModel) or own.role == "active":
+    """Why the method asks for more disclosed rows than this party allows, or for fewer columns."""
+    asks = manifest.method.asks
+    if own.role == "active":
         return None
-    if own.data.X.shape[1] > method.columns_max:
+    if asks.columns_max is not None and own.data.X.shape[1] > asks.columns_max:
         return (
-            f"the manifest's method.columns_max is {method.columns_max}, this party has "
+            f"the manifest's method.columns_max is {asks.columns_max}, this party has "
             f"{own.data.X.shape[1]} columns: raise it"
         )
-    disclosed = method.disclosed_rows + (method.held_out_rows if method.disclosed_rows else 0)
-    if disclosed > own.policy.disclosed_rows_max:
+    if asks.disclosed_rows > own.policy.disclosed_rows_max:
         return (
             f"policy.disclosed_rows_max is {own.policy.disclosed_rows_max}, the run wants exact "
-            f"scores of {disclosed} rows: raise it to disclose so many, or ask for fewer"
+            f"scores of {asks.disclosed_rows} rows: raise it to disclose so many, or ask for fewer"
         )
     return None
 
@@ -267,7 +262,7 @@ def _wrong_data(own: Assets, manifest: RunManifest) -> str | None:
             "policy.learned_constants is off and this party's preprocessing constants were "
             "fitted on its rows: state them in the settings, or allow it by name"
         )
-    if _noise(manifest) == "bounded" and own.data.weights is not None:
+    if manifest.method.asks.noise == "bounded" and own.data.weights is not None:
         return "bounded noise takes no private sample weights: leave the weight column out"
     for field in type(own.id_rules).model_fields:
         mine, theirs = getattr(own.id_rules, field), getattr(manifest.alignment.ids, field)

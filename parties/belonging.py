@@ -15,7 +15,6 @@ from parties.roster import Fellow
 from schemas.config import RunManifest
 from schemas.federation import SignedRoster
 from schemas.ids import OLDEST_VERSION, PartyId, RunId
-from schemas.methods import PrivateModel, Scoring
 
 # asked: the operator or the policy must answer; proposed: the other parties must.
 KnownPhase = Literal["asked", "proposed", "open", "refused", "over"]
@@ -70,15 +69,15 @@ class Belonging:
 
 def reveals(manifest: RunManifest) -> str:
     """What a run reveals that its epsilon does not show, before anybody agrees to it."""
-    match manifest.method:
-        case PrivateModel(disclosed_rows=some, held_out_rows=held) if some:
-            return f"exact scores of up to {some + held} rows, by seed {manifest.seed}"
-        case PrivateModel(noise="bounded"):
-            return "bounded noise: docs/bounded-noise.md says what an attacker gains"
-        case Scoring(scores="disclosed", coarsen=step):
-            return f"scores in steps of {step:g}" if step else "exact scores of whom it asks for"
-        case _:
-            return ""
+    asks = manifest.method.asks
+    if asks.disclosed_rows:
+        return f"exact scores of up to {asks.disclosed_rows} rows, by seed {manifest.seed}"
+    if asks.noise == "bounded":
+        return "bounded noise: docs/bounded-noise.md says what an attacker gains"
+    if asks.scores == "disclosed":
+        step = asks.coarsen
+        return f"scores in steps of {step:g}" if step else "exact scores of whom it asks for"
+    return ""
 
 
 def describe(run: KnownRun) -> dict[str, Any]:

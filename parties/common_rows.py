@@ -22,7 +22,6 @@ from hdpvfl_mq.psi.workspace import pack_marks, unpack_marks
 from parties.assets import Assets
 from parties.phases import Setup
 from schemas.config import RunManifest
-from schemas.methods import PrivateModel
 
 
 @dataclass(frozen=True)
@@ -92,7 +91,7 @@ def _rows(own: Assets, setup: Setup) -> CommonRows:
 def is_scaled(own: Assets, manifest: RunManifest) -> bool:
     """Whether rows are scaled to norm at most 1; columns that enter no release need not be."""
     method = manifest.method if own.model is None else own.model.manifest.method
-    if own.role == "active" and isinstance(method, PrivateModel):
+    if own.role == "active" and not method.active_rows_scaled:
         return False
     return manifest.guarantee != "none" or manifest.scale_rows
 

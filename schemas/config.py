@@ -27,7 +27,7 @@ from schemas.ids import (
     RunId,
     Version,
 )
-from schemas.methods import Absence, Descent, Guarantee, Method, Scoring
+from schemas.methods import Absence, Descent, Guarantee, Method
 from schemas.model import LossSpec, PenaltySpec
 from schemas.privacy import Budget
 
@@ -132,9 +132,8 @@ class RunManifest(Extended):
 
     @property
     def _has_noise(self) -> bool:
-        if isinstance(self.method, Scoring):
-            return self.method.scores == "noised"
-        return self.guarantee != "none"
+        scores = self.method.asks.scores
+        return self.guarantee != "none" if scores is None else scores == "noised"
 
     @property
     def parties(self) -> tuple[PartyId, ...]:

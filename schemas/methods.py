@@ -2,23 +2,22 @@
 
 It owns the public constants of every method and their limits; it knows no formula. A manifest has
 exactly one variant, identified by `kind`. Plan, bound and fit of a method are in hdpvfl_mq/methods,
-both sides of its round in parties/rounds.
+both sides of its round in parties/rounds. Each variant states the facts of schemas/method_facts.py.
 """
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, ClassVar, Literal, get_args
 
 from pydantic import Field
 
 from schemas.base import Closed, Fraction, NonNegative, Positive
 from schemas.ids import RunId
+from schemas.method_facts import Asks, Facts, Noise, Payer, Scores
 
 Share = Annotated[float, Field(gt=0.0, lt=1.0)]
 Guarantee = Literal["sound", "paper", "none"]
-Noise = Literal["gaussian", "bounded"]
 Absence = Literal["wait", "last", "nothing"]
-Scores = Literal["disclosed", "noised"]
 
 
 class ActiveSide(Closed):
@@ -44,8 +43,20 @@ class EarlyStop(Closed):
     tolerance: Annotated[float, Field(ge=0.0, lt=1.0)] = 1e-3
 
 
-class Descent(Closed):
+class Descent(Facts):
     """Gradient descent as in the paper: many rounds of shares and residuals."""
+
+    trains: ClassVar[bool] = True
+    model_of: ClassVar[None] = None
+    is_session: ClassVar[bool] = False
+    payer: ClassVar[Payer] = "rows"
+    active_releases: ClassVar[bool] = True
+    active_rows_scaled: ClassVar[bool] = True
+    session_bound: ClassVar[None] = None
+    covers: ClassVar[None] = None
+    asks: ClassVar[Asks] = Asks(
+        noise="gaussian", disclosed_rows=0, columns_max=None, scores=None, coarsen=0.0
+    )
 
     kind: Literal["descent"] = "descent"
     epochs: Annotated[int, Field(ge=1, le=1_000_000)] = 10
@@ -56,17 +67,31 @@ class Descent(Closed):
     active: ActiveSide = ActiveSide()
     passive: PassiveSide = PassiveSide()
 
+    @property
+    def may_stop_early(self) -> bool:
+        """Whether a public rule may end the run before its last round."""
+        return self.early_stop is not None
+
     def check(self, *, guarantee: Guarantee, intercept: bool, absence: Absence) -> None:
         """ValueError if a manifest with these settings cannot use this method."""
         if guarantee == "sound" and self.passive.received_clip is None:
             raise ValueError("guarantee sound needs method.passive.received_clip (C, in noise_std)")
 
 
-class PrivateModel(Closed):
+class PrivateModel(Facts):
     """Weights from noised statistics, private for ever (docs/private-model.md).
 
     Scores leave in units of their own deviation, which follows from the statistics.
     """
+
+    trains: ClassVar[bool] = True
+    model_of: ClassVar[None] = None
+    is_session: ClassVar[bool] = False
+    payer: ClassVar[Payer] = "rows"
+    active_releases: ClassVar[bool] = True
+    active_rows_scaled: ClassVar[bool] = False
+    may_stop_early: ClassVar[bool] = False
+    covers: ClassVar[None] = None
 
     kind: Literal["private_model"] = "private_model"
     # C = 1 + this many noise_std, in units of half the range of labels.
@@ -90,6 +115,22 @@ class PrivateModel(Closed):
     # Common rows that no party trains on, to measure the joint model.
     held_out_rows: Annotated[int, Field(ge=0, le=10**9)] = 0
 
+    @property
+    def session_bound(self) -> float:
+        """B of a session that scores with its weights, which are private."""
+        return self.score_bound
+
+    @property
+    def asks(self) -> Asks:
+        """What a policy must allow; scores of rows held out leave as those of the others do."""
+        return Asks(
+            noise=self.noise,
+            disclosed_rows=self.disclosed_rows + self.held_out_rows if self.disclosed_rows else 0,
+            columns_max=self.columns_max,
+            scores=None,
+            coarsen=0.0,
+        )
+
     def check(self, *, guarantee: Guarantee, intercept: bool, absence: Absence) -> None:
         """ValueError if a manifest with these settings cannot use this method."""
         if guarantee != "sound" or not intercept:
@@ -98,13 +139,34 @@ class PrivateModel(Closed):
             raise ValueError("method.moments_share and .gram_share leave nothing for scores")
 
 
-class Prediction(Closed):
+class Prediction(Facts):
     """Score rows with the models of an earlier run; nothing is trained."""
+
+    trains: ClassVar[bool] = False
+    is_session: ClassVar[bool] = False
+    payer: ClassVar[Payer] = "rows"
+    active_releases: ClassVar[bool] = False
+    active_rows_scaled: ClassVar[bool] = True
+    may_stop_early: ClassVar[bool] = False
+    session_bound: ClassVar[None] = None
+    asks: ClassVar[Asks] = Asks(
+        noise="gaussian", disclosed_rows=0, columns_max=None, scores=None, coarsen=0.0
+    )
 
     kind: Literal["prediction"] = "prediction"
     model_run: RunId
     weight_norm: Positive  # k, radius of the ball that holds every passive party's weights
     distance: NonNegative  # d_model: how far one training row can move the weights
+
+    @property
+    def model_of(self) -> RunId:
+        """The run whose weights this run scores with."""
+        return self.model_run
+
+    @property
+    def covers(self) -> tuple[float, float]:
+        """The weight norm and the distance of an earlier run's weights that its price covers."""
+        return self.weight_norm, self.distance
 
     def check(self, *, guarantee: Guarantee, intercept: bool, absence: Absence) -> None:
         """ValueError if a manifest with these settings cannot use this method."""
@@ -114,13 +176,22 @@ class Prediction(Closed):
             raise ValueError("absence: a prediction needs every party; it can only wait")
 
 
-class Scoring(Closed):
+class Scoring(Facts):
     """A session of scores with private weights of an earlier run (docs/scored-people.md).
 
     People are asked for by their place in one alignment. `score_bound` and `coarsen` are in
     deviations of a score. A score is made without a partner that does not answer in time, or it is
     refused.
     """
+
+    trains: ClassVar[bool] = False
+    is_session: ClassVar[bool] = True
+    payer: ClassVar[Payer] = "scored people"
+    active_releases: ClassVar[bool] = False
+    active_rows_scaled: ClassVar[bool] = True
+    may_stop_early: ClassVar[bool] = False
+    session_bound: ClassVar[None] = None
+    covers: ClassVar[None] = None
 
     kind: Literal["scoring"] = "scoring"
     model_run: RunId  # the run that trained the weights
@@ -131,6 +202,22 @@ class Scoring(Closed):
     answer_within_s: Annotated[float, Field(gt=0.0, le=86400.0)] = 10.0
     # A score that lacks a partner: refused, or given with the names of missing partners.
     partner_away: Literal["refuse", "without"] = "refuse"
+
+    @property
+    def model_of(self) -> RunId:
+        """The run whose weights this run scores with."""
+        return self.model_run
+
+    @property
+    def asks(self) -> Asks:
+        """What a policy must allow."""
+        return Asks(
+            noise="gaussian",
+            disclosed_rows=0,
+            columns_max=None,
+            scores=self.scores,
+            coarsen=self.coarsen,
+        )
 
     def check(self, *, guarantee: Guarantee, intercept: bool, absence: Absence) -> None:
         """ValueError if a manifest with these settings cannot use this method."""
@@ -143,3 +230,6 @@ class Scoring(Closed):
 
 
 Method = Annotated[Descent | PrivateModel | Prediction | Scoring, Field(discriminator="kind")]
+VARIANTS: tuple[Any, ...] = get_args(get_args(Method)[0])
+# Names of the methods that leave a model behind.
+TRAINING_KINDS = frozenset(v.model_fields["kind"].default for v in VARIANTS if v.trains is True)

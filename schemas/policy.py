@@ -12,7 +12,8 @@ from pydantic import Field
 from schemas.base import Closed, Positive
 from schemas.config import AlignmentMethod
 from schemas.ids import MAX_PASSIVES, DatasetId, PartyId
-from schemas.methods import Guarantee, Noise, Scores
+from schemas.method_facts import Noise, Scores
+from schemas.methods import Guarantee
 from schemas.privacy import MAX_SLOTS, Budget
 
 PureEpsilon = Annotated[float, Field(gt=0.0, le=100.0)]

@@ -22,7 +22,7 @@ from hdpvfl_mq.methods.recommend import recommend
 from hdpvfl_mq.runtime import control
 from hdpvfl_mq.runtime.settings import check_choice, check_settings, load_settings, names
 from schemas.config import AlignmentSpec, PartyServiceSettings, RunManifest
-from schemas.methods import Guarantee, PrivateModel
+from schemas.methods import Guarantee
 from schemas.model import LossSpec, PenaltySpec
 from schemas.policy import PartyPolicy
 from schemas.privacy import Budget
@@ -108,7 +108,7 @@ class Federation:
             chosen_penalty = {"name": wanted.penalty, "strength": strength}
             changes["penalty"] = check_settings(PenaltySpec, chosen_penalty, "penalty").model_dump()
         if chosen_method := wanted.of_the_private_model:
-            if not isinstance(base.method, PrivateModel):
+            if not chosen_method.keys() <= type(base.method).model_fields.keys():
                 raise SettingsError(
                     f"{', '.join(chosen_method)}: for guarantee sound and the private model only"
                 )

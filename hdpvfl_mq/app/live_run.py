@@ -20,7 +20,6 @@ from hdpvfl_mq.app.scoring_manifest import ScoresWanted
 from hdpvfl_mq.errors import EXIT_BY_OUTCOME, error_of
 from hdpvfl_mq.runtime.in_short import ENDED, run_in_short
 from schemas.config import RunManifest
-from schemas.methods import Prediction, Scoring
 
 if TYPE_CHECKING:
     from hdpvfl_mq.app.live import Federation
@@ -135,9 +134,8 @@ class LiveRun:
         """Raise an error with the reason if the run did not complete."""
         outcome = last.fields["outcome"] or last.phase
         if outcome != "completed":
-            is_training = not isinstance(self.manifest.method, Prediction | Scoring)
             again = f"; 'hdpvfl train --again {self.name}' tries under a new name"
-            again = again if is_training else ""
+            again = again if self.manifest.method.trains else ""
             raise error_of(EXIT_BY_OUTCOME.get(outcome, 1), f"{last}{again}")
 
     def result(self, last: Progress) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from hdpvfl_mq.errors import SettingsError
 from hdpvfl_mq.methods import prediction_of
 from hdpvfl_mq.runtime.settings import check_settings
 from schemas.config import AlignmentSpec, RunManifest
-from schemas.methods import PrivateModel, Scoring
+from schemas.methods import TRAINING_KINDS, Scoring
 from schemas.privacy import Budget
 
 SESSION_S = 30 * 86400.0
@@ -23,7 +23,6 @@ _SAME = (
     *("active_party", "passive_parties", "alignment", "seed"),
     *("loss", "penalty", "intercept", "scale_rows"),
 )
-_SCORES = ("prediction", "scoring")
 
 
 @dataclass(frozen=True)
@@ -57,7 +56,7 @@ class ScoresWanted:
 
     def budget(self, trained: RunManifest) -> Budget | None:
         """The price of noised scores; None if private weights make exact scores."""
-        if isinstance(trained.method, PrivateModel) and not self.noised:
+        if trained.method.session_bound is not None and not self.noised:
             return None
         return check_settings(Budget, {"epsilon": self.epsilon, "delta": self.delta}, "options")
 
@@ -67,12 +66,12 @@ def manifest_of(
 ) -> RunManifest:
     """The manifest that scores with a training's models; a budget adds noise to session scores."""
     same = {name: getattr(trained, name) for name in _SAME}
-    if not isinstance(trained.method, PrivateModel):
+    bound = trained.method.session_bound
+    if bound is None:
         old = prediction_of(trained)
         if exact:
             return RunManifest(run=run, guarantee="none", method=old, **same)
         return RunManifest(run=run, budget=budget, method=old, **same)
-    bound = trained.method.score_bound
     scores = {"model_run": trained.run, "scores": "noised" if budget else "disclosed"}
     scoring = check_settings(Scoring, {**scores, "score_bound": bound, **method}, "options")
     return RunManifest(run=run, budget=budget, method=scoring, **same)
@@ -91,7 +90,7 @@ def latest_model(runs: Mapping[str, Mapping[str, Any]]) -> str:
     done = [
         name
         for name, run in runs.items()
-        if run["outcome"] == "completed" and run["method"] not in _SCORES
+        if run["outcome"] == "completed" and run["method"] in TRAINING_KINDS
     ]
     if not done:
         raise SettingsError("no run has left a model yet: see 'hdpvfl runs'")

@@ -13,7 +13,6 @@ from hdpvfl_mq.audit import checks_ledger, checks_scoring
 from hdpvfl_mq.audit.checks_chain import CheckFailed
 from hdpvfl_mq.audit.evidence import Envelope, Evidence, Place, Transcript
 from hdpvfl_mq.errors import PeerError
-from hdpvfl_mq.methods.scoring.plan import ScoringPlan
 from hdpvfl_mq.privacy.accountant import Spent, affordable
 from hdpvfl_mq.privacy.plan import NoisePlan
 from hdpvfl_mq.privacy.receiving import receive_planned
@@ -29,7 +28,7 @@ def noise_sufficient(evidence: Evidence) -> None:
     if plan is None:
         return
     checks_scoring.scores_sealed(evidence)
-    for role in PARTY_ROLES if not isinstance(plan, ScoringPlan) else ():
+    for role in PARTY_ROLES if plan.manifest.method.payer == "rows" else ():
         spent, budget = plan.spent_by(role), plan.manifest.budget
         if plan.manifest.guarantee == "sound" and (
             budget is None or not affordable(budget, spent.mu2_units, spent.tau_units, spent.pure)

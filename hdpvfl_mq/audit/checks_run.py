@@ -27,7 +27,6 @@ from schemas.messages import (
     RunOffer,
     ScoreShare,
 )
-from schemas.methods import Prediction, Scoring
 from schemas.records import Finish, Refused
 
 
@@ -127,7 +126,7 @@ def _accepted(evidence: Evidence, digest: bytes) -> None:
 def _had_its_rounds(transcript: Transcript, plan: RunPlan) -> None:
     """A run that a party calls completed had every round, or a public stop rule ended it."""
     method = plan.manifest.method
-    if isinstance(method, Prediction | Scoring) or getattr(method, "early_stop", None) is not None:
+    if not method.trains or method.may_stop_early:  # only trainings send residuals
         return
     ends = [
         (record.index, effect.outcome)

@@ -15,7 +15,6 @@ from hdpvfl_mq.methods.scoring.plan import ScoringPlan
 from hdpvfl_mq.privacy.accountant import affordable
 from hdpvfl_mq.privacy.mechanism import SEAL_WORDS
 from schemas.ids import release_id
-from schemas.methods import Scoring
 from schemas.records import Charge, Charged
 from schemas.scoring import ScoreQuery, ScoreReply
 
@@ -42,7 +41,7 @@ def _plan(evidence: Evidence) -> ScoringPlan | None:
 
 def scores_in_sessions_only(evidence: Evidence) -> None:
     """Part of check 7: nobody asks for scores, or sends some, in a run that is no session."""
-    if evidence.manifest is not None and isinstance(evidence.manifest.method, Scoring):
+    if evidence.manifest is not None and evidence.manifest.method.is_session:
         return
     for envelope in evidence.said:
         if isinstance(envelope.message, ScoreQuery | ScoreReply):

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections import Counter
 
 from hdpvfl_mq.errors import RefusedError
-from hdpvfl_mq.methods.private_model.plan import PrivateModelPlan
 from hdpvfl_mq.node.node import Node
 from hdpvfl_mq.privacy.ledger_store import Ledger
 from parties.assets import Assets
@@ -22,8 +21,8 @@ from schemas.privacy import ReleaseBooked, RunReserved, RunSettled
 def disclosing(own: Assets, node: Node) -> int:
     """How many rows the training that asks for a reserve will disclose."""
     setup = setup_of(node.state)
-    if setup is None or not isinstance(setup.plan, PrivateModelPlan):
-        return 0
+    if setup is None or setup.plan.manifest.method.payer != "rows":
+        return 0  # the account of scored people counts what a session discloses
     return sum(noise.disclosed_rows for noise in setup.plan.releases_of(own.role).values())
 
 

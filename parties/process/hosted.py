@@ -28,7 +28,6 @@ from parties.process.build import PartyFiles, build_node, gram_store
 from parties.process.models import write_model, write_predictions
 from parties.process.score_session import ScoreSession
 from parties.rounds.private_model import PrivatePassive
-from parties.rounds.scoring import ScoringRounds
 from schemas.config import PartySettings
 from schemas.ids import PartyRole
 
@@ -170,7 +169,7 @@ class PartyRun:
 def is_session(state: Phase) -> bool:
     """Whether a run is, or was, a scoring session."""
     training = training_of(state)
-    return training is not None and isinstance(training.rounds, ScoringRounds)
+    return training is not None and training.manifest.method.is_session
 
 
 def _releases(plan: RunPlan, role: PartyRole, training: Training | None) -> list[dict[str, Any]]:

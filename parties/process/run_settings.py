@@ -19,8 +19,7 @@ from parties.roster import Fellow
 from schemas.bundle import BundleMembers
 from schemas.config import PartyServiceSettings, PartySettings, Peer
 from schemas.data import DataSettings
-from schemas.ids import COORDINATOR, PartyId
-from schemas.methods import Prediction, Scoring
+from schemas.ids import COORDINATOR, PartyId, RunId
 
 _SAME = (
     "party",
@@ -92,17 +91,17 @@ def _made(
         "patience_s": PATIENCE_S,
         "peers": (*peers, registrar),
     }
-    if isinstance(manifest.method, Prediction | Scoring):
-        changes |= _prediction(service, run, manifest.method)
+    if manifest.method.model_of is not None:
+        changes |= _prediction(service, run, manifest.method.model_of)
         changes |= {"scores_out": run.out, "session": run.is_session}
     return PartySettings.model_validate({**plain, **changes})
 
 
 def _prediction(
-    service: PartyServiceSettings, run: KnownRun, method: Prediction | Scoring
+    service: PartyServiceSettings, run: KnownRun, model_run: RunId
 ) -> dict[str, object]:
     """The model of the training run, and the rows to score."""
-    model = Path(service.runs) / method.model_run / service.party / "model.json"
+    model = Path(service.runs) / model_run / service.party / "model.json"
     same = ("separator", "decimal", "encoding", "id_columns", "on_disk")
     rows = {
         **{name: getattr(service.data, name) for name in same},

@@ -13,6 +13,7 @@ from hdpvfl_mq.privacy.score_limits import Asked
 from parties.assets import Assets
 from parties.common_rows import people_at
 from parties.phases import Phase, setup_of
+from parties.rounds.score_sums import session_plan
 from schemas.ids import RunId
 from schemas.records import Charge
 
@@ -25,15 +26,15 @@ def asked_of(run: RunId, own: Assets, state: Phase, charge: Charge) -> Asked:
     """
     setup = setup_of(state)
     assert setup is not None
-    assert isinstance(setup.plan, ScoringPlan)
+    plan = session_plan(setup)
     places = charge.places.array().astype("<i8")
     return Asked(
         run=run,
         query=charge.query,
         ids=people_at(own, setup, places),
         places=commitment(own.secret, own.salt) + places.tobytes(),
-        model=own.trained.weights.tobytes() + _step(setup.plan),
-        mu2_units=setup.plan.mu2_units,
+        model=own.trained.weights.tobytes() + _step(plan),
+        mu2_units=plan.mu2_units,
     )
 
 

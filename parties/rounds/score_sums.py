@@ -16,11 +16,11 @@ from numpy.typing import NDArray
 from hdpvfl_mq.arrays.unreleased import FloatVector
 from hdpvfl_mq.errors import PeerError
 from hdpvfl_mq.methods.private_model.joint import averaged
+from hdpvfl_mq.methods.scoring.plan import ScoringPlan
 from parties.assets import Assets
 from parties.common_rows import block_of, rows_of
 from parties.phases import Setup
 from schemas.ids import PartyId
-from schemas.methods import Scoring
 from schemas.tensor import Tensor
 
 Places = NDArray[np.int64]
@@ -103,10 +103,15 @@ def added(own: Assets, setup: Setup, asked: Query, parts: Mapping[PartyId, Part]
     return Answer(asked.number, places, theta, *fixed, _refused(setup, without))
 
 
+def session_plan(setup: Setup) -> ScoringPlan:
+    """The plan of a run that is a scoring session."""
+    assert isinstance(setup.plan, ScoringPlan)
+    return setup.plan
+
+
 def _refused(setup: Setup, without: Mapping[PartyId, bytes]) -> bytes:
     """The places without a score, because they lack a partner that the manifest requires."""
-    method = setup.plan.manifest.method
-    if not without or not isinstance(method, Scoring) or method.partner_away == "without":
+    if not without or session_plan(setup).method.partner_away == "without":
         return b""
     masks = np.array([np.frombuffer(bits, dtype=np.uint8) for bits in without.values()])
     return bytes(np.bitwise_or.reduce(masks).tobytes())

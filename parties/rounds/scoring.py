@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import NoReturn, cast
+from typing import NoReturn
 
 import numpy as np
 
@@ -29,13 +29,12 @@ from hdpvfl_mq.machine import (
     arm,
 )
 from hdpvfl_mq.methods.private_model.statistics import scores
-from hdpvfl_mq.methods.scoring.plan import ScoringPlan
 from hdpvfl_mq.privacy.receiving import receive_scores
 from parties.assets import Assets
 from parties.common_rows import block_of
 from parties.phases import ActiveRounds, PassiveRounds, RoundState, Setup, Training, changed
 from parties.rounds.base import Rounds, finished_round
-from parties.rounds.score_sums import Answer, Part, Places, Query, added, unpacked
+from parties.rounds.score_sums import Answer, Part, Places, Query, added, session_plan, unpacked
 from schemas.commands import AskScores
 from schemas.ids import PartyId
 from schemas.privacy import Release
@@ -105,7 +104,7 @@ def query(own: Assets, state: Training, given: Received[ScoreQuery]) -> Step[Tra
 
 def answer(own: Assets, state: Training, given: Charged) -> Step[Training]:
     """Send the scores of the people whom the account grants."""
-    rounds, plan = state.rounds, _plan(state.setup)
+    rounds, plan = state.rounds, session_plan(state.setup)
     if not isinstance(rounds, ScoringPassive) or rounds.open is None:
         raise PeerError("the account answers a query that nobody asked")
     number, places = rounds.open.number, rounds.open.places.array().astype(np.int64)
@@ -126,7 +125,7 @@ def answer(own: Assets, state: Training, given: Charged) -> Step[Training]:
 
 def _population(own: Assets, state: Training) -> Unreleased | Release:
     """Scores of the whole session in units of their deviation, in the form in which they leave."""
-    setup, plan = state.setup, _plan(state.setup)
+    setup, plan = state.setup, session_plan(state.setup)
     is_noised, bound, step = plan.method.scores == "noised", plan.score_bound, plan.method.coarsen
 
     def made() -> Unreleased | Release:
@@ -187,7 +186,7 @@ def start_active(own: Assets, setup: Setup) -> ScoringActive:
 
 def ask(own: Assets, state: Training, given: OperatorCommand) -> Step[Training]:
     """Ask every partner that owes no earlier answer; this score does without the others."""
-    rounds, plan = _active(state), _plan(state.setup)
+    rounds, plan = _active(state), session_plan(state.setup)
     assert isinstance(given.command, AskScores)
     if rounds.open is not None or rounds.is_ending:
         raise PeerError("a query is open, or the session is at its end")
@@ -209,7 +208,7 @@ def ask(own: Assets, state: Training, given: OperatorCommand) -> Step[Training]:
 
 def reply(own: Assets, state: Training, given: Received[ScoreReply]) -> Step[Training]:
     """Open a partner's answer; a late answer only shows that the partner is back."""
-    message, rounds, plan = given.message, _active(state), _plan(state.setup)
+    message, rounds, plan = given.message, _active(state), session_plan(state.setup)
     if rounds.owed.get(given.sender) != message.number:
         raise PeerError("an answer to a query that is not open with this partner")
     expected = own.release_id(given.sender, "score", message.number)
@@ -270,10 +269,6 @@ def _settled(own: Assets, state: Training) -> Step[Training]:
     rounds = changed(rounds, open=None, parts=MappingProxyType({}), last=found)
     state = changed(state, rounds=rounds)
     return _end(state) if rounds.is_ending else (state, ())
-
-
-def _plan(setup: Setup) -> ScoringPlan:
-    return cast(ScoringPlan, setup.plan)
 
 
 def _active(state: Training) -> ScoringActive:

@@ -35,7 +35,6 @@ from schemas.base import Closed
 from schemas.config import BrokerSettings, PartySettings, RunManifest
 from schemas.data import DataSettings
 from schemas.ids import COORDINATOR
-from schemas.methods import Prediction, Scoring
 from schemas.policy import PartyPolicy
 
 
@@ -94,7 +93,7 @@ def _trained(options: PredictOptions) -> Demo:
             "with 'hdpvfl up', or name the service's file with --settings"
         )
     manifest = load_settings(RunManifest, folder / "settings" / "manifest.toml")
-    if isinstance(manifest.method, Prediction | Scoring):
+    if not manifest.method.trains:
         raise SettingsError(f"{options.run} scored people; name the run that trained the model")
     dataset = dataset_of(folder, further=data_folder(), cache=options.out / "state" / "data")
     demo = Demo(folder, manifest, dataset, manifest.seed)
@@ -160,14 +159,13 @@ def _manifest(options: PredictOptions, trained: Demo, run: str) -> RunManifest:
 def _mode(manifest: RunManifest) -> str:
     if manifest.budget is not None:
         return "noised"
-    return "disclosed" if isinstance(manifest.method, Scoring) else "exact"
+    return manifest.method.asks.scores or "exact"
 
 
 def _charged_to(manifest: RunManifest) -> str:
     """Who pays for a score; the keys of console.COSTS_OF_SCORES."""
-    if not isinstance(manifest.method, Scoring):
-        return "rows"
-    return "scored people" if manifest.budget else "nobody"
+    payer = manifest.method.payer
+    return "nobody" if payer == "scored people" and not manifest.budget else payer
 
 
 def _result(

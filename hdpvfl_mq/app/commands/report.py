@@ -24,7 +24,6 @@ from hdpvfl_mq.runtime.settings import load_settings
 from parties.phases import ActiveRounds, training_of
 from schemas.config import PartySettings, RunManifest
 from schemas.ids import COORDINATOR, PartyId
-from schemas.methods import Scoring
 
 
 def command(options: argparse.Namespace) -> int:
@@ -68,7 +67,7 @@ def report(options: AuditOptions, parties: tuple[PartyId, ...]) -> int:
 def _trained_in(folder: Path, manifest: RunManifest | None) -> Path:
     """The folder of the run that trained the model; a scoring session uses an earlier one."""
     method = manifest.method if manifest else None
-    return folder.parent / method.model_run if isinstance(method, Scoring) else folder
+    return folder.parent / str(method.model_of) if method and method.is_session else folder
 
 
 def own_side(folder: Path, party: PartyId) -> Own:

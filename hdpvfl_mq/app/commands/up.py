@@ -50,7 +50,7 @@ from hdpvfl_mq.runtime.settings import (
 )
 from schemas.config import AlignmentSpec, IdRules, RunManifest
 from schemas.ids import MAX_PASSIVES
-from schemas.methods import Descent, Guarantee, Prediction, Scoring
+from schemas.methods import Guarantee
 from schemas.model import LossName, LossSpec, PenaltyName, PenaltySpec
 from schemas.privacy import Budget
 
@@ -179,9 +179,8 @@ def _recommended(
 ) -> RunManifest:
     guarantee = check_choice(Guarantee, options.guarantee, "guarantee")
     base = recommend(run, parties, guarantee, budget, loss)
-    if not isinstance(base.method, Descent) and (
-        options.epochs or options.batch or options.penalty
-    ):
+    has_epochs = "epochs" in type(base.method).model_fields
+    if not has_epochs and (options.epochs or options.batch or options.penalty):
         return sound_descent(run, parties, budget, loss)  # these options are descent's
     return base
 
@@ -277,8 +276,8 @@ def _watched(cluster: Cluster, demo: Demo, console: Console) -> dict[str, dict[s
 
 
 def _watcher(demo: Demo, console: Console) -> shown.Watcher:
-    is_scoring = isinstance(demo.manifest.method, Prediction | Scoring)
-    return shown.Watcher(console, demo.manifest.active_party, is_scoring=is_scoring)
+    manifest = demo.manifest
+    return shown.Watcher(console, manifest.active_party, is_scoring=not manifest.method.trains)
 
 
 def _files(demo: Demo, state: Path) -> dict[str, str]:

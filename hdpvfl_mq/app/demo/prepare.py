@@ -33,7 +33,6 @@ from schemas.config import (
     RunManifest,
 )
 from schemas.ids import COORDINATOR, RoleName
-from schemas.methods import PrivateModel
 from schemas.policy import PartyPolicy
 from schemas.privacy import Budget
 
@@ -208,16 +207,14 @@ def _policy(demo: Demo) -> PartyPolicy:
 
 
 def _modes(manifest: RunManifest) -> dict[str, Any]:
-    """Modes that a policy must allow before the private model may depart from its defaults."""
-    method, allowed = manifest.method, dict[str, Any]()
-    if not isinstance(method, PrivateModel):
-        return allowed
-    if method.noise == "bounded" and manifest.budget:
+    """Modes that a policy must allow before a method may depart from its defaults."""
+    asks, allowed = manifest.method.asks, dict[str, Any]()
+    if asks.noise == "bounded" and manifest.budget:
         slots = (manifest.budget.epsilon,) * DEMO_SLOTS
         allowed |= {"noises": ("gaussian", "bounded"), "pure_slots": slots}
-    if method.disclosed_rows:
+    if asks.disclosed_rows:
         # The data are public: as many runs as there are slots may disclose rows.
-        allowed["disclosed_rows_max"] = DEMO_SLOTS * (method.disclosed_rows + method.held_out_rows)
+        allowed["disclosed_rows_max"] = DEMO_SLOTS * asks.disclosed_rows
     return allowed
 
 

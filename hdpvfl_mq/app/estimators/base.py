@@ -163,12 +163,13 @@ class VFLEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no 
         base = recommend(run, parties, self.guarantee, budget, loss, penalty=self.penalty)
         method = base.method
         if self.disclosed_rows:
-            if not isinstance(method, PrivateModel):
+            if "disclosed_rows" not in type(method).model_fields:
                 raise ValueError(
                     "disclosed_rows needs the private model: guarantee='sound', penalty='l2' "
                     "and a loss other than gamma_canonical"
                 )
-            method = PrivateModel(**{**dict(method), "disclosed_rows": int(self.disclosed_rows)})
+            chosen = {"disclosed_rows": int(self.disclosed_rows)}
+            method = type(method).model_validate({**dict(method), **chosen})
         strength = 0.0 if self.penalty == "none" else base.penalty.strength
         changes = {
             "alignment": ALIGNMENT,

@@ -22,7 +22,7 @@ from hdpvfl_mq.wire.codec import model_digest
 from schemas.config import RunManifest
 from schemas.ids import PartyId
 from schemas.messages import Hello
-from schemas.methods import Scoring
+from schemas.method_facts import Scores
 from schemas.privacy import MU2_UNIT_BITS, Budget, SpendEvent
 from schemas.records import Book
 
@@ -100,10 +100,9 @@ class Facts:
         return sum(outflow.exact for outflow in self.outflows)
 
     @property
-    def scoring(self) -> Scoring | None:
-        """The method, if the run is a scoring session."""
-        method = self.manifest.method if self.manifest else None
-        return method if isinstance(method, Scoring) else None
+    def scoring(self) -> Scores | None:
+        """How scores leave, if the run is a scoring session."""
+        return self.manifest.method.asks.scores if self.manifest else None
 
     @property
     def is_unbounded(self) -> bool:
