@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import json
+import sqlite3
 import subprocess
 import sys
+from contextlib import closing
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -19,7 +21,6 @@ from hdpvfl_mq.app.commands.replay import ReplayOptions, replay
 from hdpvfl_mq.app.scoring_manifest import manifest_of
 from hdpvfl_mq.audit.audit import audit, exit_code
 from hdpvfl_mq.journal import chain
-from hdpvfl_mq.journal.store import Journal
 from hdpvfl_mq.runtime.settings import dump_settings, fields_of, load_settings
 from hdpvfl_mq.wire.codec import Frames, decode_header
 from parties.__main__ import main as party_main
@@ -59,23 +60,20 @@ def process(services: Services, name: str) -> Served:
     )
 
 
-def envelopes(path: Path, run: str, party: str) -> list[Frames]:
-    """Everything that a journal has sent and received."""
-    journal = Journal(path, run=run, party=party)
+def envelopes(path: Path) -> list[Frames]:
+    """Everything that a journal has sent and received; its process may still have it open."""
     found = []
-    try:
-        for index, stored, _ in journal.records():
-            record = chain.decode(stored, index)
-            given = (record.input,) if isinstance(record.input, EnvelopeReceived) else ()
-            sent = [each for each in record.effects if isinstance(each, EnvelopeSent)]
+    with closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True)) as stored:
+        for index, record in stored.execute("SELECT idx, record FROM records ORDER BY idx"):
+            read = chain.decode(record, index)
+            given = (read.input,) if isinstance(read.input, EnvelopeReceived) else ()
+            sent = [each for each in read.effects if isinstance(each, EnvelopeSent)]
             found += [each.frames for each in (*given, *sent)]
-    finally:
-        journal.close()
     return found
 
 
 def of_run(folder: Path, run: str, party: str) -> list[Frames]:
-    return envelopes(folder / "runs" / run / party / "journal.db", run, party)
+    return envelopes(folder / "runs" / run / party / "journal.db")
 
 
 def sound(folder: Path, run: str) -> None:
@@ -111,7 +109,7 @@ async def test_an_older_process_takes_part_until_it_is_upgraded(tmp_path):
         finally:
             old.kill()
         name = services.demo.federation
-        stream = envelopes(tmp_path / "state" / OLD / "federations" / f"{name}.db", name, OLD)
+        stream = envelopes(tmp_path / "state" / OLD / "federations" / f"{name}.db")
         assert {"member_hello", "run_proposal", "run_news"} <= {version_1.read(e) for e in stream}
 
         speak(services, OLD, PROTOCOL_VERSION)
