@@ -8,6 +8,7 @@ deviate from it.
 from __future__ import annotations
 
 import hashlib
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -22,7 +23,7 @@ from schemas.ids import PartyRole
 
 
 @dataclass(frozen=True, kw_only=True)
-class RunPlan:
+class RunPlan(ABC):
     """Schedule, loss and both sides' noise of one run over `rows` common rows.
 
     Each method has its own subclass; these fields are common to all. `inner_noise` is the noise of
@@ -38,14 +39,18 @@ class RunPlan:
     inner_noise: Mapping[str, NoisePlan] = field(default_factory=lambda: MappingProxyType({}))
 
     @property
+    @abstractmethod
     def is_sealed(self) -> bool:
         """Whether shares are encrypted for the active party alone, because they have no noise."""
-        return False
 
     @property
+    @abstractmethod
     def received_clip(self) -> float:
         """C: a passive party clips received values to +- C."""
-        raise NotImplementedError
+
+    @abstractmethod
+    def settings_of(self, role: PartyRole) -> Mapping[str, float]:
+        """What a side's optimiser works with, such as weight norm and step size, to be shown."""
 
     @property
     def rounds(self) -> int:

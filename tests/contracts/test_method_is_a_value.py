@@ -21,7 +21,7 @@ PRODUCT = ("schemas", "hdpvfl_mq", "parties", "broker")
 OWN = ("hdpvfl_mq/methods/", "parties/rounds/")
 # Each reads what only this method's plan or rounds have.
 ALLOWED = {
-    "hdpvfl_mq/app/commands/plan.py",  # settings and forecast that `hdpvfl plan` shows
+    "hdpvfl_mq/app/commands/plan.py",  # the forecast that `hdpvfl plan` shows
     "hdpvfl_mq/app/demo/rehearsal.py",  # coefficients of the private model
     "hdpvfl_mq/app/estimators/fitting.py",  # the Gram matrix of the private model
     "hdpvfl_mq/audit/checks_scoring.py",  # the price of one score

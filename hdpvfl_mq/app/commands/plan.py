@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 from hdpvfl_mq.app.commands.plan_noises import noise_choices, show_choices
 from hdpvfl_mq.errors import HdpvflError
 from hdpvfl_mq.methods import plan_run
-from hdpvfl_mq.methods.descent.plan import DescentPlan
 from hdpvfl_mq.methods.private_model.plan import PrivateModelPlan
 from hdpvfl_mq.methods.private_model.weights import scores_kept, signal_kept
 from hdpvfl_mq.methods.recommend import Parties, delta_warning, recommend, sound_descent
@@ -133,26 +132,11 @@ def _way(manifest: RunManifest, rows: int, budget: Budget) -> dict[str, Any]:
             "signal_to_noise_per_epoch": noise.value_bound
             / noise.noise_std
             * math.sqrt(plan.schedule.batches),
-            **_settings(plan, side),
+            **{name: finite(value) for name, value in plan.settings_of(side).items()},
         }
         if manifest.guarantee == "paper":
             way[side]["noise_std_analytic"] = _analytic(noise.noise_std, budget)
     return way
-
-
-def _settings(plan: RunPlan, side: str) -> dict[str, Any]:
-    """Settings of a side's optimiser: weight norm, step size or strength, and clip."""
-    if isinstance(plan, PrivateModelPlan):
-        if side == "active":
-            return {}
-        return {"weight_norm": plan.method.weight_norm, "received_clip": plan.clip}
-    if not isinstance(plan, DescentPlan):
-        return {}
-    part = plan.method.active if side == "active" else plan.method.passive
-    settings: dict[str, Any] = {"weight_norm": part.weight_norm, "step_size": part.step_size}
-    if side == "passive":
-        settings["received_clip"] = finite(plan.received_clip)
-    return settings
 
 
 def _analytic(classical: float, budget: Budget) -> float:

@@ -6,6 +6,7 @@ It owns how constants of losses, penalties and step sizes enter the bounds; it k
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 
@@ -48,9 +49,20 @@ class DescentPlan(RunPlan):
     clip: float  # C, infinite if nothing is clipped
 
     @property
+    def is_sealed(self) -> bool:
+        """False: all parties may see the shares."""
+        return False
+
+    @property
     def received_clip(self) -> float:
         """C: a passive party clips received values to +- C."""
         return self.clip
+
+    def settings_of(self, role: PartyRole) -> Mapping[str, float]:
+        """Weight norm and step size; the clip belongs to a passive party."""
+        side = self.method.active if role == "active" else self.method.passive
+        settings = {"weight_norm": side.weight_norm, "step_size": side.step_size}
+        return settings if role == "active" else {**settings, "received_clip": self.clip}
 
     @cached_property
     def first_averaged(self) -> int:

@@ -7,6 +7,7 @@ next to the plan of that run's method.
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,6 +18,7 @@ from hdpvfl_mq.methods.prediction.bound import prediction_square
 from hdpvfl_mq.methods.run_plan import RunPlan
 from hdpvfl_mq.privacy.plan import FINEST_EXPONENT, NoisePlan, fit_noise, plan_none, plan_silent
 from schemas.config import RunManifest
+from schemas.ids import PartyRole
 from schemas.methods import Prediction
 from schemas.privacy import Budget
 
@@ -34,6 +36,10 @@ class PredictionPlan(RunPlan):
     def received_clip(self) -> float:
         """Infinite: a passive party receives nothing, so it clips nothing."""
         return math.inf
+
+    def settings_of(self, role: PartyRole) -> Mapping[str, float]:
+        """None: nothing is learnt."""
+        return {}
 
 
 def plan_prediction(manifest: RunManifest, method: Prediction, rows: int) -> PredictionPlan:

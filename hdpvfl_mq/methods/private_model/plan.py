@@ -7,6 +7,7 @@ from the manifest and the number of common rows.
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
@@ -58,6 +59,12 @@ class PrivateModelPlan(RunPlan):
     def is_sealed(self) -> bool:
         """Whether shares are encrypted for the active party, because scores are exact."""
         return self.passive_noise.disclosed_rows > 0
+
+    def settings_of(self, role: PartyRole) -> Mapping[str, float]:
+        """Weight norm and clip of a passive party; the active party has neither."""
+        if role == "active":
+            return {}
+        return {"weight_norm": self.method.weight_norm, "received_clip": self.clip}
 
     @property
     def score_bound(self) -> float:

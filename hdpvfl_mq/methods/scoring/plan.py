@@ -7,6 +7,7 @@ row that is not scored pays nothing, and the ledger reserves nothing.
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -31,9 +32,18 @@ class ScoringPlan(RunPlan):
     method: Scoring
 
     @property
+    def is_sealed(self) -> bool:
+        """False: a session sends no shares, and seals each of its answers."""
+        return False
+
+    @property
     def received_clip(self) -> float:
         """Infinite: a passive party learns nothing from received values, so it clips nothing."""
         return math.inf
+
+    def settings_of(self, role: PartyRole) -> Mapping[str, float]:
+        """None: nothing is learnt."""
+        return {}
 
     @property
     def score_bound(self) -> float:
