@@ -17,10 +17,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import norm
 from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import roc_auc_score
 
 from hdpvfl_mq.audit.evidence import Evidence, Transcript
 from hdpvfl_mq.glm.block import scale_rows
-from hdpvfl_mq.glm.quality import area_under_curve
 from hdpvfl_mq.methods.private_model.plan import PrivateModelPlan
 from hdpvfl_mq.privacy.mechanism import released_values
 from hdpvfl_mq.psi import normalise, row_order
@@ -56,7 +56,7 @@ def bounds(mu: float) -> dict[str, float]:
 def success(guess: Vector, truth: NDArray[np.bool_]) -> dict[str, float]:
     """Area under the curve, and true-positive rates at low false-positive rates."""
     threshold = np.quantile(guess[~truth], 1.0 - FALSE_POSITIVES, method="higher")
-    auc = area_under_curve(guess, truth)
+    auc = float(roc_auc_score(truth, guess))
     return {
         "auc": auc,
         "auc_error": _auc_error(auc, int(truth.sum()), int((~truth).sum())),

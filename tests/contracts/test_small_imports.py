@@ -52,6 +52,15 @@ def test_a_broker_that_takes_a_snapshot_needs_no_numpy():
     assert "numpy" not in loaded_after(line)
 
 
+def test_a_party_measures_its_model_without_scikit_learn():
+    line = (
+        "import parties.__main__, numpy; from hdpvfl_mq.glm.families import family; "
+        "from hdpvfl_mq.glm.quality import quality; from schemas.model import LossSpec; "
+        "quality(family(LossSpec()), numpy.arange(4.0), numpy.array([0.0, 1.0, 0.0, 1.0]))"
+    )
+    assert not {"sklearn", "scipy"} & loaded_after(line)
+
+
 def test_the_version_is_that_of_the_package():
     stated = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
     assert hdpvfl_mq.__version__ == stated
