@@ -6,13 +6,13 @@ It owns the list and the table; attacks are in scripts/attacks. It exits 1 if on
 from __future__ import annotations
 
 import argparse
-import subprocess
 import sys
 import tempfile
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
+from scripts import sources
 from scripts.attacks import federations, load, members, put_back, replays, tampered
 from scripts.attacks.stage import Row
 
@@ -24,7 +24,6 @@ ATTACKS: dict[str, Callable[[Path], Row]] = {
     **replays.ATTACKS,
     **load.ATTACKS,
 }
-ROOT = Path(__file__).parents[1]
 INTRODUCTION = """# Attacks on a running federation
 
 Made by `make attack WRITE=1`: each line is a program against real processes with the attacker's
@@ -69,16 +68,6 @@ def table(rows: list[Row]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _commit() -> str:
-    """On which commit the attacks ran, and whether files had been changed since."""
-    asked = ("git", "describe", "--always", "--dirty= with changes", "--exclude=*")
-    try:
-        made = subprocess.run(asked, cwd=ROOT, capture_output=True, text=True, check=True)
-    except (OSError, subprocess.CalledProcessError):
-        return ""
-    return f" on commit {made.stdout.strip()}"
-
-
 def main() -> int:
     """Run all, or those named."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -89,7 +78,9 @@ def main() -> int:
     broke = [row.attack for row in rows if not row.held]
     summary = f"{len(rows) - len(broke)} of {len(rows)} attacks held"
     if options.write:
-        told = f"In one call{_commit()}, {summary}" + "".join(f"; not: {each}" for each in broke)
+        told = f"In one call on commit {sources.commit()}, {summary}" + "".join(
+            f"; not: {each}" for each in broke
+        )
         options.write.write_text(f"{INTRODUCTION}{told}.\n\n{table(rows)}")
     print(summary + "".join(f"\n  {each}" for each in broke))
     return 1 if broke else 0

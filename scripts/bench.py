@@ -20,6 +20,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from rich.console import Console
 from rich.table import Table
 
+from scripts import sources
 from scripts.benches import report
 from scripts.benches.isolated import rows_of
 from scripts.benches.parts import PARTS, Scope
@@ -31,12 +32,14 @@ def main() -> int:
     options = _options()
     scope = Scope(quick=options.check or not (options.full or options.record), cache=options.cache)
     names, measured, failed = _chosen(options), list[Row](), False
+    commit = sources.commit()  # now: files may change while it runs
     for place, name in enumerate(names):
         rows, is_whole = _measured(name, scope)
         measured += rows
         failed = failed or not is_whole
         if options.record:
-            report.record(measured, options.results, unfinished=names[place + 1 :])
+            left = names[place + 1 :]
+            report.record(measured, options.results, commit=commit, unfinished=left)
     _show(measured)
     return 1 if _is_slower(measured, options) or failed else 0
 

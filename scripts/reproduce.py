@@ -11,7 +11,6 @@ import argparse
 import json
 import os
 import platform
-import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterable, Sequence
@@ -23,6 +22,7 @@ from typing import Any
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # before numpy is imported
 
+from scripts import sources
 from scripts.reproduction import attacks, figures, page, questions, recovery, tables, timing
 from scripts.reproduction.grid import FULL, QUICK, TINY, Grid
 
@@ -88,7 +88,7 @@ def run(size: str, parts: Sequence[str], out: Path, *, jobs: int) -> None:
     A run that was stopped goes on where it was, as long as the commit is the same.
     """
     out.mkdir(parents=True, exist_ok=True)
-    commit = _commit()  # the loaded code, even if files change during the run
+    commit = sources.commit()  # the loaded code, even if files change during the run
     some = "" if tuple(parts) == PARTS else f" --parts {','.join(parts)}"
     command, grid = f"python -m scripts.reproduce --{size}{some}", GRIDS[size]
     for part in parts:
@@ -125,20 +125,6 @@ def _note(out: Path, part: str, facts: dict[str, Any]) -> None:
     notes["machine"] = f"{os.cpu_count()} cores, {platform.system()} {platform.machine()}"
     notes["versions"] = {"python": platform.python_version(), **_versions()}
     path.write_text(json.dumps(notes, indent=1) + "\n")
-
-
-def _commit() -> str:
-    """The commit of the sources, with a plus if files differ from it; "unknown" without git."""
-    try:
-        changed = "+" if _git("diff", "HEAD", "--stat") else ""
-        return _git("rev-parse", "--short", "HEAD") + changed
-    except (OSError, subprocess.CalledProcessError):
-        return "unknown"
-
-
-def _git(*asked: str) -> str:
-    found = subprocess.run(("git", *asked), capture_output=True, text=True, check=True)
-    return found.stdout.strip()
 
 
 def _versions() -> dict[str, str]:

@@ -23,11 +23,18 @@ BUSY = 6.0  # load at the end of a run on two cores: its own processes alone sta
 CHECKED = ("round.", "sound.")  # keys whose processor time is a ratio of neighbours
 
 
-def record(rows: Sequence[Row], folder: Path = RESULTS, *, unfinished: Sequence[str] = ()) -> None:
+def record(
+    rows: Sequence[Row],
+    folder: Path = RESULTS,
+    *,
+    commit: str = "unknown",
+    unfinished: Sequence[str] = (),
+) -> None:
     """Write bench.json, bench.md and bench.png; `unfinished` names parts that have not run."""
     folder.mkdir(parents=True, exist_ok=True)
     found: dict[str, Any] = {
         "date": time.strftime("%Y-%m-%d"),
+        "commit": commit,
         "machine": f"{os.cpu_count()} cores, {_processor()}, Python {platform.python_version()}",
         "load": round(os.getloadavg()[0], 1),
         "unfinished": list(unfinished),
@@ -53,9 +60,10 @@ def page(found: dict[str, Any]) -> str:
     lines = [
         "# Speed, measured side by side",
         "",
-        f"`make bench FULL=1 RECORD=1` wrote this page on {found['date']}: {found['machine']}, "
-        f"load {found['load']} at the end. Ratios are ours to theirs, of measurements in turn; "
-        "below 1 is faster. Where several were made, the median counts.",
+        f"`make bench FULL=1 RECORD=1` wrote this page on {found['date']}, from commit "
+        f"{found['commit']}: {found['machine']}, load {found['load']} at the end. "
+        "Ratios are ours to theirs, of measurements in turn; below 1 is faster. Where several "
+        "were made, the median counts.",
         "What was tried to reach the targets, and what it gained, is in "
         "[performance.md](../performance.md).",
         "",

@@ -40,9 +40,14 @@ def test_a_record_names_the_parts_that_have_not_run(tmp_path):
     assert "**Not finished**: scores, many" in (tmp_path / "bench.md").read_text()
 
 
+def test_the_page_names_the_commit_that_was_measured(tmp_path):
+    report.record([a_round(2.0)], tmp_path, commit="0a1b2c3")
+    assert "from commit 0a1b2c3:" in (tmp_path / "bench.md").read_text()
+
+
 @pytest.mark.parametrize(("load", "is_said"), [(1.0, False), (40.0, True)])
 def test_the_page_says_that_the_machine_was_busy(load, is_said):
-    found = {"date": "", "machine": "", "load": load, "unfinished": [], "rows": []}
+    found = {"date": "", "commit": "", "machine": "", "load": load, "unfinished": [], "rows": []}
     assert ("The machine was busy" in report.page(found)) is is_said
 
 
