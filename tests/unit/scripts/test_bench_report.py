@@ -20,6 +20,7 @@ def test_a_target_is_met_or_not_met(tmp_path):
     assert "| a round, 1 partner, times the floor | 1.8 | 1.5 | met |" in page
     assert "| hdpvfl up on the default data, s | 2.5 | 2.6 | **not met**, 1.04 times" in page
     assert "| hdpvfl up with 16 partners, s | 7 |  | not measured |" in page
+    assert "not measured: `python scripts/bench.py --only work` |" in page
     assert (tmp_path / "bench.png").stat().st_size > 1000
     assert json.loads((tmp_path / "bench.json").read_text())["rows"][0]["cpu_value"] == 2.0
 
