@@ -104,7 +104,9 @@ def _fitted(own: Assets, state: Training, came: Came) -> PrivateActive:
         raise FloatingPointError("the last fit left the numbers a machine has")
     own_columns = A[plan.held_out] / column
     in_units = replace(fit, w=fit.w * column)
-    held = _held_out(plan, own_columns, received, labels, expected, in_units)
+    held = _held_out(
+        plan, own_columns, received=received, labels=labels, expected=expected, fit=in_units
+    )
     return replace(
         checked(PrivateActive, state.rounds),
         w=fit.w,
@@ -158,6 +160,7 @@ def _labels(own: Assets, setup: Setup) -> Labels:
 def _held_out(
     plan: PrivateModelPlan,
     A: np.ndarray,
+    *,
     received: np.ndarray,
     labels: Labels,
     expected: Expected | None,

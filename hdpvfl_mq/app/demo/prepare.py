@@ -142,7 +142,7 @@ def write_settings(demo: Demo, *, state: Path, port: int) -> None:
     write("policy", _policy(demo))
     write(COORDINATOR, _broker_settings(demo, keys, port))
     for party, table in tables.items():
-        write(party, _party_settings(demo, party, table, keys, state, port))
+        write(party, _party_settings(demo, party, table=table, keys=keys, state=state, port=port))
     write_services(demo, state=state)
 
 
@@ -237,7 +237,7 @@ def _broker_settings(demo: Demo, keys: dict[str, Keys], port: int) -> BrokerSett
 
 
 def _party_settings(
-    demo: Demo, party: str, table: Table, keys: dict[str, Keys], state: Path, port: int
+    demo: Demo, party: str, *, table: Table, keys: dict[str, Keys], state: Path, port: int
 ) -> PartySettings:
     data = demo.dataset.settings(table, FAMILIES[demo.manifest.loss.name].label_kind)
     active = demo.manifest.active_party
