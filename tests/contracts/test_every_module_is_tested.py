@@ -7,6 +7,7 @@ counts lines and branches.
 from __future__ import annotations
 
 import ast
+from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
@@ -80,6 +81,7 @@ COVERED_THROUGH = {
 }
 
 
+@cache
 def imported_by_tests() -> set[str]:
     found = set()
     for path in (ROOT / "tests").rglob("*.py"):
