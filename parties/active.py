@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from functools import partial
 from types import MappingProxyType
-from typing import cast
 
 from hdpvfl_mq.errors import PeerError
 from hdpvfl_mq.machine import Move, Moves, Received, Step, stay
@@ -30,6 +29,7 @@ from parties.phases import (
     Over,
     Training,
     changed,
+    checked,
 )
 from parties.rounds import scoring
 from schemas.ids import PartyId
@@ -38,7 +38,7 @@ from schemas.messages import ScoreShare
 
 def share(own: Assets, state: Training, given: Received[ScoreShare]) -> Step[Training | Leaving]:
     """Store a passive party's share; the round continues once all shares are there."""
-    message, rounds = given.message, cast(ActiveRounds, state.rounds)
+    message, rounds = given.message, checked(ActiveRounds, state.rounds)
     if message.round < state.round:
         return _late(state, given.sender, message.round), ()
     expected = own.release_id(given.sender, "share", state.round)

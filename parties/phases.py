@@ -33,6 +33,7 @@ from schemas.signed import Agreement
 OTHER_WITNESSES = 3  # passive parties that remember a passive party's ledger
 _NONE: Mapping[Any, Any] = MappingProxyType({})
 _State = TypeVar("_State")
+_Kind = TypeVar("_Kind")
 
 
 def changed(state: _State, **fields: Any) -> _State:
@@ -278,3 +279,10 @@ def setup_of(state: Phase) -> Setup | None:
     """What is fixed once the common rows are known."""
     found = state.trained if isinstance(state, Over) else state
     return found.setup if isinstance(found, WithRows) else None
+
+
+def checked(kind: type[_Kind], value: object) -> _Kind:
+    """The value, of the kind that a method's moves need; AssertionError if it is another."""
+    if not isinstance(value, kind):
+        raise AssertionError(f"{type(value).__name__} instead of {kind.__name__}")
+    return value

@@ -33,17 +33,20 @@ _NOTHING = bytes(32)  # it commits to nothing and has no rows
 
 
 @dataclass(frozen=True)
-class Telling:
-    """The others do not know yet."""
+class Phase:
+    """Both phases show the same reason."""
 
     reason: str = REASON
 
 
 @dataclass(frozen=True)
-class Told:
-    """The run is over."""
+class Telling(Phase):
+    """The others do not know yet."""
 
-    reason: str = REASON
+
+@dataclass(frozen=True)
+class Told(Phase):
+    """The run is over."""
 
 
 class Unable(NoReleases):

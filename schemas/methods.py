@@ -7,6 +7,7 @@ both sides of its round in parties/rounds. Each variant states the facts of sche
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from typing import Annotated, Any, ClassVar, Literal, get_args
 
 from pydantic import Field
@@ -233,3 +234,15 @@ Method = Annotated[Descent | PrivateModel | Prediction | Scoring, Field(discrimi
 VARIANTS: tuple[Any, ...] = get_args(get_args(Method)[0])
 # Names of the methods that leave a model behind.
 TRAINING_KINDS = frozenset(v.model_fields["kind"].default for v in VARIANTS if v.trains is True)
+
+
+def unknown_options(method: Method, names: Iterable[str]) -> tuple[str, ...]:
+    """Those of these names that are no field of the method."""
+    return tuple(name for name in names if name not in type(method).model_fields)
+
+
+def with_options(method: Method, options: Mapping[str, Any]) -> Method:
+    """The method with these fields changed; ValueError names those that it does not have."""
+    if unknown := unknown_options(method, options):
+        raise ValueError(f"method {method.kind} has no {', '.join(unknown)}")
+    return type(method).model_validate({**dict(method), **options})

@@ -20,7 +20,6 @@ from schemas.base import INT64_MAX, Closed, Count, Digest, Signature
 from schemas.ids import DatasetId, PartyId, ReleaseId, Round, RunId
 from schemas.tensor import Tensor
 
-MU2_UNIT = 2.0**-40
 MU2_UNIT_BITS = 40
 TAU_UNIT_BITS = 140
 PURE_UNIT_BITS = 40

@@ -9,21 +9,30 @@ from __future__ import annotations
 
 import datetime
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
+
+from pydantic import ValidationError
 
 from hdpvfl_mq.app import defaults
 from hdpvfl_mq.app.live_model import LiveModel
 from hdpvfl_mq.app.live_run import LiveRun
 from hdpvfl_mq.app.scoring_manifest import ScoresWanted, latest_model
 from hdpvfl_mq.errors import SettingsError
-from hdpvfl_mq.methods.recommend import recommend
+from hdpvfl_mq.methods.recommend import penalty_named, recommend
 from hdpvfl_mq.runtime import control
-from hdpvfl_mq.runtime.settings import check_choice, check_settings, load_settings, names
+from hdpvfl_mq.runtime.settings import (
+    check_choice,
+    check_settings,
+    describe_mistakes,
+    load_settings,
+    names,
+)
 from schemas.config import AlignmentSpec, PartyServiceSettings, RunManifest
-from schemas.methods import Guarantee
-from schemas.model import LossSpec, PenaltySpec
+from schemas.methods import Guarantee, Method, with_options
+from schemas.model import LossSpec, PenaltyName
 from schemas.policy import PartyPolicy
 from schemas.privacy import Budget
 
@@ -104,15 +113,9 @@ class Federation:
         alignment = AlignmentSpec(ids=settings.ids, rows_min=max(policy.rows_min, wanted.rows_min))
         changes: dict[str, Any] = {"alignment": alignment.model_dump(), "seed": wanted.seed}
         if wanted.penalty is not None:
-            strength = 0.0 if wanted.penalty == "none" else base.penalty.strength
-            chosen_penalty = {"name": wanted.penalty, "strength": strength}
-            changes["penalty"] = check_settings(PenaltySpec, chosen_penalty, "penalty").model_dump()
-        if chosen_method := wanted.of_the_private_model:
-            if not chosen_method.keys() <= type(base.method).model_fields.keys():
-                raise SettingsError(
-                    f"{', '.join(chosen_method)}: for guarantee sound and the private model only"
-                )
-            changes["method"] = base.method.model_dump() | chosen_method
+            penalty = check_choice(PenaltyName, wanted.penalty, "penalty")
+            changes["penalty"] = penalty_named(base, penalty).model_dump()
+        changes["method"] = _chosen(base.method, wanted.of_the_private_model).model_dump()
         return check_settings(RunManifest, {**base.model_dump(), **changes}, "options")
 
     def again(self, run: str) -> RunManifest:
@@ -179,3 +182,13 @@ class Wanted:
         """The choices that only the private model has."""
         names = ("noise", "disclosed_rows", "held_out_rows")
         return {name: value for name in names if (value := getattr(self, name))}
+
+
+def _chosen(method: Method, options: Mapping[str, Any]) -> Method:
+    """The method with options that only the private model has."""
+    try:
+        return with_options(method, options)
+    except ValidationError as wrong:
+        raise SettingsError(f"options: {describe_mistakes(wrong)}") from None
+    except ValueError as unknown:
+        raise SettingsError(f"{unknown}: for guarantee sound and the private model only") from None

@@ -20,6 +20,7 @@ from pydantic import ValidationError
 from hdpvfl_mq.audit.evidence import Evidence, Key, StoredEntry, Transcript
 from hdpvfl_mq.errors import IntegrityError, SettingsError
 from hdpvfl_mq.journal.parts import SpooledParts
+from hdpvfl_mq.journal.store import check_format
 from schemas.config import Peer
 from schemas.ids import PartyId
 
@@ -96,7 +97,10 @@ def copy_tables(source: Path, target: Path, tables: tuple[str, ...]) -> None:
 
 
 def read_transcript(path: Path, party: PartyId) -> Transcript:
-    """One journal; IntegrityError if the file is not a journal or its tables are damaged."""
+    """One journal; IntegrityError if the file is not a journal or its tables are damaged.
+
+    OperatorError if its format is another one: that is no contradiction in the evidence.
+    """
     try:
         with opened_copy(path) as connection:
             rows = tuple(connection.execute("SELECT idx, record, digest FROM records ORDER BY idx"))
@@ -104,6 +108,7 @@ def read_transcript(path: Path, party: PartyId) -> Transcript:
             parts = SpooledParts(connection)
     except sqlite3.Error as broken:
         raise IntegrityError(f"{path} is not a readable journal: {broken}") from None
+    check_format(path, meta)
     for index, record, digest in rows:
         if not isinstance(record, bytes) or not isinstance(digest, bytes):
             raise IntegrityError(f"{path}: record {index} is not stored as bytes")

@@ -97,12 +97,12 @@ def files_at(place: str) -> tuple[DataFile, ...]:
         if info.type == local.FileType.NotFound:
             raise SettingsError(f"there is no file {place}")
         if info.type == local.FileType.File:
-            return (_data_file(filesystem, path, place),)
+            return (_data_file(filesystem, path),)
         inside = filesystem.get_file_info(local.FileSelector(path, recursive=True))
     except OSError as error:
         raise unreachable(place, error) from None
     found = [
-        _data_file(filesystem, each.path, place, folder=path)
+        _data_file(filesystem, each.path, folder=path)
         for each in sorted(inside, key=lambda each: each.path)
         if each.type == local.FileType.File and not _is_hidden(each.path, path)
     ]
@@ -158,7 +158,7 @@ def _with_limit(place: str) -> str:
     return f"{place}{'&' if '?' in place else '?'}{limit}"
 
 
-def _data_file(filesystem: Any, path: str, place: str, folder: str | None = None) -> DataFile:
+def _data_file(filesystem: Any, path: str, folder: str | None = None) -> DataFile:
     name = PurePosixPath(path).name.lower()
     packed = next((suffix for suffix in PACKED if name.endswith(suffix)), "")
     suffix = PurePosixPath(name.removesuffix(packed)).suffix

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import CancelledError
 from concurrent.futures import TimeoutError as Late
 from functools import partial
@@ -21,11 +21,20 @@ import dask
 import numpy as np
 from distributed import Client, KilledWorker, Security
 from distributed.client import FutureCancelledError
-from numpy.typing import NDArray
 
 from hdpvfl_mq.arrays.chunked import Allocate, chunks
 from hdpvfl_mq.engine.cluster_tasks import Block, FilePlace, Problem, Read, Task, compute, read
-from hdpvfl_mq.engine.port import Job, Kernel, Matrix, Piece, R, Result, Unseen, name_of
+from hdpvfl_mq.engine.port import (
+    Job,
+    Kernel,
+    Matrix,
+    Piece,
+    R,
+    Result,
+    Unseen,
+    WorkersRows,
+    name_of,
+)
 from hdpvfl_mq.engine.rows_folder import RowsFolder
 from hdpvfl_mq.errors import NetworkError, OperatorError, SettingsError
 
@@ -39,42 +48,23 @@ _LOOK_S = 5.0  # how often a wait looks whether there is still a worker
 _WORKERLESS_LOOKS = 12
 
 
-class ClusterRows:
+class ClusterRows(WorkersRows):
     """A matrix that the workers of a cluster read from a folder or are sent."""
 
     def __init__(self, engine: ClusterEngine, X: Matrix, place: FilePlace | None) -> None:
-        self._engine, self._X, self.place = engine, X, place
+        super().__init__(X)
+        self._engine, self.place = engine, place
         size = max(1, STRETCH_BYTES // max(1, X.itemsize * X.shape[1]))
         self.stretches = list(chunks(len(X), size))
         self.sent: dict[int, Any] = {}
 
-    @property
-    def X(self) -> Matrix:  # noqa: N802 - the paper's letter
-        """The matrix as this process holds it."""
-        return self._X
-
-    def each(
-        self,
-        kernel: Kernel,
-        parts: Sequence[slice],
-        *,
-        along: tuple[NDArray[Any], ...] = (),
-        given: tuple[Any, ...] = (),
-    ) -> Iterator[Result]:
-        """Compute blocks on the cluster; a single block is computed here."""
-        job = Job(kernel, tuple(parts), along, given)
-        return job.results(self._X) if len(parts) < 2 else self._engine.results(job, self)
+    def _results(self, job: Job) -> Iterator[Result]:
+        return self._engine.results(job, self)
 
     def needed(self, job: Job) -> range:
         """The numbers of the stretches with the rows of a job."""
         size = self.stretches[0].stop
         return range(job.parts[0].start // size, (job.parts[-1].stop - 1) // size + 1)
-
-    def __repr__(self) -> str:
-        return f"<ClusterRows of {len(self._X)} rows and {self._X.shape[1]} columns>"
-
-    def __reduce__(self) -> Any:
-        raise TypeError("a party's columns cannot leave it")
 
 
 class ClusterEngine:

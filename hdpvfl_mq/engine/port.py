@@ -7,6 +7,7 @@ number of workers. Roles see an engine as a value; it has no clock, file or sock
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import starmap
@@ -143,6 +144,41 @@ class LocalRows:
     ) -> Iterator[Result]:
         """Compute block after block."""
         return Job(kernel, tuple(parts), along, given).results(self.X)
+
+
+class WorkersRows(ABC):
+    """A matrix that this process holds and that workers compute with."""
+
+    def __init__(self, X: Matrix) -> None:
+        self._X = X
+
+    @property
+    def X(self) -> Matrix:  # noqa: N802 - the paper's letter
+        """The matrix as this process holds it."""
+        return self._X
+
+    def each(
+        self,
+        kernel: Kernel,
+        parts: Sequence[slice],
+        *,
+        along: tuple[NDArray[Any], ...] = (),
+        given: tuple[Any, ...] = (),
+    ) -> Iterator[Result]:
+        """Compute blocks on the workers; a single block is computed here."""
+        job = Job(kernel, tuple(parts), along, given)
+        return job.results(self._X) if len(parts) < 2 else self._results(job)
+
+    @abstractmethod
+    def _results(self, job: Job) -> Iterator[Result]:
+        """The result of each block, computed by the workers."""
+
+    def __repr__(self) -> str:
+        rows, columns = self._X.shape
+        return f"<{type(self).__name__} of {rows} rows and {columns} columns>"
+
+    def __reduce__(self) -> Any:
+        raise TypeError("a party's columns cannot leave it")
 
 
 class LocalEngine:

@@ -11,16 +11,14 @@ import os
 import threading
 import weakref
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from itertools import chain, count, islice, starmap
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import Any
 
-from numpy.typing import NDArray
-
 from hdpvfl_mq.engine.channel import receive
-from hdpvfl_mq.engine.port import Job, Kernel, Matrix, Piece, R, Result, Unseen
+from hdpvfl_mq.engine.port import Job, Piece, R, Result, Unseen, WorkersRows
 from hdpvfl_mq.engine.shared_rows import SharedFile
 from hdpvfl_mq.engine.worker import Asked, Call, Compute, Failure
 from hdpvfl_mq.engine.worker_process import WorkerProcess
@@ -69,35 +67,15 @@ class _Turn:
             ) from None
 
 
-class SharedRows:
+class SharedRows(WorkersRows):
     """A matrix that all workers map."""
 
     def __init__(self, engine: ProcessEngine, number: int, file: SharedFile) -> None:
+        super().__init__(file.mapped())
         self._engine, self.number, self.file = engine, number, file
-        self._X = file.mapped()
 
-    @property
-    def X(self) -> Matrix:  # noqa: N802 - the paper's letter
-        """The matrix as this process maps it."""
-        return self._X
-
-    def each(
-        self,
-        kernel: Kernel,
-        parts: Sequence[slice],
-        *,
-        along: tuple[NDArray[Any], ...] = (),
-        given: tuple[Any, ...] = (),
-    ) -> Iterator[Result]:
-        """Compute blocks on all workers; a single block is computed here."""
-        job = Job(kernel, tuple(parts), along, given)
-        return job.results(self._X) if len(parts) < 2 else self._engine.results(job, self)
-
-    def __repr__(self) -> str:
-        return f"<SharedRows of {self.file.shape[0]} rows and {self.file.shape[1]} columns>"
-
-    def __reduce__(self) -> Any:
-        raise TypeError("a party's columns cannot leave it")
+    def _results(self, job: Job) -> Iterator[Result]:
+        return self._engine.results(job, self)
 
 
 class ProcessEngine:

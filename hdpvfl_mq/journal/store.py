@@ -23,6 +23,22 @@ TABLES = (
     "CREATE TABLE IF NOT EXISTS records ("
     "idx INTEGER PRIMARY KEY, record BLOB NOT NULL, digest BLOB NOT NULL) STRICT",
 )
+_VERIFIED_ELSEWHERE = "1"  # the older format that scripts/verify_journal implements
+
+
+def check_format(path: Path | str, meta: Mapping[str, str]) -> None:
+    """OperatorError if another version of this program has written a journal, by its `meta`.
+
+    Such a journal may be sound. One that states no number is left to the checks of evidence.
+    """
+    found = str(meta.get("format", ""))  # a file from elsewhere may hold a number
+    if found == str(JOURNAL_FORMAT) or not (found.isascii() and found.isdecimal()):
+        return
+    verifier = "scripts/verify_journal, or with " if found == _VERIFIED_ELSEWHERE else ""
+    raise OperatorError(
+        f"{path} is a journal of format {found}, and this program reads format {JOURNAL_FORMAT} "
+        f"only: read it with {verifier}the version that wrote it"
+    )
 
 
 def open_database(path: Path | str) -> sqlite3.Connection:
@@ -70,10 +86,12 @@ class Journal:
         found = dict(self._connection.execute("SELECT key, value FROM meta"))
         if not found:
             self._connection.executemany("INSERT INTO meta VALUES (?, ?)", expected.items())
-        elif found != dict(expected):
+            return
+        check_format(self.path, found)
+        if found != dict(expected):
             raise OperatorError(
-                f"{self.path} belongs to run {found.get('run')!r} of party {found.get('party')!r} "
-                f"(format {found.get('format')}); choose another run or runs folder"
+                f"{self.path} belongs to run {found.get('run')!r} of party {found.get('party')!r}; "
+                "choose another run or runs folder"
             )
 
     def records(self, first: int = 0) -> Iterator[tuple[int, bytes, bytes]]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from hdpvfl_mq.glm.families import family, unclipped
 from schemas.config import RunManifest
 from schemas.methods import ActiveSide, Descent, Guarantee, PassiveSide, PrivateModel
-from schemas.model import LossSpec, PenaltySpec
+from schemas.model import LossSpec, PenaltyName, PenaltySpec
 from schemas.privacy import Budget
 
 NORM_UNBOUNDED = 1e6
@@ -46,6 +46,11 @@ def recommend(
     if not family(loss).is_zero_legal or penalty != "l2":  # the private model's prior is l2
         return sound_descent(run, parties, budget, loss)
     return _manifest(run, parties, loss, _private_model(loss, budget))
+
+
+def penalty_named(base: RunManifest, name: PenaltyName) -> PenaltySpec:
+    """Another penalty for a recommended manifest, as strong as its own."""
+    return PenaltySpec(name=name, strength=0.0 if name == "none" else base.penalty.strength)
 
 
 def sound_descent(run: str, parties: Parties, budget: Budget, loss: LossSpec) -> RunManifest:

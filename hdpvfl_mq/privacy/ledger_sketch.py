@@ -61,3 +61,13 @@ def shared(one: IdSketch, other: IdSketch) -> float:
         return 0.0
     common = len(np.intersect1d(mine, theirs, assume_unique=True))
     return common / min(len(mine), len(theirs))
+
+
+def same_people(dataset: str, other: str, share: float) -> str:
+    """What an operator must decide about two data sets of the same people."""
+    return (
+        f"policy.dataset: {dataset} and {other} share {share:.0%} of the smaller one's ids, and "
+        f"{other} has a budget already: what is spent on both adds up for these people. If they "
+        f'are the same people, set dataset = "{other}". If they are not, or you answer for the '
+        f'sum, set budget_apart_from = ["{other}"]'
+    )

@@ -24,7 +24,7 @@ from hdpvfl_mq.privacy.ledger import Books, Entry, already, apply, decode, encod
 from hdpvfl_mq.privacy.ledger_heads import ACCOUNT, LedgerHeads
 from hdpvfl_mq.privacy.ledger_rows import folded, release_id_of
 from hdpvfl_mq.privacy.ledger_secret import LedgerSecret
-from hdpvfl_mq.privacy.ledger_sketch import ASKED_FROM, IdSketch, shared
+from hdpvfl_mq.privacy.ledger_sketch import ASKED_FROM, IdSketch, same_people, shared
 from hdpvfl_mq.privacy.ledger_tables import (
     claim,
     connected,
@@ -176,7 +176,7 @@ class Ledger(LedgerHeads):
             if share < ASKED_FROM or frozenset((dataset, other)) in self._books.apart:
                 continue
             if other not in apart_from:
-                raise RefusedError(_same_people(dataset, other, share))
+                raise RefusedError(same_people(dataset, other, share))
             percent = round(100 * share)
             confirmed.append(BudgetsApart(dataset=dataset, other=other, shared_percent=percent))
         self._append(confirmed)
@@ -292,12 +292,3 @@ class Ledger(LedgerHeads):
     def _abandon(self) -> None:
         if self._db.in_transaction:
             self._db.execute("ROLLBACK")
-
-
-def _same_people(dataset: str, other: str, share: float) -> str:
-    return (
-        f"policy.dataset: {dataset} and {other} share {share:.0%} of the smaller one's ids, and "
-        f"{other} has a budget already: what is spent on both adds up for these people. If they "
-        f'are the same people, set dataset = "{other}". If they are not, or you answer for the '
-        f'sum, set budget_apart_from = ["{other}"]'
-    )

@@ -195,11 +195,11 @@ def fit_together(
             name: plan_at(
                 "sound",
                 np.array([part.square]),
-                np.array([part.values], dtype=np.int64),
-                part.exponent,
-                round_ratio(ratios[name]),
-                budget,
-                part.value_bound,
+                values=np.array([part.values], dtype=np.int64),
+                exponent=part.exponent,
+                ratio=round_ratio(ratios[name]),
+                budget=budget,
+                value_bound=part.value_bound,
                 symmetric=part.symmetric,
             )
             for name, part in parts.items()
@@ -239,7 +239,15 @@ def fit_noise(
     least = math.sqrt(cumulative[-1]) / mu / 2.0**exponent
     ratio = round_ratio(max(least, NARROWEST_RATIO))
     for _ in range(8):
-        plan = plan_at("sound", cumulative, values, exponent, ratio, budget, value_bound)
+        plan = plan_at(
+            "sound",
+            cumulative,
+            values=values,
+            exponent=exponent,
+            ratio=ratio,
+            budget=budget,
+            value_bound=value_bound,
+        )
         if affordable(budget, plan.spent.mu2_units, plan.spent.tau_units) and not plan.infinite:
             return plan
         ratio = round_ratio(ratio * (1 + 2.0**-17))
@@ -258,12 +266,12 @@ def _epsilon_within_tau(budget: Budget, values: int) -> float:
 def plan_at(
     guarantee: Guarantee,
     cumulative: FloatArray,
+    *,
     values: np.ndarray[tuple[int], np.dtype[np.int64]],
     exponent: int,
     ratio: float,
     budget: Budget,
     value_bound: float,
-    *,
     symmetric: bool = False,
 ) -> NoisePlan:
     """The plan with a noise of `ratio` grid steps, at any cost."""

@@ -19,7 +19,6 @@ POINT_BYTES = 32
 FIELD = gmpy2.mpz(2**255 - 19)
 ORDER = 2**252 + 27742317777372353535851937790883648493
 _A = 486662
-_BLOCK_POINTS = 512
 _SMALL_ORDER = frozenset(  # u-coordinates on the curve whose order divides the cofactor 8
     (
         0,

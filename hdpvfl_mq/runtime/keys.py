@@ -10,6 +10,7 @@ import os
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import tomli_w
 import zmq
 from nacl.signing import SigningKey, VerifyKey
 from pydantic import ValidationError
@@ -78,9 +79,8 @@ def make_keys(folder: Path) -> Keys:
     _, secret = zmq.curve_keypair()
     write_secret(folder / "curve.key", z85.decode(secret))
     keys = load_keys(folder)
-    (folder / "public.toml").write_text(
-        f'verify_key = "{keys.verify_hex}"\ncurve_key = "{keys.curve_public.hex()}"\n'
-    )
+    public = {"verify_key": keys.verify_hex, "curve_key": keys.curve_public.hex()}
+    (folder / "public.toml").write_text(tomli_w.dumps(public))
     return keys
 
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import cast
 
 import numpy as np
 
@@ -22,7 +21,15 @@ from hdpvfl_mq.methods.descent.plan import DescentPlan
 from hdpvfl_mq.privacy.mechanism import released_values
 from parties.assets import Assets
 from parties.common_rows import block_of, response_of, start_weights
-from parties.phases import ActiveRounds, PassiveRounds, RoundState, Setup, Training, changed
+from parties.phases import (
+    ActiveRounds,
+    PassiveRounds,
+    RoundState,
+    Setup,
+    Training,
+    changed,
+    checked,
+)
 from parties.rounds.base import (
     Rounds,
     counted,
@@ -211,15 +218,15 @@ def _averaged(
 
 
 def _plan(state: Training) -> DescentPlan:
-    return cast(DescentPlan, state.setup.plan)
+    return checked(DescentPlan, state.setup.plan)
 
 
 def _active(state: Training) -> DescentActive:
-    return cast(DescentActive, state.rounds)
+    return checked(DescentActive, state.rounds)
 
 
 def _passive(state: Training) -> DescentPassive:
-    return cast(DescentPassive, state.rounds)
+    return checked(DescentPassive, state.rounds)
 
 
 ROUNDS = Rounds(

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
-from typing import NoReturn, cast
+from typing import NoReturn
 
 import numpy as np
 
@@ -20,7 +20,7 @@ from hdpvfl_mq.methods.private_model.joint import averaged
 from hdpvfl_mq.methods.score_regression import ScoreRegression
 from parties.assets import Assets
 from parties.common_rows import block_of, rows_of
-from parties.phases import ActiveRounds, PassiveRounds, Setup, Training
+from parties.phases import ActiveRounds, PassiveRounds, Setup, Training, checked
 from parties.rounds.base import (
     Rounds,
     finished_round,
@@ -50,7 +50,7 @@ def share(own: Assets, state: Training) -> Step[Training]:
     """Release the scores of all common rows, once; sealed if they have no noise."""
     if state.round >= state.planned:
         return state, ()
-    plan, rounds = state.setup.plan, cast(PassiveRounds, state.rounds)
+    plan, rounds = state.setup.plan, checked(PassiveRounds, state.rounds)
     active = plan.manifest.active_party
     scores = block_of(own, state.setup).scores(plan.schedule.batch(0), rounds.w)
     seal = (
@@ -77,7 +77,7 @@ def lead(own: Assets, state: Training) -> Step[Training]:
     """Add up once every passive party has sent its scores; nothing is released."""
     if state.round >= state.planned or not is_complete(state):
         return state, ()
-    plan, rounds = state.setup.plan, cast(PredictionActive, state.rounds)
+    plan, rounds = state.setup.plan, checked(PredictionActive, state.rounds)
     theta = block_of(own, state.setup).scores(plan.schedule.batch(0), rounds.w).expose()
     transcript, doubt = state.transcript, 0.0
     for passive in plan.manifest.passive_parties:  # party order: arrival is not information

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
-from typing import cast
 
 import numpy as np
 
@@ -30,7 +29,7 @@ from hdpvfl_mq.methods.private_model.weights import (
 from hdpvfl_mq.privacy.mechanism import released_values
 from parties.assets import Assets
 from parties.common_rows import block_of, response_of, start_weights
-from parties.phases import PassiveRounds, Setup, Training
+from parties.phases import PassiveRounds, Setup, Training, checked
 from parties.rounds.base import (
     Rounds,
     booked,
@@ -191,7 +190,7 @@ def _scores(own: Assets, state: Training, weights: PrivateWeights) -> tuple[Rele
 
 def _fit(own: Assets, state: Training) -> Step[Training]:
     """Fit the joint model from all shares; nothing is released after this."""
-    plan, rounds = _plan(state), cast(PrivateActive, state.rounds)
+    plan, rounds = _plan(state), checked(PrivateActive, state.rounds)
     transcript, came = state.transcript, dict[PartyId, tuple[Release, FloatVector]]()
     for passive in plan.manifest.passive_parties:  # party order: arrival is not information
         if counted(state, passive):
@@ -202,7 +201,7 @@ def _fit(own: Assets, state: Training) -> Step[Training]:
 
 
 def _plan(state: Training) -> PrivateModelPlan:
-    return cast(PrivateModelPlan, state.setup.plan)
+    return checked(PrivateModelPlan, state.setup.plan)
 
 
 ROUNDS = Rounds(

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
-from typing import cast
 
 import numpy as np
 
@@ -28,7 +27,7 @@ from hdpvfl_mq.methods.private_model.worth import worth
 from hdpvfl_mq.methods.score_regression import ScoreRegression
 from parties.assets import Assets
 from parties.common_rows import block_of, rows_of
-from parties.phases import ActiveRounds, Setup, Training
+from parties.phases import ActiveRounds, Setup, Training, checked
 from schemas.ids import PartyId
 from schemas.privacy import Release
 
@@ -74,11 +73,11 @@ def fitted_or_trouble(own: Assets, state: Training, came: Came) -> PrivateActive
                 return _fitted(own, state, heard)
         except (ArithmeticError, ValueError):
             continue
-    return replace(cast(PrivateActive, state.rounds), trouble=_NO_FIT)
+    return replace(checked(PrivateActive, state.rounds), trouble=_NO_FIT)
 
 
 def _fitted(own: Assets, state: Training, came: Came) -> PrivateActive:
-    plan = cast(PrivateModelPlan, state.setup.plan)
+    plan = checked(PrivateModelPlan, state.setup.plan)
     block, labels = block_of(own, state.setup), _labels(own, state.setup)
     learnt = plan.learnt_rows
     A = filled((block.rows, block.columns), block.dense, own.allocate)
@@ -105,9 +104,11 @@ def _fitted(own: Assets, state: Training, came: Came) -> PrivateActive:
         raise FloatingPointError("the last fit left the numbers a machine has")
     own_columns = A[plan.held_out] / column
     in_units = replace(fit, w=fit.w * column)
-    held = _held_out(plan, own_columns, received, labels, expected, in_units)
+    held = _held_out(
+        plan, own_columns, received=received, labels=labels, expected=expected, fit=in_units
+    )
     return replace(
-        cast(PrivateActive, state.rounds),
+        checked(PrivateActive, state.rounds),
         w=fit.w,
         fit=fit,
         partners=tuple(came),
@@ -159,6 +160,7 @@ def _labels(own: Assets, setup: Setup) -> Labels:
 def _held_out(
     plan: PrivateModelPlan,
     A: np.ndarray,
+    *,
     received: np.ndarray,
     labels: Labels,
     expected: Expected | None,

@@ -38,7 +38,7 @@ from parties.rounds.shares_fit import PrivateActive
 from schemas.config import RunManifest
 from schemas.messages import Releasing
 from schemas.policy import PartyPolicy
-from schemas.privacy import MU2_UNIT, PURE_UNIT_BITS
+from schemas.privacy import MU2_UNIT_BITS, PURE_UNIT_BITS
 from schemas.records import (
     Book,
     Charge,
@@ -234,7 +234,7 @@ class Pair:
     def booked(self) -> float:
         """mu^2 of everything that ever left, by the ledger."""
         spent = self.ledgers[0].books.spent(self.policy.dataset)
-        return float("inf") if spent.exact else spent.mu2_units * MU2_UNIT
+        return float("inf") if spent.exact else spent.mu2_units * 2.0**-MU2_UNIT_BITS
 
     @property
     def booked_pure(self) -> float:

@@ -171,7 +171,7 @@ def contract(words: str) -> dict:
 
 def test_only_the_shells_of_a_process_touch_the_world():
     """Rooms are pure as a whole, so that a new module is too; the exceptions are these shells."""
-    pure = contract("Pure rooms")
+    pure = contract("Pure packages")
     assert {"parties", "broker"} <= set(pure["source_modules"])
     assert {edge.split(" -> ")[0] for edge in pure["ignore_imports"]} == SHELLS
 
@@ -185,7 +185,7 @@ def test_every_part_of_the_library_has_its_layer():
 
 
 def test_the_forbidden_list_is_complete():
-    forbidden = set(contract("Pure rooms")["forbidden_modules"])
+    forbidden = set(contract("Pure packages")["forbidden_modules"])
     wanted = {"zmq", "asyncio", "time", "random", "secrets", "socket", "os", "threading"}
     assert wanted <= forbidden
 

@@ -14,7 +14,15 @@ from hdpvfl_mq.methods.run_plan import RunPlan
 from parties.phases import ActiveRounds, PassiveRounds
 from parties.rounds import ROUNDS
 from schemas.method_facts import Facts
-from schemas.methods import TRAINING_KINDS, VARIANTS, Prediction, Scoring
+from schemas.methods import (
+    TRAINING_KINDS,
+    VARIANTS,
+    Descent,
+    Prediction,
+    PrivateModel,
+    Scoring,
+    with_options,
+)
 
 ROOT = Path(__file__).parents[2]
 PRODUCT = ("schemas", "hdpvfl_mq", "parties", "broker")
@@ -29,6 +37,15 @@ ALLOWED = {
     "parties/process/models.py",  # theta of a prediction
     "parties/score_desk.py",  # the open query of a session
     "parties/snapshot.py",  # the open query of a session
+}
+
+# `type(x).model_fields`; of a method only schemas/methods.py asks it, for `with_options`.
+FIELDS_ALLOWED = {
+    "hdpvfl_mq/app/commands/check.py",  # the rules of ids
+    "hdpvfl_mq/runtime/settings.py",  # the fields of any model
+    "parties/admission.py",  # the rules of ids
+    "schemas/base.py",  # its own
+    "schemas/methods.py",
 }
 
 
@@ -63,6 +80,18 @@ def asked(tree: ast.AST) -> set[str]:
     return found
 
 
+def asks_for_fields(tree: ast.AST) -> bool:
+    """Whether `type(x).model_fields` is read: it tells a method by the fields it has."""
+    return any(
+        isinstance(node, ast.Attribute)
+        and node.attr == "model_fields"
+        and isinstance(node.value, ast.Call)
+        and isinstance(node.value.func, ast.Name)
+        and node.value.func.id == "type"
+        for node in ast.walk(tree)
+    )
+
+
 def mentioned(node: ast.AST) -> set[str]:
     plain = {each.id for each in ast.walk(node) if isinstance(each, ast.Name)}
     return plain | {each.attr for each in ast.walk(node) if isinstance(each, ast.Attribute)}
@@ -78,6 +107,29 @@ def test_only_the_files_listed_ask_which_method_a_run_has():
         and asked(ast.parse(path.read_text())) & known
     }
     assert found == ALLOWED
+
+
+def test_only_the_files_listed_ask_which_fields_a_value_has():
+    found = {
+        path.relative_to(ROOT).as_posix()
+        for package in PRODUCT
+        for path in (ROOT / package).rglob("*.py")
+        if "model_fields" in (code := path.read_text()) and asks_for_fields(ast.parse(code))
+    }
+    assert found == FIELDS_ALLOWED
+
+
+def test_a_question_for_fields_is_seen():
+    assert asks_for_fields(ast.parse("'epochs' in type(base.method).model_fields"))
+    assert not asks_for_fields(ast.parse("Peer.model_fields"))
+
+
+def test_an_option_that_a_method_does_not_have_is_named():
+    assert with_options(PrivateModel(), {"disclosed_rows": 3}) == PrivateModel(disclosed_rows=3)
+    with pytest.raises(ValueError, match="method descent has no disclosed_rows, noise"):
+        with_options(Descent(), {"disclosed_rows": 3, "epochs": 1, "noise": "bounded"})
+    with pytest.raises(ValidationError):
+        with_options(Descent(), {"epochs": 0})
 
 
 @pytest.mark.parametrize(

@@ -33,7 +33,7 @@ from hdpvfl_mq.machine import (
     TimerFired,
     stay,
 )
-from parties import active, belonging, membership, passive, phases
+from parties import active, belonging, membership, passive, phases, unable
 from schemas.commands import Command
 from schemas.federation import FederationMessage
 from schemas.messages import ROUTES, UNNUMBERED, Hello, Pause
@@ -178,6 +178,27 @@ STANDING = (
     Machine("a member", "active", "", membership.MOVES, _BELONGING, _BELONGING),
     Machine("a member", "passive", "", membership.MOVES, _BELONGING, _BELONGING),
 )
+
+# It takes no part in its run, so `deaf` does not apply: it refuses most messages.
+UNABLE = Machine("no party", "passive", "", unable.MOVES, unable.Telling, unable.Told)
+
+
+@pytest.mark.parametrize("rule", [misfits, foreign, dead])
+def test_every_row_of_a_party_that_cannot_take_part_fits(rule):
+    assert list(rule(UNABLE)) == []
+
+
+@pytest.mark.parametrize(
+    ("rule", "row", "move", "found"),
+    [
+        (misfits, (unable.Told, "started"), Move(unable.Unable.started, ()), "take the phase"),
+        (foreign, (phases.Closed, "run_closed"), Move(stay, ()), "is not a phase"),
+        (dead, (unable.Phase, "run_closed"), Move(stay, ()), "no phase uses Phase, run_closed"),
+    ],
+)
+def test_a_wrong_row_of_a_party_that_cannot_take_part_is_noticed(rule, row, move, found):
+    spoiled = replace(UNABLE, moves={**unable.MOVES, row: move})
+    assert any(found in problem for problem in rule(spoiled))
 
 
 @pytest.mark.parametrize("machine", STANDING, ids=lambda machine: machine.name)

@@ -7,58 +7,104 @@ only be a memo.
 
 from __future__ import annotations
 
+from collections import deque
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 import numpy as np
 import pytest
 
+from broker.registrar import Registrar
+from hdpvfl_mq.app.demo.rehearsal import Rehearsal
 from hdpvfl_mq.app.refold import RecordedStore
 from hdpvfl_mq.arrays.chunked import Allocate
 from hdpvfl_mq.errors import PeerError
 from hdpvfl_mq.journal import chain
-from hdpvfl_mq.machine import Input, Step
-from hdpvfl_mq.node.node import Node
+from hdpvfl_mq.machine import (
+    Finish,
+    Input,
+    OperatorCommand,
+    OperatorRequest,
+    Received,
+    Send,
+    Started,
+    Step,
+    TimerFired,
+    move_name,
+)
+from hdpvfl_mq.node.node import NO_LEDGER, Node
+from hdpvfl_mq.runtime.simulation import Faults
 from hdpvfl_mq.wire.codec import decode_header
 from parties.party import Party
+from parties.phases import Training
 from parties.process.mapped_arrays import MappedArrays
+from parties.unable import Unable
+from schemas.commands import (
+    AnswerRun,
+    ConfirmMember,
+    EndRun,
+    ProposeRun,
+    RemoveMember,
+    SeatMember,
+)
 from schemas.config import AlignmentSpec, IdRules
 from schemas.envelope import PROTOCOL_VERSION
+from schemas.federation import MemberHello
+from schemas.ids import COORDINATOR
+from schemas.messages import RunClosed
+from schemas.privacy import Budget
 from schemas.records import Acknowledged, EnvelopeReceived, StepRecord, TurnedAway, Withheld
 from tests.deep import arrays_in, deep_digest
-from tests.federation import Federation, manifest, tables
+from tests.federation import Federation, LyingFederation, manifest, tables
 from tests.golden.recorded import RUNS, federation, read
+from tests.simulation import predicting, scoring
+from tests.simulation.test_waiting import BRIEF, Skips
+from tests.unit.parties.test_roster import Member
 
+FederationT = TypeVar("FederationT", bound=Rehearsal)
 pytestmark = pytest.mark.seconds
 
 
 @dataclass
-class TwiceFederation(Federation):
-    """Every step of every role is made twice."""
+class Twice:
+    """Makes every step of the roles it watches twice, and notes which moves it has seen."""
 
-    allocate: Allocate = np.empty
-    steps: list[str] = field(default_factory=list)
+    phases: set[str] = field(default_factory=set)
+    moves: set[str] = field(default_factory=set)
 
-    def node(self, party: str) -> Node:
-        node = super().node(party)
-        if isinstance(node.role, Party):
-            node.role.own = replace(node.role.own, allocate=self.allocate)
-        step = node.role.step
+    def federation(self, made: FederationT, allocate: Allocate = np.empty) -> FederationT:
+        """Watch every role of a simulated run, those of restarted processes among them."""
+        start = made.node
+
+        def node(party: str) -> Node:
+            started = start(party)
+            if isinstance(started.role, Party):
+                started.role.own = replace(started.role.own, allocate=allocate)
+            self.role(started.role)
+            return started
+
+        made.node = node  # type: ignore[method-assign]  # this one federation only
+        return made
+
+    def role(self, role: Any) -> Any:
+        """Watch one role."""
+        step = role.step
 
         def twice(state: Any, given: Input) -> Step[Any]:
-            before = deep_digest(state)
-            first, second = _outcomes(node.role, step, state, given)
-            assert deep_digest(state) == before, f"{given!r} has changed the state it met"
+            before = deep_digest((state, given))
+            first, second = _outcomes(role, step, state, given)
+            assert deep_digest((state, given)) == before, f"{given!r} or its state has changed"
             assert deep_digest(first) == deep_digest(second), f"{given!r} is not repeatable"
-            self.steps.append(type(state).__name__)
+            self.phases.add(type(state).__name__)
+            self.moves.add(move_name(given))
             after, effects = step(state, given)
             mapped = [each for each in arrays_in(after) if _is_mapped(each)]
             assert not mapped, "a state holds files"
             return after, effects
 
-        node.role.step = twice
-        return node
+        role.step = twice
+        return role
 
 
 def _outcomes(role: Any, step: Any, state: Any, given: Input) -> tuple[Any, Any]:
@@ -97,12 +143,115 @@ def test_every_input_of_a_run_is_repeatable_and_changes_no_state(
 ) -> None:
     alignment = AlignmentSpec(ids=IdRules(kind="integer"), rows_min=10, method=method)
     newest = manifest(alignment=alignment, epochs=1, wire=PROTOCOL_VERSION)
-    federation = TwiceFederation(newest, tables(44))
-    federation.allocate = MappedArrays(tmp_path)
+    twice = Twice()
+    federation = twice.federation(Federation(newest, tables(44)), MappedArrays(tmp_path))
     federation.simulate()
     assert set(federation.outcomes.values()) == {"completed"}
-    assert {"Joining", "Accepted", "Aligning", "Aligned", "Training"} <= set(federation.steps)
-    assert federation.steps.count("Aligning") >= 12
+    assert {"Joining", "Accepted", "Aligning", "Aligned", "Training"} <= twice.phases
+    assert {"align_block", "score_share", "residual", "ledger"} <= twice.moves
+
+
+def test_every_input_of_a_prediction_is_repeatable() -> None:
+    _, models = predicting.trained(epochs=1)
+    twice = Twice()
+    federation = twice.federation(predicting.prediction(models, rows=44))
+    federation.simulate()
+    assert set(federation.outcomes.values()) == {"completed"}
+    assert {"Training", "score_share"} <= twice.phases | twice.moves
+
+
+def test_every_input_of_a_scoring_session_is_repeatable() -> None:
+    """With noise, so that people are charged and the ledger's answer is stepped as well."""
+    _, models = scoring.trained()
+    twice = Twice()
+    budget = Budget(epsilon=1.0, delta=1e-5)
+    session = scoring.session(models, rows=44, scores="noised", budget=budget)
+    session.batch = 40
+    twice.federation(session.federation)
+    session.run()
+    assert session.answers
+    assert {"charged", "command:ask_scores", "command:end_scoring"} <= twice.moves
+
+
+def test_timers_restarts_and_a_withdrawal_are_repeatable() -> None:
+    """Shop is away until the others pause; telco's operator withdraws after it is back."""
+    settings = {"epochs": 4, "absent_after_s": 2.0, "rounds_ahead": 4}
+    twice = Twice()
+    federation = twice.federation(Federation(manifest(**settings), tables(44)))
+
+    def operator(node: Node) -> OperatorRequest | None:
+        is_back = isinstance(node.state, Training) and "resume" in twice.moves
+        return OperatorRequest(request="withdraw") if is_back else None
+
+    federation.operators["telco"] = operator
+    federation.simulate(faults=Faults(delay_s=0.05, absences=(("shop", 0.8, 6.0),)))
+    assert set(federation.outcomes.values()) == {"withdrawn"}
+    assert {"pause", "resume", "withdraw", "operator:withdraw", "timer:watch"} <= twice.moves
+
+
+def test_the_steps_after_an_offence_are_repeatable() -> None:
+    twice = Twice()
+    liars: dict[str, type[Node]] = {"shop": Skips}
+    twice.federation(LyingFederation(manifest(**BRIEF), tables(44), liars=liars)).simulate()
+    assert "offence" in twice.moves
+
+
+def test_every_step_of_a_federations_roles_is_repeatable() -> None:
+    """Members meet, agree on a run and end it; then one is removed."""
+    twice = Twice()
+    members = {name: Member(name, seed) for name, seed in (("bank", 10), ("shop", 20))}
+    registrar = twice.role(Registrar())
+    state = registrar.initial()
+
+    def told(*inputs: Input) -> None:
+        """Give the registrar these inputs, and pass everything on that follows from them."""
+        nonlocal state
+        waiting = deque(inputs)
+        while waiting:
+            state, effects = registrar.step(state, waiting.popleft())
+            for sent in (effect for effect in effects if isinstance(effect, Send)):
+                for party in sent.to:
+                    members[party].hear(sent.message)
+            for member in members.values():
+                waiting += (Received(member.name, message) for message in member.sent)
+                member.sent.clear()
+
+    def operator(party: str, command: Any) -> None:
+        members[party].command(command)
+        said = [Received(party, message) for message in members[party].sent]
+        members[party].sent.clear()
+        told(*said)
+
+    start = Started(epoch=1, standing=NO_LEDGER)
+    told(start, *(OperatorCommand(command=_seat(member)) for member in members.values()))
+    for member in members.values():
+        twice.role(member.role)
+        member.take(start)
+    told(*(Received(name, MemberHello(epoch=1)) for name in members))
+    operator("bank", ConfirmMember(party="shop"))
+    operator("shop", ConfirmMember(party="bank"))
+    operator("bank", ProposeRun(manifest=manifest(run="one", passive_parties=("shop",))))
+    operator("shop", AnswerRun(run="one", accepted=True, reason=""))
+    told(OperatorCommand(command=EndRun(run="one", outcome="completed", reason="")))
+    told(OperatorCommand(command=RemoveMember(party="shop")))
+    assert {"member_hello", "roster", "pair", "signed_roster", "command:confirm"} <= twice.moves
+    assert {"run_proposal", "run_answer", "run_news", "command:propose"} <= twice.moves
+
+
+def _seat(member: Member) -> SeatMember:
+    own = member.first
+    keys = {"verify_key": own.verify_key, "curve_key": own.curve_key}
+    return SeatMember(party=member.name, role=own.role, **keys)
+
+
+def test_every_step_of_a_party_that_cannot_take_part_is_repeatable() -> None:
+    role = Twice().role(Unable("shop", ("bank", "telco")))
+    closed = Received(COORDINATOR, RunClosed(outcome="withdrawn", reason=""))
+    for last in (closed, TimerFired(timer="closing")):
+        state, _ = role.step(role.initial(), Started(epoch=1, standing=NO_LEDGER))
+        state, effects = role.step(state, last)
+        assert (type(state).__name__, effects) == ("Told", (Finish(outcome="withdrawn"),))
+        assert role.step(state, last) == (state, ())
 
 
 @pytest.mark.parametrize("party", ["bank", "shop", "telco", "coordinator"])
@@ -120,10 +269,10 @@ def test_every_input_of_a_golden_journal_is_repeatable(name: str, party: str) ->
             continue
         given, _ = node._recorded_input(record.input)
         if not isinstance(given, PeerError):
-            state, before = node.state, deep_digest(node.state)
+            state, before = node.state, deep_digest((node.state, given))
             first, second = _outcomes(node.role, node.role.step, state, given)
             assert deep_digest(first) == deep_digest(second), record.index
-            assert deep_digest(state) == before, record.index
+            assert deep_digest((state, given)) == before, record.index
             fed += 1
         _go_on(node, record, stored)
     assert fed == len(read(name)[party])

@@ -15,7 +15,7 @@ from schemas.config import AlignmentSpec, IdRules, RunManifest
 from schemas.envelope import PROTOCOL_VERSION
 from schemas.methods import ActiveSide, Descent, PassiveSide, PrivateModel
 from schemas.model import LossSpec, PenaltySpec
-from schemas.privacy import MU2_UNIT, Budget
+from schemas.privacy import MU2_UNIT_BITS, Budget
 from tests.adversary.forged import Act
 from tests.adversary.moves import given
 from tests.adversary.neighbours import Rows
@@ -157,7 +157,9 @@ def test_a_party_that_is_sent_away_skips_steps_and_has_paid_for_it(absence):
         send(pair, run, all_but_first(10))
     assert pair.view.round == 36
     assert len(pair.tap.told) == 12
-    assert pair.booked == pair.view.setup.plan.passive_noise.mu2_cumulative[35] * MU2_UNIT
+    assert (
+        pair.booked == pair.view.setup.plan.passive_noise.mu2_cumulative[35] * 2.0**-MU2_UNIT_BITS
+    )
     assert 0.0 < pair.peak <= 1.0
 
 

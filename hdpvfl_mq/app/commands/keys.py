@@ -87,6 +87,7 @@ def rotate(options: argparse.Namespace) -> int:
             f"{path}: a service manager holds the keys, so this program cannot replace them; "
             "docs/operations/keys.md has the steps"
         )
+    # Replace one line of the text: a TOML writer would drop the operator's comments.
     text, line = path.read_text(), re.compile(r"^keys *=.*$", re.MULTILINE)
     old = Path(settings.keys)
     new = _next_folder(old)

@@ -41,7 +41,7 @@ from hdpvfl_mq.data.cards import Card
 from hdpvfl_mq.errors import OperatorError, SettingsError
 from hdpvfl_mq.glm.families import FAMILIES
 from hdpvfl_mq.methods import plan_run
-from hdpvfl_mq.methods.recommend import Parties, recommend, sound_descent
+from hdpvfl_mq.methods.recommend import Parties, penalty_named, recommend, sound_descent
 from hdpvfl_mq.runtime.settings import (
     check_choice,
     check_settings,
@@ -50,8 +50,8 @@ from hdpvfl_mq.runtime.settings import (
 )
 from schemas.config import AlignmentSpec, IdRules, RunManifest
 from schemas.ids import MAX_PASSIVES
-from schemas.methods import Guarantee
-from schemas.model import LossName, LossSpec, PenaltyName, PenaltySpec
+from schemas.methods import Guarantee, unknown_options
+from schemas.model import LossName, LossSpec, PenaltyName
 from schemas.privacy import Budget
 
 
@@ -179,8 +179,9 @@ def _recommended(
 ) -> RunManifest:
     guarantee = check_choice(Guarantee, options.guarantee, "guarantee")
     base = recommend(run, parties, guarantee, budget, loss)
-    has_epochs = "epochs" in type(base.method).model_fields
-    if not has_epochs and (options.epochs or options.batch or options.penalty):
+    if unknown_options(base.method, ("epochs",)) and (
+        options.epochs or options.batch or options.penalty
+    ):
         return sound_descent(run, parties, budget, loss)  # these options are descent's
     return base
 
@@ -201,8 +202,7 @@ def _manifest(options: UpOptions, base: RunManifest, ids: IdRules) -> RunManifes
     method = base.method.model_dump() | {k: v for k, v in wanted.items() if v is not None}
     if options.penalty is not None:
         penalty = check_choice(PenaltyName, options.penalty, "penalty")
-        strength = 0.0 if penalty == "none" else base.penalty.strength
-        changes["penalty"] = PenaltySpec(name=penalty, strength=strength)
+        changes["penalty"] = penalty_named(base, penalty)
     merged = base.model_dump() | {
         key: value if isinstance(value, int) else value.model_dump()
         for key, value in changes.items()

@@ -140,9 +140,9 @@ def write_settings(demo: Demo, *, state: Path, port: int) -> None:
     write = _writer(demo)
     write("manifest", demo.manifest)
     write("policy", _policy(demo))
-    write(COORDINATOR, _broker_settings(demo, keys, state, port))
+    write(COORDINATOR, _broker_settings(demo, keys, port))
     for party, table in tables.items():
-        write(party, _party_settings(demo, party, table, keys, state, port))
+        write(party, _party_settings(demo, party, table=table, keys=keys, state=state, port=port))
     write_services(demo, state=state)
 
 
@@ -218,7 +218,7 @@ def _modes(manifest: RunManifest) -> dict[str, Any]:
     return allowed
 
 
-def _broker_settings(demo: Demo, keys: dict[str, Keys], state: Path, port: int) -> BrokerSettings:
+def _broker_settings(demo: Demo, keys: dict[str, Keys], port: int) -> BrokerSettings:
     return BrokerSettings(
         bind=f"tcp://127.0.0.1:{port}",
         keys=str(demo.folder / "keys" / COORDINATOR),
@@ -237,7 +237,7 @@ def _broker_settings(demo: Demo, keys: dict[str, Keys], state: Path, port: int) 
 
 
 def _party_settings(
-    demo: Demo, party: str, table: Table, keys: dict[str, Keys], state: Path, port: int
+    demo: Demo, party: str, *, table: Table, keys: dict[str, Keys], state: Path, port: int
 ) -> PartySettings:
     data = demo.dataset.settings(table, FAMILIES[demo.manifest.loss.name].label_kind)
     active = demo.manifest.active_party

@@ -31,12 +31,12 @@ from hdpvfl_mq.app.estimators.fitting import (
 )
 from hdpvfl_mq.app.estimators.ledgers import LedgerFolder
 from hdpvfl_mq.errors import SettingsError
-from hdpvfl_mq.glm.families import FAMILIES, Family
-from hdpvfl_mq.methods.recommend import delta_warning, recommend
+from hdpvfl_mq.glm.families import FAMILIES, Family, family
+from hdpvfl_mq.methods.recommend import delta_warning, penalty_named, recommend
 from hdpvfl_mq.runtime.settings import check_settings
 from schemas.config import RunManifest
-from schemas.methods import Guarantee, PrivateModel
-from schemas.model import LabelKind, LossName, LossSpec, PenaltyName, PenaltySpec
+from schemas.methods import Guarantee, PrivateModel, with_options
+from schemas.model import LabelKind, LossName, LossSpec, PenaltyName
 from schemas.privacy import Budget, Release
 
 SECRET_BYTES = 32
@@ -163,18 +163,17 @@ class VFLEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no 
         base = recommend(run, parties, self.guarantee, budget, loss, penalty=self.penalty)
         method = base.method
         if self.disclosed_rows:
-            if "disclosed_rows" not in type(method).model_fields:
+            try:
+                method = with_options(method, {"disclosed_rows": int(self.disclosed_rows)})
+            except ValueError as unknown:
+                other = "" if family(loss).is_zero_legal else f", a loss other than {loss.name}"
                 raise ValueError(
-                    "disclosed_rows needs the private model: guarantee='sound', penalty='l2' "
-                    "and a loss other than gamma_canonical"
-                )
-            chosen = {"disclosed_rows": int(self.disclosed_rows)}
-            method = type(method).model_validate({**dict(method), **chosen})
-        strength = 0.0 if self.penalty == "none" else base.penalty.strength
+                    f"{unknown}; the private model has: guarantee='sound', penalty='l2'{other}"
+                ) from None
         changes = {
             "alignment": ALIGNMENT,
             "method": method,
-            "penalty": PenaltySpec(name=self.penalty, strength=strength),
+            "penalty": penalty_named(base, self.penalty),
             "seed": int.from_bytes(hashlib.sha256(b"seed" + secret).digest()[:7], "big"),
         }
         return RunManifest(**{**dict(base), **changes})

@@ -277,4 +277,12 @@ def plan_paper(
     ratio = round_ratio(max(noise_std / 2.0**exponent, NARROWEST_RATIO))
     result = profile(bounds, schedule, grid=2.0**exponent)
     rows = np.array([schedule.rows_in(t) for t in range(schedule.rounds)])
-    return plan_at("paper", result.cumulative, rows, exponent, ratio, budget, value_bound)
+    return plan_at(
+        "paper",
+        result.cumulative,
+        values=rows,
+        exponent=exponent,
+        ratio=ratio,
+        budget=budget,
+        value_bound=value_bound,
+    )

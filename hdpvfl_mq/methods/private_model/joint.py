@@ -77,7 +77,7 @@ class Joint:
         gamma = prior.mean if near is None else near.coefficients
         for _ in range(_ROUNDS if near is None else 1):
             doubts = Doubts.of(expected, gamma)
-            problem = _design(alone, expected, prior.mean, L, doubts, allocate)
+            problem = _design(alone, expected, m=prior.mean, L=L, doubts=doubts, allocate=allocate)
             v = problem.fit(v)
             found = cls(m=prior.mean, L=L, doubts=doubts, problem=problem, v=v)
             gamma = found.coefficients
@@ -86,7 +86,7 @@ class Joint:
     def losses(self, alone: Problem, expected: Expected) -> FloatVector:
         """The loss of other rows."""
         doubts = replace(self.doubts, seen=expected.seen)
-        return _design(alone, expected, self.m, self.L, doubts, np.empty).losses(self.v)
+        return _design(alone, expected, m=self.m, L=self.L, doubts=doubts).losses(self.v)
 
 
 def validated(joint: Joint, alone: Problem, expected: Expected, dispersion: float) -> FloatVector:
@@ -105,10 +105,11 @@ def validated(joint: Joint, alone: Problem, expected: Expected, dispersion: floa
 def _design(
     alone: Problem,
     expected: Expected,
+    *,
     m: FloatVector,
     L: Matrix,
     doubts: Doubts,
-    allocate: Allocate,
+    allocate: Allocate = np.empty,
 ) -> Problem:
     """The columns of `alone` and the scores times L, flattened by what is uncertain about theta."""
     A, H, family = alone.X, expected.scores, alone.labels.family

@@ -130,6 +130,7 @@ def test_a_loss_for_other_labels_is_refused(people):
         ({"epsilon": 0}, "epsilon: Input should be greater than 0"),
         ({"epsilon": "1"}, "epsilon: Input should be a valid number"),
         ({"delta": 2.0}, "delta: Input should be less than 1"),
+        ({"disclosed_rows": 5, "penalty": "l1"}, "has no disclosed_rows; the private model has"),
         ({"disclosed_rows": -1}, "disclosed_rows: Input should be greater"),
         ({"columns": ["a", "b"]}, "give a list for each party"),
     ],

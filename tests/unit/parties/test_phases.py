@@ -8,7 +8,7 @@ from functools import cached_property
 import numpy as np
 import pytest
 
-from parties.phases import PassiveRounds, Terms, changed
+from parties.phases import ActiveRounds, PassiveRounds, RoundState, Terms, changed, checked
 
 
 @dataclass(frozen=True)
@@ -39,3 +39,11 @@ def test_a_cached_property_is_not_carried_over():
 def test_a_field_that_is_not_there_is_refused():
     with pytest.raises(TypeError, match="has no numbr"):
         changed(Doubled(2), numbr=3)
+
+
+def test_a_round_state_of_another_method_fails_where_it_is_used():
+    rounds = PassiveRounds(w=np.zeros(2))
+    assert checked(PassiveRounds, rounds) is rounds
+    assert checked(RoundState, rounds) is rounds
+    with pytest.raises(AssertionError, match="PassiveRounds instead of ActiveRounds"):
+        checked(ActiveRounds, rounds)

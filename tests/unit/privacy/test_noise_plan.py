@@ -16,7 +16,7 @@ from hdpvfl_mq.privacy.accountant import Spent, affordable
 from hdpvfl_mq.privacy.calibration import mu_of
 from hdpvfl_mq.privacy.noise import ladder
 from hdpvfl_mq.privacy.plan import plan_none, plan_silent
-from schemas.privacy import MU2_UNIT, Budget
+from schemas.privacy import MU2_UNIT_BITS, Budget
 
 SCHEDULE = PublicSchedule((40, 41), 3, 1.0)
 PASSIVE = PassiveBounds(radius=2.0, clip_received=5.0, rho=0.9)
@@ -42,9 +42,9 @@ def test_a_plan_is_within_its_budget_and_not_wasteful(
 def test_every_round_is_priced_from_above() -> None:
     plan = plan_sound(PASSIVE, SCHEDULE, Budget(epsilon=1.0, delta=0.01), value_bound=2.0)
     squares = profile(PASSIVE, SCHEDULE, grid=2.0**plan.exponent).cumulative
-    booked = np.array(plan.mu2_cumulative) * MU2_UNIT
+    booked = np.array(plan.mu2_cumulative) * 2.0**-MU2_UNIT_BITS
     assert (booked >= squares / plan.noise_std**2).all()
-    assert (booked <= squares / plan.noise_std**2 + 2 * MU2_UNIT).all()
+    assert (booked <= squares / plan.noise_std**2 + 2 * 2.0**-MU2_UNIT_BITS).all()
     rows = np.cumsum([SCHEDULE.rows_in(t) for t in range(SCHEDULE.rounds)])
     assert list(plan.tau_cumulative) == [int(n) * ladder(plan.ratio).tau_units for n in rows]
 
@@ -96,7 +96,9 @@ def test_a_prediction_is_priced_for_the_own_row_and_every_other_score() -> None:
     plan = plan_scores(50, distance=0.5, radius=2.0, budget=budget)
     assert affordable(budget, plan.spent.mu2_units, plan.spent.tau_units)
     (paid,) = plan.mu2_cumulative
-    assert paid * MU2_UNIT * plan.noise_std**2 == pytest.approx(49 * 0.5**2 + 16, rel=1e-2)
+    assert paid * 2.0**-MU2_UNIT_BITS * plan.noise_std**2 == pytest.approx(
+        49 * 0.5**2 + 16, rel=1e-2
+    )
     assert plan.value_bound == 2.0
 
 
