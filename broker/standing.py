@@ -115,7 +115,7 @@ class Standing:
         )
 
     def with_name_reused(self, party: PartyId) -> Standing:
-        """The same federation, which has heard nothing yet from a newcomer with a used name.
+        """The federation with the history of this name forgotten, for a newcomer who reuses it.
 
         The previous member's key counts as replaced, so that settings do not bring it back.
         """

@@ -77,7 +77,8 @@ class Mailbox(Streams):
     def acknowledgement(self, stamp: Stamp, receivers_max: int) -> Frames | None:
         """An envelope that acknowledges what is recorded; None if no peer waits for that.
 
-        Each receiver reads the whole header, so one for all of a crowd costs its cube in bytes.
+        Each receiver reads the whole header: with n receivers in one header the bytes of a round
+        grow as n cubed.
         """
         if not self._owed:
             return None

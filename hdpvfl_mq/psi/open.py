@@ -1,4 +1,4 @@
-"""The entry point of entity resolution. Owns the creation of sessions."""
+"""The entry point of entity resolution: it owns the creation of sessions."""
 
 from __future__ import annotations
 

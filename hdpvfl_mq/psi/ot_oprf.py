@@ -1,12 +1,13 @@
-"""The function from oblivious transfer extension. Owns queries and outputs.
+"""The function from oblivious transfer extension.
 
-After Pinkas, Rosulek, Trieu and Yanai (PaXoS, 2020), the heir of KKRT: the asker puts a message
-M(x) for each element into a key-value store, and the rows of the store, encoded by a linear code C,
-choose in an extension of 480 base transfers. Then F(y) = hash(Q(y) xor (C(M(y)) and s), y) with the
-answerer's rows Q and secret bits s; the asker's rows T give T(x) = Q(x) xor (C(M(x)) and s) at its
-own elements only. Unlike cuckoo hashing, it has one output per element, and store and
-codewords serve all answerers. `consistency.py` makes it secure against a malicious asker: the query
-ends with a proof, and the answerer computes nothing with its elements before the proof holds.
+It owns queries and outputs. After Pinkas, Rosulek, Trieu and Yanai (PaXoS, 2020), the heir of KKRT:
+the asker puts a message M(x) for each element into a key-value store, and the rows of the store,
+encoded by a linear code C, choose in an extension of 480 base transfers. Then F(y) = hash(Q(y) xor
+(C(M(y)) and s), y) with the answerer's rows Q and secret bits s; the asker's rows T give T(x) =
+Q(x) xor (C(M(x)) and s) at its own elements only. Unlike cuckoo hashing, it has one output per
+element, and store and codewords serve all answerers. `consistency.py` makes it secure against a
+malicious asker: the query ends with a proof, and the answerer computes nothing with its elements
+before the proof holds.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""Entity resolution by several keys, one after the other. Owns the passes and who takes part.
+"""Entity resolution by several keys, one after the other.
 
-A pass is a session on one key's ids, of the rows that no earlier key has matched. So every row is
-matched at most once, by the first key that all parties share, and all parties match the same rows.
-After each pass every party knows which key matched whom (docs/entity-resolution.md). A `Passes` is
-a value like a session, and has the same methods.
+It owns the passes and who takes part. A pass is a session on one key's ids, of the rows that no
+earlier key has matched. So every row is matched at most once, by the first key that all parties
+share, and all parties match the same rows. After each pass every party knows which key matched whom
+(docs/entity-resolution.md). A `Passes` is a value like a session, and has the same methods.
 """
 
 from __future__ import annotations

@@ -239,9 +239,10 @@ def too_late(own: Assets, state: Training, given: TimerFired) -> Step[Training]:
 
 
 def _timer(number: int) -> str:
-    """Queries take turns with two timers: a timer for each query would be a record for each score.
+    """Two timer names, used alternately.
 
-    One timer alone may be due for the query before, in the turn in which the next one is asked.
+    A name per query would add a record per score; with one name, the previous query's timer could
+    expire for the next query.
     """
     return f"answer:{number % 2}"
 
