@@ -48,7 +48,7 @@ NonNegative = Annotated[float, Field(ge=0.0, le=1e18)]
 
 def _is_printable(text: str) -> str:
     if printable(text) != text:
-        raise ValueError("holds characters that a terminal obeys")
+        raise ValueError("contains terminal control characters")
     return text
 
 

@@ -278,7 +278,7 @@ def _runs(job: Job, rows: ClusterRows, threads: int) -> list[Job]:
 def _told(problem: Problem, kernel: Kernel) -> OperatorError:
     if problem.profile:
         return SettingsError(
-            "a Dask worker would compute other bits than this party: it has "
+            "a Dask worker would compute bits that differ from this party's: it has "
             f"[{problem.profile}]; install the same versions there, and set OPENBLAS_CORETYPE "
             "on both sides if the processors differ"
         )

@@ -71,7 +71,8 @@ class Allowance:
         """CheatingError if a peer is above its limit."""
         if self._idle[party] > self._limit(party):
             raise CheatingError(
-                f"{self._idle[party]} bytes of {party} were refused or changed nothing by now"
+                f"{party} has sent {self._idle[party]} bytes that were refused or had no effect: "
+                "over the limit"
             )
 
     def _limit(self, party: PartyId) -> int:

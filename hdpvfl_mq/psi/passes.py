@@ -191,7 +191,7 @@ class Passes:
         part, _ = self._part(work)
         later = open_session(_terms_of(self.terms, self.number + 1), self.me, part)
         if hello.sender not in later.peers or any(hello.sender == e.sender for e in self.early):
-            raise PeerError(f"{hello.sender} sent a second or strange hello for the next key")
+            raise PeerError(f"{hello.sender} sent a repeated or invalid hello for the next key")
         later.greeted_by(part, hello)
         return replace(self, early=(*self.early, hello))
 

@@ -70,10 +70,10 @@ class PartList:
         except ValidationError:
             raise PeerError("the sizes of parts break their schema") from None
         if sizes.part_bytes < PART_BYTES:  # a list of many small parts costs its reader memory
-            raise PeerError(f"parts of {sizes.part_bytes} bytes, where {PART_BYTES} is the least")
+            raise PeerError(f"parts of {sizes.part_bytes} bytes: the minimum is {PART_BYTES}")
         count = _count(sizes)
         if count > MAX_PARTS or len(frames[3]) != count * DIGEST_BYTES:
-            raise PeerError(f"the digests of parts are not {count}")
+            raise PeerError(f"expected {count} digests of parts")
         starts = range(0, count * DIGEST_BYTES, DIGEST_BYTES)
         return cls(sizes, tuple(frames[3][at : at + DIGEST_BYTES] for at in starts))
 

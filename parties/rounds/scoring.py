@@ -87,7 +87,7 @@ def query(own: Assets, state: Training, given: Received[ScoreQuery]) -> Step[Tra
     """Charge a query to the account of scored people; a query with `last` ends the session."""
     message, rounds = given.message, state.rounds
     if not isinstance(rounds, ScoringPassive) or state.is_done:
-        raise PeerError("a query of scores in a run that is no open session")
+        raise PeerError("a query of scores in a run that is not an open session")
     if rounds.open is not None or message.number <= rounds.taken:
         raise PeerError("queries come one at a time, and their numbers rise")
     if message.number > QUERY_NUMBER_MAX:
