@@ -14,17 +14,23 @@ from typing import get_args
 import pytest
 
 from hdpvfl_mq.glm.block import ColumnBlock
+from hdpvfl_mq.glm.families import FAMILIES
+from hdpvfl_mq.glm.penalties import PENALTIES
 from hdpvfl_mq.methods import PLANS
 from hdpvfl_mq.node.mailbox import Mailbox
 from parties import passive
 from parties.rounds import ROUNDS
+from schemas.config import AlignmentMethod
+from schemas.messages import Message
 from schemas.methods import Method
 from tests.federation import Federation, manifest, tables
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "CONTRIBUTING.md").read_text()
 PRODUCT = ("schemas", "hdpvfl_mq", "parties", "broker")
-ROW = re.compile(r"^\| (an? [\w ]+) \| `(\w+)` \| (\d+) \| (\d+) \| (.*) \|$", re.MULTILINE)
+ROW = re.compile(
+    r"^\| (an? [\w ]+) \| `(\w+)` \| (\d+) \| (\d+) \| ([^|]*) \| (.*) \|$", re.MULTILINE
+)
 # The names of each example: identifiers, and strings that are such a name and nothing else.
 NAMES = {
     "a loss": r"squared_hinge|SquaredHinge",
@@ -35,6 +41,20 @@ NAMES = {
     "a PSI method": r"ecdh|Dh[A-Z]\w+",
 }
 LARGEST = r"\w*private_model\w*|\w*PrivateModel\w*|PrivateActive|PrivatePassive"
+# Everything of a kind by its name and its class; names of commands are ordinary words.
+EVERY = {
+    "a loss": {name: f"{name}|{loss.__name__}" for name, loss in FAMILIES.items()},
+    "a penalty": {name: f"{name}|{penalty.__name__}" for name, penalty in PENALTIES.items()},
+    "a method": {
+        each.model_fields["kind"].default: f"{each.model_fields['kind'].default}|{each.__name__}"
+        for each in get_args(get_args(Method)[0])
+    },
+    "a message": {
+        each.model_fields["kind"].default: f"{each.model_fields['kind'].default}|{each.__name__}"
+        for each in get_args(Message)
+    },
+    "a PSI method": {"ecdh": NAMES["a PSI method"], "oprf": r"oprf|Ot[A-Z]\w+"},
+}
 NODE, ACTIVE = "hdpvfl_mq/node/node.py", "parties/active.py"
 PACKAGES = ("hdpvfl_mq/methods/descent", "hdpvfl_mq/methods/private_model")
 
@@ -42,7 +62,7 @@ PACKAGES = ("hdpvfl_mq/methods/descent", "hdpvfl_mq/methods/private_model")
 def rows() -> dict[str, tuple[int, set[str]]]:
     return {
         kind: (int(after), set(re.findall(r"`([^`]+)`", files)))
-        for kind, _, _, after, files in ROW.findall(PAGE)
+        for kind, _, _, after, _, files in ROW.findall(PAGE)
     }
 
 
@@ -95,10 +115,22 @@ def test_an_addition_touches_the_places_the_table_names(kind):
     assert after == len(files)
 
 
+def test_the_table_gives_the_range_over_everything_of_a_kind():
+    assert set(get_args(AlignmentMethod)) == set(EVERY["a PSI method"])
+    for kind, _, _, _, stated, _ in ROW.findall(PAGE):
+        if kind not in EVERY:
+            assert stated == "not counted"
+            continue
+        counts = {name: len(places(pattern)) for name, pattern in EVERY[kind].items()}
+        least, most = min(counts, key=counts.__getitem__), max(counts, key=counts.__getitem__)
+        assert stated == f"{counts[least]} (`{least}`) to {counts[most]} (`{most}`)", kind
+
+
 def test_the_largest_method_is_named_in_as_many_places_as_stated():
-    stated = re.search(r"`private_model`, is named in (\d+) places", PAGE)
+    stated = re.search(r"`private_model`, is named in (\d+) places \((\d+) by its name", PAGE)
     assert stated is not None
     assert len(places(LARGEST)) == int(stated[1])
+    assert len(places(EVERY["a method"]["private_model"])) == int(stated[2])
 
 
 def test_a_method_is_a_variant_a_package_a_module_and_two_lines():
