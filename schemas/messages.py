@@ -10,7 +10,7 @@ from typing import Annotated, ClassVar, Literal, get_args
 
 from pydantic import Field, TypeAdapter
 
-from schemas.base import Closed, Count, Digest, Text
+from schemas.base import Count, Digest, Strict, Text
 from schemas.config import RunManifest
 from schemas.delivery import DeliveryMessage
 from schemas.envelope import MAX_ARRAY_BYTES, MAX_BLOCK_BYTES
@@ -46,7 +46,7 @@ WithdrawReason = Literal[
 ]
 
 
-class Hello(Closed):
+class Hello(Strict):
     """A process of this party has started or restarted; binds its connection to its name."""
 
     kind: Literal["hello"] = "hello"
@@ -59,7 +59,7 @@ class Hello(Closed):
     ledger: LedgerHead
 
 
-class Welcome(Closed):
+class Welcome(Strict):
     """The coordinator has recorded the hello with this epoch."""
 
     kind: Literal["welcome"] = "welcome"
@@ -68,7 +68,7 @@ class Welcome(Closed):
     waiting_for: Parties
 
 
-class RunOffer(Closed):
+class RunOffer(Strict):
     """The whole run, to be checked by every party against its own policy and ledger."""
 
     kind: Literal["run_offer"] = "run_offer"
@@ -76,7 +76,7 @@ class RunOffer(Closed):
     manifest: RunManifest
 
 
-class RunAccept(Closed):
+class RunAccept(Strict):
     """The party accepts; set size and column count are public (docs/threat-model.md)."""
 
     kind: Literal["run_accept"] = "run_accept"
@@ -88,7 +88,7 @@ class RunAccept(Closed):
     kept_alignment: Digest | None = None  # name of one from an earlier run, if it may be reused
 
 
-class RunRefuse(Closed):
+class RunRefuse(Strict):
     """The party refuses the offer and names the rule that forbids it."""
 
     kind: Literal["run_refuse"] = "run_refuse"
@@ -96,7 +96,7 @@ class RunRefuse(Closed):
     rule: Text
 
 
-class AlignStart(Closed):
+class AlignStart(Strict):
     """All have accepted: find the common entities."""
 
     kind: Literal["align_start"] = "align_start"
@@ -106,7 +106,7 @@ class AlignStart(Closed):
     commitments: Annotated[tuple[Digest, ...], Field(max_length=MAX_PASSIVES + 1)]
 
 
-class AlignBlock(Closed):
+class AlignBlock(Strict):
     """One block of entity resolution; hdpvfl_mq/psi defines its meaning."""
 
     kind: Literal["align_block"] = "align_block"
@@ -120,7 +120,7 @@ class AlignBlock(Closed):
     tensor: Tensor
 
 
-class Aligned(Closed):
+class Aligned(Strict):
     """The party knows its common rows; equal digests mean equal order and plan everywhere."""
 
     kind: Literal["aligned"] = "aligned"
@@ -131,7 +131,7 @@ class Aligned(Closed):
     plan_digest: Digest
 
 
-class RoundPlan(Closed):
+class RoundPlan(Strict):
     """Rounds first..last-1 may run without further permission."""
 
     kind: Literal["round_plan"] = "round_plan"
@@ -141,7 +141,7 @@ class RoundPlan(Closed):
     plan_digest: Digest
 
 
-class ScoreShare(Closed):
+class ScoreShare(Strict):
     """Passive to active: noised inner products of the round's batch."""
 
     kind: Literal["score_share"] = "score_share"
@@ -155,7 +155,7 @@ class ScoreShare(Closed):
     release: Release
 
 
-class Residual(Closed):
+class Residual(Strict):
     """Active to every passive: noised loss derivatives of the round's batch."""
 
     kind: Literal["residual"] = "residual"
@@ -166,7 +166,7 @@ class Residual(Closed):
     release: Release
 
 
-class RoundReport(Closed):
+class RoundReport(Strict):
     """A party has finished this many rounds; `last` by the schedule or by the public stop rule."""
 
     kind: Literal["round_report"] = "round_report"
@@ -178,7 +178,7 @@ class RoundReport(Closed):
     residuals_digest: Digest
 
 
-class Pause(Closed):
+class Pause(Strict):
     """The coordinator waits for these parties."""
 
     kind: Literal["pause"] = "pause"
@@ -186,7 +186,7 @@ class Pause(Closed):
     waiting_for: Parties
 
 
-class Waiting(Closed):
+class Waiting(Strict):
     """Party to coordinator, in answer to a pause: whom the party waits for."""
 
     kind: Literal["waiting"] = "waiting"
@@ -195,7 +195,7 @@ class Waiting(Closed):
     waiting_for: Parties
 
 
-class Resume(Closed):
+class Resume(Strict):
     """Continue without `absent`; a party that was absent and is not named is back at `round`."""
 
     kind: Literal["resume"] = "resume"
@@ -204,7 +204,7 @@ class Resume(Closed):
     absent: Parties
 
 
-class Withdraw(Closed):
+class Withdraw(Strict):
     """A party leaves the run, which ends it for all; what it has spent stays spent.
 
     It goes to the coordinator and to every peer, so that the coordinator cannot hide it.
@@ -216,7 +216,7 @@ class Withdraw(Closed):
     about: PartyId | None = None  # the party that the reason is about
 
 
-class RunClosed(Closed):
+class RunClosed(Strict):
     """The run is over for everybody."""
 
     kind: Literal["run_closed"] = "run_closed"

@@ -101,11 +101,11 @@ class ClusterEngine:
         self._numbers = count()
         self._lock = threading.Lock()
 
-    def room(self, shape: tuple[int, int], dtype: Any) -> ClusterRows:
+    def allocate_rows(self, shape: tuple[int, int], dtype: Any) -> ClusterRows:
         """A matrix in the shared folder, or in this process until workers need it."""
         if self._folder is None:
             return ClusterRows(self, self._allocate(shape, dtype), None)
-        X, path = self._folder.room(shape, dtype)
+        X, path = self._folder.allocate_rows(shape, dtype)
         return ClusterRows(self, X, FilePlace(path, shape, np.dtype(dtype).str))
 
     def each(self, kernel: Callable[..., R], pieces: Iterable[Piece]) -> Iterator[R]:

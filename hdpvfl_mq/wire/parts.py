@@ -15,7 +15,7 @@ from pydantic import Field, ValidationError
 
 from hdpvfl_mq.errors import PeerError
 from hdpvfl_mq.wire.canonical import pack, unpack
-from schemas.base import Closed
+from schemas.base import Strict
 from schemas.envelope import IN_PARTS_FRAMES, MAX_ARRAY_BYTES, MAX_PART_BYTES, MAX_PARTS
 
 LARGE_BYTES = MAX_ARRAY_BYTES  # an array up to this size travels in its envelope
@@ -27,7 +27,7 @@ _SIZES_MAX_BYTES = 64
 Buffer = bytes | memoryview
 
 
-class Sizes(Closed):
+class Sizes(Strict):
     """Bytes of the whole array, and of every part but the last."""
 
     bytes: Annotated[int, Field(gt=0, le=MAX_PARTS * MAX_PART_BYTES)]

@@ -42,7 +42,7 @@ NAMES = {
 }
 LARGEST = r"\w*private_model\w*|\w*PrivateModel\w*|PrivateActive|PrivatePassive"
 # Everything of a kind by its name and its class; names of commands are ordinary words.
-EVERY = {
+EVERY: dict[str, dict[str, str]] = {
     "a loss": {name: f"{name}|{loss.__name__}" for name, loss in FAMILIES.items()},
     "a penalty": {name: f"{name}|{penalty.__name__}" for name, penalty in PENALTIES.items()},
     "a method": {

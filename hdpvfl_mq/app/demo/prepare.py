@@ -21,7 +21,7 @@ from hdpvfl_mq.errors import OperatorError, SettingsError
 from hdpvfl_mq.glm.families import FAMILIES
 from hdpvfl_mq.runtime.keys import Keys, load_or_make_keys
 from hdpvfl_mq.runtime.settings import dump_settings, fields_of, load_settings
-from schemas.base import Closed
+from schemas.base import Strict
 from schemas.config import (
     BrokerServiceSettings,
     BrokerSettings,
@@ -172,14 +172,14 @@ def write_services(demo: Demo, *, state: Path) -> None:
         )
 
 
-def _writer(demo: Demo) -> Callable[[str, Closed], None]:
-    def write(name: str, model: Closed) -> None:
+def _writer(demo: Demo) -> Callable[[str, Strict], None]:
+    def write(name: str, model: Strict) -> None:
         _put(demo.settings(name), model)
 
     return write
 
 
-def _put(path: Path, model: Closed) -> None:
+def _put(path: Path, model: Strict) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(dump_settings(model))
 
