@@ -12,7 +12,7 @@ from pydantic import Field
 
 from schemas.base import Count, Strict
 from schemas.envelope import MAX_PART_BYTES, MAX_PARTS
-from schemas.route import ALL_ROLES, PARTY_ROLES, Route
+from schemas.route import ALL_ROLES, ANY_PARTY, Route
 from schemas.tensor import Tensor
 
 MAX_PARTS_ASKED = 16  # parts of a large array that one request may ask for
@@ -30,7 +30,7 @@ class PartRequest(Strict):
     """Asks for parts of the large array whose digests the receiver's envelope lists."""
 
     kind: Literal["part_request"] = "part_request"
-    route: ClassVar[Route] = Route(PARTY_ROLES, PARTY_ROLES, is_numbered=False)
+    route: ClassVar[Route] = Route(ANY_PARTY, ANY_PARTY, is_numbered=False)
     sequence: Count  # of that envelope, on its way to the sender of this request
     numbers: Annotated[tuple[PartNumber, ...], Field(min_length=1, max_length=MAX_PARTS_ASKED)]
 
@@ -40,7 +40,7 @@ class Part(Strict):
 
     kind: Literal["part"] = "part"
     route: ClassVar[Route] = Route(
-        PARTY_ROLES, PARTY_ROLES, array_bytes=MAX_PART_BYTES, is_numbered=False
+        ANY_PARTY, ANY_PARTY, array_bytes=MAX_PART_BYTES, is_numbered=False
     )
     sequence: Count
     number: PartNumber

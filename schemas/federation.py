@@ -23,7 +23,7 @@ from schemas.ids import (
     Version,
 )
 from schemas.key_change import KeyChange
-from schemas.route import ALL_ROLES, COORDINATOR_ROLE, PARTY_ROLES, Route
+from schemas.route import ALL_ROLES, ANY_PARTY, COORDINATOR_ROLE, Route
 
 RunPhase = Literal["proposed", "open", "refused", "over"]
 
@@ -34,7 +34,7 @@ class MemberHello(Extended):
     later: ClassVar[tuple[str, ...]] = ("speaks",)
 
     kind: Literal["member_hello"] = "member_hello"
-    route: ClassVar[Route] = Route(PARTY_ROLES, COORDINATOR_ROLE, is_greeting=True)
+    route: ClassVar[Route] = Route(ANY_PARTY, COORDINATOR_ROLE, is_greeting=True)
     epoch: Epoch
     speaks: Version = OLDEST_VERSION  # the newest version of the protocol that the member speaks
 
@@ -51,7 +51,7 @@ class RunAnswer(Strict):
     """A party accepts a proposed run, or says why it refuses."""
 
     kind: Literal["run_answer"] = "run_answer"
-    route: ClassVar[Route] = Route(PARTY_ROLES, COORDINATOR_ROLE)
+    route: ClassVar[Route] = Route(ANY_PARTY, COORDINATOR_ROLE)
     run: RunId
     accepted: bool
     reason: Text
@@ -61,7 +61,7 @@ class RunStop(Strict):
     """A party cancels a proposed run, or stops a run that it cannot take part in after all."""
 
     kind: Literal["run_stop"] = "run_stop"
-    route: ClassVar[Route] = Route(PARTY_ROLES, COORDINATOR_ROLE)
+    route: ClassVar[Route] = Route(ANY_PARTY, COORDINATOR_ROLE)
     run: RunId
     reason: Literal["operator", "settings"]
 
@@ -72,7 +72,7 @@ class RunNews(Extended):
     later: ClassVar[tuple[str, ...]] = ("wire",)
 
     kind: Literal["run_news"] = "run_news"
-    route: ClassVar[Route] = Route(COORDINATOR_ROLE, PARTY_ROLES)
+    route: ClassVar[Route] = Route(COORDINATOR_ROLE, ANY_PARTY)
     run: RunId
     phase: RunPhase
     waiting_for: Parties
@@ -91,7 +91,7 @@ class Roster(Strict):
     """The current members of the federation, according to the registrar."""
 
     kind: Literal["roster"] = "roster"
-    route: ClassVar[Route] = Route(COORDINATOR_ROLE, PARTY_ROLES)
+    route: ClassVar[Route] = Route(COORDINATOR_ROLE, ANY_PARTY)
     members: Annotated[tuple[RosterEntry, ...], Field(max_length=MAX_PASSIVES + 1)]
 
 

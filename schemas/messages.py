@@ -17,7 +17,7 @@ from schemas.envelope import MAX_ARRAY_BYTES, MAX_BLOCK_BYTES
 from schemas.federation import FederationMessage
 from schemas.ids import MAX_PASSIVES, Epoch, Parties, PartyId, Round
 from schemas.privacy import LedgerHead, Release
-from schemas.route import ACTIVE_ROLE, ALL_ROLES, COORDINATOR_ROLE, PARTY_ROLES, PASSIVE_ROLE, Route
+from schemas.route import ACTIVE_ROLE, ALL_ROLES, ANY_PARTY, COORDINATOR_ROLE, PASSIVE_ROLE, Route
 from schemas.scoring import ScoreReply, ScoringMessage
 from schemas.signed import SignedMessage
 from schemas.tensor import Tensor
@@ -50,7 +50,7 @@ class Hello(Strict):
     """A process of this party has started or restarted; binds its connection to its name."""
 
     kind: Literal["hello"] = "hello"
-    route: ClassVar[Route] = Route(PARTY_ROLES, COORDINATOR_ROLE, is_greeting=True)
+    route: ClassVar[Route] = Route(ANY_PARTY, COORDINATOR_ROLE, is_greeting=True)
     epoch: Epoch
     seed_commitment: Digest
     toss_commitment: Digest  # to this party's share of the public seed of entity resolution
@@ -63,7 +63,7 @@ class Welcome(Strict):
     """The coordinator has recorded the hello with this epoch."""
 
     kind: Literal["welcome"] = "welcome"
-    route: ClassVar[Route] = Route(COORDINATOR_ROLE, PARTY_ROLES, is_notice=True)
+    route: ClassVar[Route] = Route(COORDINATOR_ROLE, ANY_PARTY, is_notice=True)
     epoch: Epoch
     waiting_for: Parties
 
@@ -72,7 +72,7 @@ class RunOffer(Strict):
     """The whole run, to be checked by every party against its own policy and ledger."""
 
     kind: Literal["run_offer"] = "run_offer"
-    route: ClassVar[Route] = Route(COORDINATOR_ROLE, PARTY_ROLES, is_needed=True)
+    route: ClassVar[Route] = Route(COORDINATOR_ROLE, ANY_PARTY, is_needed=True)
     manifest: RunManifest
 
 
@@ -80,7 +80,7 @@ class RunAccept(Strict):
     """The party accepts; set size and column count are public (docs/threat-model.md)."""
 
     kind: Literal["run_accept"] = "run_accept"
-    route: ClassVar[Route] = Route(PARTY_ROLES, COORDINATOR_ROLE, is_needed=True)
+    route: ClassVar[Route] = Route(ANY_PARTY, COORDINATOR_ROLE, is_needed=True)
     manifest_digest: Digest
     id_profile_digest: Digest
     set_size: Count
@@ -92,7 +92,7 @@ class RunRefuse(Strict):
     """The party refuses the offer and names the rule that forbids it."""
 
     kind: Literal["run_refuse"] = "run_refuse"
-    route: ClassVar[Route] = Route(PARTY_ROLES, COORDINATOR_ROLE, is_needed=True)
+    route: ClassVar[Route] = Route(ANY_PARTY, COORDINATOR_ROLE, is_needed=True)
     rule: Text
 
 
@@ -100,7 +100,7 @@ class AlignStart(Strict):
     """All have accepted: find the common entities."""
 
     kind: Literal["align_start"] = "align_start"
-    route: ClassVar[Route] = Route(COORDINATOR_ROLE, PARTY_ROLES, is_needed=True)
+    route: ClassVar[Route] = Route(COORDINATOR_ROLE, ANY_PARTY, is_needed=True)
     is_kept: bool  # all keep the same alignment of an earlier run: nothing is exchanged
     # The toss commitments of all hellos, the active party's first.
     commitments: Annotated[tuple[Digest, ...], Field(max_length=MAX_PASSIVES + 1)]
@@ -111,7 +111,7 @@ class AlignBlock(Strict):
 
     kind: Literal["align_block"] = "align_block"
     route: ClassVar[Route] = Route(
-        PARTY_ROLES, PARTY_ROLES, is_needed=True, array_bytes=MAX_BLOCK_BYTES
+        ANY_PARTY, ANY_PARTY, is_needed=True, array_bytes=MAX_BLOCK_BYTES
     )
     stage: Annotated[str, Field(pattern=r"^[a-z0-9_]{1,32}$")]
     index: Count
@@ -124,7 +124,7 @@ class Aligned(Strict):
     """The party knows its common rows; equal digests mean equal order and plan everywhere."""
 
     kind: Literal["aligned"] = "aligned"
-    route: ClassVar[Route] = Route(PARTY_ROLES, COORDINATOR_ROLE, is_needed=True)
+    route: ClassVar[Route] = Route(ANY_PARTY, COORDINATOR_ROLE, is_needed=True)
     rows: Count
     rounds: Round
     order_digest: Digest
@@ -135,7 +135,7 @@ class RoundPlan(Strict):
     """Rounds first..last-1 may run without further permission."""
 
     kind: Literal["round_plan"] = "round_plan"
-    route: ClassVar[Route] = Route(COORDINATOR_ROLE, PARTY_ROLES, is_needed=True)
+    route: ClassVar[Route] = Route(COORDINATOR_ROLE, ANY_PARTY, is_needed=True)
     first: Round
     last: Round
     plan_digest: Digest
@@ -170,7 +170,7 @@ class RoundReport(Strict):
     """A party has finished this many rounds; `last` by the schedule or by the public stop rule."""
 
     kind: Literal["round_report"] = "round_report"
-    route: ClassVar[Route] = Route(PARTY_ROLES, COORDINATOR_ROLE, is_needed=True)
+    route: ClassVar[Route] = Route(ANY_PARTY, COORDINATOR_ROLE, is_needed=True)
     rounds_done: Round
     last: bool
     # The residuals this party has sent or received: their number and keyed hash.
@@ -182,7 +182,7 @@ class Pause(Strict):
     """The coordinator waits for these parties."""
 
     kind: Literal["pause"] = "pause"
-    route: ClassVar[Route] = Route(COORDINATOR_ROLE, PARTY_ROLES, is_notice=True)
+    route: ClassVar[Route] = Route(COORDINATOR_ROLE, ANY_PARTY, is_notice=True)
     waiting_for: Parties
 
 
@@ -190,7 +190,7 @@ class Waiting(Strict):
     """Party to coordinator, in answer to a pause: whom the party waits for."""
 
     kind: Literal["waiting"] = "waiting"
-    route: ClassVar[Route] = Route(PARTY_ROLES, COORDINATOR_ROLE)
+    route: ClassVar[Route] = Route(ANY_PARTY, COORDINATOR_ROLE)
     in_rounds_since: ClassVar[int] = 2  # version of the protocol; before, not during rounds
     waiting_for: Parties
 
@@ -199,7 +199,7 @@ class Resume(Strict):
     """Continue without `absent`; a party that was absent and is not named is back at `round`."""
 
     kind: Literal["resume"] = "resume"
-    route: ClassVar[Route] = Route(COORDINATOR_ROLE, PARTY_ROLES, is_needed=True)
+    route: ClassVar[Route] = Route(COORDINATOR_ROLE, ANY_PARTY, is_needed=True)
     round: Round
     absent: Parties
 
@@ -211,7 +211,7 @@ class Withdraw(Strict):
     """
 
     kind: Literal["withdraw"] = "withdraw"
-    route: ClassVar[Route] = Route(PARTY_ROLES, ALL_ROLES, is_needed=True)
+    route: ClassVar[Route] = Route(ANY_PARTY, ALL_ROLES, is_needed=True)
     reason: WithdrawReason
     about: PartyId | None = None  # the party that the reason is about
 
@@ -220,7 +220,7 @@ class RunClosed(Strict):
     """The run is over for everybody."""
 
     kind: Literal["run_closed"] = "run_closed"
-    route: ClassVar[Route] = Route(COORDINATOR_ROLE, PARTY_ROLES, is_needed=True)
+    route: ClassVar[Route] = Route(COORDINATOR_ROLE, ANY_PARTY, is_needed=True)
     outcome: Literal["completed", "refused", "withdrawn", "deadline", "mismatch"]
     reason: Text
 

@@ -13,7 +13,7 @@ from pydantic import Field
 from schemas.base import Digest, Signature, Strict
 from schemas.ids import MAX_PASSIVES, Parties, Round
 from schemas.privacy import LedgerHead
-from schemas.route import ACTIVE_ROLE, PARTY_ROLES, PASSIVE_ROLE, Route
+from schemas.route import ACTIVE_ROLE, ANY_PARTY, PASSIVE_ROLE, Route
 
 Signatures = Annotated[tuple[Signature, ...], Field(max_length=MAX_PASSIVES + 1)]
 
@@ -68,7 +68,7 @@ class LedgerNotice(Strict):
     """The head of a party's ledger after its last release, for the others to remember."""
 
     kind: Literal["ledger_head"] = "ledger_head"
-    route: ClassVar[Route] = Route(PARTY_ROLES, PARTY_ROLES)
+    route: ClassVar[Route] = Route(ANY_PARTY, ANY_PARTY)
     head: LedgerHead
     signature: Signature  # the owner's, sent back to it later: nobody can invent a head
 
@@ -81,7 +81,7 @@ class LedgerWitness(Strict):
     """
 
     kind: Literal["ledger_witness"] = "ledger_witness"
-    route: ClassVar[Route] = Route(PARTY_ROLES, PARTY_ROLES)
+    route: ClassVar[Route] = Route(ANY_PARTY, ANY_PARTY)
     head: LedgerHead
     owner_signature: Signature
     signature: Signature  # the witness's

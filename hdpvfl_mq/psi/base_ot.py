@@ -23,8 +23,6 @@ from nacl.bindings import (
 
 from hdpvfl_mq.psi.stream import derive, expand
 
-POINT_BYTES = 32
-
 
 def _scalar(key: bytes, number: int) -> bytes:
     return crypto_core_ed25519_scalar_reduce(expand(derive(key, "base ot", number), 64))

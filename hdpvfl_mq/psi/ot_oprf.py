@@ -24,7 +24,7 @@ from hdpvfl_mq.psi import base_ot
 from hdpvfl_mq.psi.bits import columns_to_rows, transpose_bits
 from hdpvfl_mq.psi.code import LENGTH, MESSAGE_BYTES, ROW_BYTES, encode_columns, encode_rows
 from hdpvfl_mq.psi.consistency import MASK_BYTES, PROOF_BYTES, challenge, is_proved, prove
-from hdpvfl_mq.psi.curve import in_blocks
+from hdpvfl_mq.psi.curve import POINT_BYTES, in_blocks
 from hdpvfl_mq.psi.oprf import hash_rows
 from hdpvfl_mq.psi.store import Cells, locate, look_up, solve, store_cells
 from hdpvfl_mq.psi.stream import Octets, Words, derive, expand, permute_pairs
@@ -135,8 +135,8 @@ class OtAsker:
         return base_ot.open_transfers(derive(self.secret, "ot sender", peer))
 
     def agree(self, peer: str, choice: bytes) -> Transfers:
-        points = in_blocks(choice, base_ot.POINT_BYTES)
-        if len(choice) != LENGTH * base_ot.POINT_BYTES:
+        points = in_blocks(choice, POINT_BYTES)
+        if len(choice) != LENGTH * POINT_BYTES:
             raise PeerError(f"{peer} sent {len(choice)} bytes of points, stage choose")
         context = _context(self.public_seed, peer)
         try:
@@ -176,7 +176,7 @@ class OtAnswerer:
     engine: Engine = field(default_factory=LocalEngine, repr=False)
 
     def choose(self, opening: bytes) -> tuple[bytes, Choice]:
-        if len(opening) != base_ot.POINT_BYTES:
+        if len(opening) != POINT_BYTES:
             raise PeerError(f"{self.asker} sent {len(opening)} bytes of a point, stage open")
         key, context = derive(self.secret, "ot receiver"), _context(self.public_seed, self.me)
         mask = expand(derive(key, "bits"), LENGTH // 8).ljust(ROW_BYTES, b"\0")

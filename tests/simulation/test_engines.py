@@ -218,7 +218,10 @@ def test_a_cluster_says_no_value_and_computes_no_other_bits(cluster: DaskCluster
     parts, secret = [slice(0, 4), slice(4, 8)], 0.123456789
     engine = ClusterEngine(cluster.address, profile=numeric_profile)
     other = ClusterEngine(cluster.address, profile=os.getpid)  # another one at every worker
-    rows, foreign = engine.allocate_rows((8, 2), np.float64), other.allocate_rows((8, 2), np.float64)
+    rows, foreign = (
+        engine.allocate_rows((8, 2), np.float64),
+        other.allocate_rows((8, 2), np.float64),
+    )
     rows.X[:] = foreign.X[:] = secret
     try:
         with pytest.raises(OperatorError, match="could not compute inv: TypeError") as told:

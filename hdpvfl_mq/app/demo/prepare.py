@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from hdpvfl_mq.app.demo.own_files import LIFETIME_EPSILON, OWN, own_dataset
+from hdpvfl_mq.app.demo.own_files import OWN, OWN_FILES_LIFETIME_EPSILON, own_dataset
 from hdpvfl_mq.app.demo.rows import Split, split_rows, write_split
 from hdpvfl_mq.data.bundled import OVERLAP, SplitDataset, load_dataset
 from hdpvfl_mq.data.cards import CARDS
@@ -190,7 +190,7 @@ def _demo_names() -> tuple[str, ...]:
 
 def _policy(demo: Demo) -> PartyPolicy:
     budget = demo.manifest.budget
-    cap = LIFETIME_EPSILON if demo.dataset.name == OWN else DEMO_LIFETIME_EPSILON
+    cap = OWN_FILES_LIFETIME_EPSILON if demo.dataset.name == OWN else DEMO_LIFETIME_EPSILON
     return PartyPolicy(
         dataset=demo.dataset.name,
         # Ids of public data sets are row numbers, so costs of equal ids do not add up.
