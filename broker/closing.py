@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 from broker.phases import Asking, Closed, Gathering, Offered, Phase, Training
 from hdpvfl_mq.endings import Outcome, outcome_of, said_by
 from hdpvfl_mq.machine import (
+    OFFENCE_S,
     Arm,
     Finish,
     NoReleases,
@@ -34,7 +35,6 @@ STUCK = {
     "{sender} is honest: put the newest copy back, or propose the run again under another name",
     "missing": "messages of {sender} to the coordinator are missing although later ones arrive",
 }
-OFFENCE_S = 5.0  # how long a run may make no progress after a party's message was refused
 
 
 class Closing(NoReleases):

@@ -188,7 +188,7 @@ class Coordinator(CoordinatorRounds):
     def say(self, state: A, given: Received[Waiting]) -> Step[A]:
         """A party answers whom it waits for."""
         if not set(given.message.waiting_for) <= {*self.parties} - {given.sender}:
-            raise PeerError("waits for itself or for somebody who is no party of this run")
+            raise PeerError("names itself or a name that is not in this run")
         waits = MappingProxyType({**state.waits, given.sender: given.message})
         return replace(state, waits=waits), ()
 

@@ -108,7 +108,7 @@ class Registrar(AgreedRuns, NoSnapshot):
         """Remove a member, tell the others, and do not admit its connection again."""
         name = command_of(given, RemoveMember).party
         if name not in state.members:
-            raise PeerError(f"{name} is no member")
+            raise PeerError(f"{name} is not a member")
         state = state.without_member(name)
         left = tuple(sorted(state.members))
         return state, (_roster(state, left),) if left else ()
@@ -117,7 +117,7 @@ class Registrar(AgreedRuns, NoSnapshot):
         """Forward a message between two members, with its sender's name."""
         message = given.message
         if message.peer not in state.members or message.peer == given.sender:
-            raise PeerError(f"{message.peer} is no other member")
+            raise PeerError(f"{message.peer} is not another member")
         state = state.having_forwarded(given.sender, message.peer, "pair", most=PAIRS_MAX)
         passed = Pair(
             peer=given.sender,
@@ -145,7 +145,7 @@ class Registrar(AgreedRuns, NoSnapshot):
         change = given.message.change
         seat = state.members.get(given.sender)
         if seat is None:
-            raise PeerError(f"{given.sender} is no member")
+            raise PeerError(f"{given.sender} is not a member")
         former = state.former.get(given.sender, ())
         keys = next_keys(change, given.sender, seat.verify_key, former)
         others = tuple(p for p in sorted(state.members) if p != given.sender)

@@ -115,7 +115,7 @@ class Standing:
         )
 
     def with_name_reused(self, party: PartyId) -> Standing:
-        """The same federation, which has heard nothing yet from a newcomer with a used name.
+        """The federation with the history of this name forgotten, for a newcomer who reuses it.
 
         The previous member's key counts as replaced, so that settings do not bring it back.
         """
@@ -133,7 +133,7 @@ class Standing:
         """The same federation after one more forwarded message; PeerError above the limit."""
         count = self.forwarded.get((sender, to, kind), 0) + 1
         if count > most:
-            raise PeerError(f"{most} messages {kind} of {sender} were forwarded by now")
+            raise PeerError(f"the limit of {most} messages of kind {kind} from {sender} is reached")
         counts = {**self.forwarded, (sender, to, kind): count}
         return replace(self, forwarded=MappingProxyType(counts))
 

@@ -2,7 +2,10 @@
 
 It owns the library: mathematics, methods, privacy, entity resolution, data, wire, journal, node,
 runtime, audit and commands. The roles are in `parties` and `broker`, what crosses a boundary in
-`schemas`. The estimators are imported on first access: a party's process needs none of them.
+`schemas`. Four modules are in no package, because several packages and the roles share them:
+`machine` (the contract of a role), `errors` (the exception tree), `endings` (why a run ends early)
+and `durable` (SQLite files whose commits are on disk). The estimators are imported on first access:
+a party's process needs none of them.
 """
 
 from __future__ import annotations

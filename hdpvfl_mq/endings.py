@@ -26,16 +26,16 @@ WHY: dict[WithdrawReason, str] = {
     "plan": "{about} derives another plan: compare versions of the program",
     "signature": "{about} made or forwarded a signature that does not verify under what it holds",
     "ledger": "the privacy ledger of {about} is older than a head that it signed earlier",
-    "orders": "the coordinator has told {about} other orders than it, or {about} says so: an "
-    "audit of their journals names which",
-    "residuals": "{about} has learnt from other residuals than it, or says so: an audit of "
+    "orders": "{about} reports orders from the coordinator that differ from its own: an audit of "
     "their journals names who lies",
+    "residuals": "{about} reports residuals that differ from its own: an audit of their journals "
+    "names who lies",
     "message": "{about} sent it what the protocol does not allow, or one of the two has lost its "
     "journal or got an older copy of it back",
     "missing": "envelopes or acknowledgements of {about} are missing although later ones arrive: "
     "{about} or the broker withholds them",
     "deadline": "the deadline of the run is over",
-    "end": "the coordinator ends the run as it cannot end",
+    "end": "the coordinator states an outcome that contradicts what the withdrawing party has done",
     "version": "the run is held in an older version of the protocol than every party speaks: the "
     "broker has stated too old versions; ask its operator, then propose the run again",
 }

@@ -35,6 +35,7 @@ from schemas.records import (
 )
 
 __all__ = [
+    "OFFENCE_S",
     "Arm",
     "Book",
     "Charge",
@@ -75,6 +76,7 @@ __all__ = [
 MessageT = TypeVar("MessageT", bound=Message)
 # offence: the peer signed what is not allowed; missing: the peer or the broker withholds something.
 OffenceCause = Literal["offence", "missing"]
+OFFENCE_S = 5.0  # how long a run may make no progress after a peer's message was refused
 
 
 @dataclass(frozen=True)

@@ -83,7 +83,7 @@ def _wrong_part(own: Assets, manifest: RunManifest) -> str | None:
             f"{manifest.wire}: make them equal"
         )
     if manifest.run != own.run:
-        return "settings: the run has another name than the one this party was started for"
+        return "settings: the run's name is not the one this party was started for"
     if own.party not in names or mine != (own.role == "active"):
         return f"settings: this party was started as {own.role}, the manifest says otherwise"
     return _wrong_peers(own, manifest)

@@ -149,7 +149,7 @@ def _check_commitments(own: Assets, manifest: RunManifest, commitments: Commitme
     if len(commitments) != len(parties):
         raise PeerError("the start of entity resolution lacks a party's commitment")
     if commitments[parties.index(own.party)] != toss_commitment(own):
-        raise PeerError("the start of entity resolution names another commitment than ours")
+        raise PeerError("the start of entity resolution names a commitment that is not ours")
 
 
 def _session_id(manifest: RunManifest, commitments: Commitments) -> bytes:

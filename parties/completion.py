@@ -73,7 +73,7 @@ def ended(own: Assets, state: Training, given: Received[Ended]) -> Step[Training
     needed = state.manifest.parties if state.manifest.absence == "wait" else ()
     is_whole = len(message.parties) == len(message.signatures) and set(needed) <= {*message.parties}
     if not state.is_done or not is_whole:
-        raise PeerError("an end of the run before the end, or one that is not complete")
+        raise PeerError("signatures of the end came too early, or some are missing")
     signed = dict(zip(message.parties, message.signatures, strict=True))
     if not all(_is_mine(own, state, *each) for each in signed.items()):
         # An honest active party verifies signatures first, and sends everybody the same ones.

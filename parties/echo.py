@@ -44,7 +44,7 @@ def contradicted(state: Training) -> PartyId | None:
 
 
 def contradicts(state: Training, party: PartyId) -> bool:
-    """Whether a party has heard other orders than this one."""
+    """Whether a party has heard orders that differ from this party's."""
     count, digest = state.echoes[party]
     first = state.order_count - len(state.orders) + 1  # number of the oldest hash kept
     return first <= count <= state.order_count and state.orders[count - first] != digest

@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 
 from hdpvfl_mq.endings import outcome_of, said_by, why
 from hdpvfl_mq.machine import (
+    OFFENCE_S,
     Arm,
     Effect,
     Finish,
@@ -41,7 +42,6 @@ from schemas.ids import COORDINATOR, PartyId
 from schemas.messages import Withdraw, WithdrawReason
 
 CLOSING_S = 5.0  # how long to wait for the coordinator to close the run
-OFFENCE_S = 5.0  # how long a run may make no progress after a peer's message was refused
 GRACE_S = 30.0  # at a deadline, how much later than the coordinator a party ends the run
 R = TypeVar("R", bound=Running)
 

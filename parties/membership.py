@@ -141,7 +141,7 @@ class Membership(Proposals, NoSnapshot):
         message = given.message
         pairing = state.pairings.get(message.peer)
         if pairing is None or message.peer in state.fellows:
-            raise PeerError(f"{message.peer} is confirmed, or no member")
+            raise PeerError(f"{message.peer} is already confirmed, or is not a member")
         pairing, answer = proceed(self.me(state), pairing, message)
         pairings = MappingProxyType({**state.pairings, message.peer: pairing})
         effects = () if answer is None else (Send((COORDINATOR,), answer),)
@@ -170,7 +170,7 @@ class Membership(Proposals, NoSnapshot):
         """Keep the list of keys another member has pinned; it is verified once its key is known."""
         signed = given.message
         if signed.signer not in {*state.fellows, *state.pairings}:
-            raise PeerError("a roster signed by somebody who is no other member")
+            raise PeerError("a roster signed by somebody who is not another member")
         kept = state.rosters.get(signed.signer)
         if kept is not None and kept.edition >= signed.edition:
             return state, ()  # an earlier edition, delivered late
@@ -229,7 +229,7 @@ class Membership(Proposals, NoSnapshot):
             return self._pair_again(state, party)
         fellow = state.fellows.get(party)
         if fellow is None:
-            raise PeerError("new keys of somebody who is no other member")
+            raise PeerError("new keys of somebody who is not another member")
         former = state.former.get(party, ())
         verify_key, curve_key = next_keys(change, party, fellow.verify_key, former)
         state = _without(state, party, fellow.verify_key)

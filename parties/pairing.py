@@ -88,7 +88,7 @@ def proceed(me: Self, pairing: Pairing, given: Pair) -> tuple[Pairing, Pair | No
         words = _words(me, keys, peer, (number, given.value))
         return replace(keys, stage=3, words=words), me.message(peer, 3, number)
     if commitment(given.value, given.verify_key, given.curve_key) != pairing.commitment:
-        raise PeerError(f"{peer} reveals another number or key than it has committed to")
+        raise PeerError(f"{peer} reveals a number or key that it has not committed to")
     return replace(keys, stage=3, words=_words(me, keys, peer, (given.value, number))), None
 
 

@@ -50,7 +50,7 @@ class Proposals:
         if manifest.run in state.runs:
             raise PeerError(f"run {manifest.run} is known already")
         if self.name not in manifest.passive_parties:
-            raise PeerError("this party is no passive party of the proposed run")
+            raise PeerError("this party is not a passive party of the proposed run")
         if waiting(state.runs.values(), manifest.active_party) >= ASKED_MAX:
             raise PeerError(f"{ASKED_MAX} proposals of {manifest.active_party} wait for answers")
         return state.with_run(manifest.run, KnownRun(manifest, "asked")), ()
@@ -77,9 +77,9 @@ class Proposals:
         if message.phase == "over":
             raise PeerError("a run's own stream says when it is over")
         if message.phase != "refused" and run.phase == "asked":
-            raise PeerError("a run goes on that this party has not agreed to")
+            raise PeerError("news of a run that this party has not accepted")
         if message.phase != "refused" and run.phase == "open":
-            raise PeerError("news of how a run opens that is open already")
+            raise PeerError("the run is already open")
         run = replace(
             run,
             manifest=RunManifest(**{**dict(run.manifest), "wire": message.wire}),
@@ -96,7 +96,7 @@ class Proposals:
         asked = command_of(given, StopRun)
         run = state.runs.get(asked.run)
         if run is None or run.phase in ("refused", "over"):
-            raise PeerError(f"run {asked.run} is not there to be stopped")
+            raise PeerError(f"run {asked.run} is neither proposed nor open")
         stop = RunStop(run=asked.run, reason=asked.reason)
         if run.phase == "asked":  # the stop also answers the proposal
             run = replace(run, phase="refused", reason="stopped here")

@@ -32,14 +32,14 @@ class Fellow:
 
 @dataclass(frozen=True)
 class Dispute:
-    """A member has pinned other keys for `party` than this party has."""
+    """A member and this party have pinned different keys for `party`."""
 
     party: PartyId
     by: PartyId
 
     def __str__(self) -> str:
         return (
-            f"{self.by} has pinned other keys for {self.party} than this party has: compare words "
+            f"{self.by} and this party have pinned different keys for {self.party}: compare words "
             f"again after 'hdpvfl remove {self.party}' at both sides"
         )
 

@@ -12,14 +12,14 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from schemas.base import Closed, Digest
+from schemas.base import Digest, Strict
 from schemas.ids import MAX_PASSIVES, PartyId
 from schemas.tensor import Tensor
 
 _DOMAIN = b"hdpvfl-mq alignment 1\x00"
 
 
-class KeptAlignment(Closed):
+class KeptAlignment(Strict):
     """The result of one entity resolution, valid only for the same ids, parties and id rules.
 
     It does not depend on other cells: a party says whether it keeps one, and no cell may decide

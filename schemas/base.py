@@ -23,7 +23,6 @@ from schemas.text import TEXT_MAX, in_words, printable
 __all__ = [
     "INT64_MAX",
     "TEXT_MAX",
-    "Closed",
     "Count",
     "Digest",
     "Extended",
@@ -31,6 +30,7 @@ __all__ = [
     "NonNegative",
     "Positive",
     "Signature",
+    "Strict",
     "Text",
     "in_words",
     "printable",
@@ -48,7 +48,7 @@ NonNegative = Annotated[float, Field(ge=0.0, le=1e18)]
 
 def _is_printable(text: str) -> str:
     if printable(text) != text:
-        raise ValueError("holds characters that a terminal obeys")
+        raise ValueError("contains terminal control characters")
     return text
 
 
@@ -56,7 +56,7 @@ def _is_printable(text: str) -> str:
 Text = Annotated[str, Field(max_length=TEXT_MAX), AfterValidator(_is_printable)]
 
 
-class Closed(BaseModel):
+class Strict(BaseModel):
     """A frozen, strict model that refuses unknown fields and non-finite numbers."""
 
     model_config = ConfigDict(
@@ -70,7 +70,7 @@ class Closed(BaseModel):
     )
 
 
-class Extended(Closed):
+class Extended(Strict):
     """A schema with fields that came later than its first version.
 
     They are left out while they hold their default, so what an earlier version wrote has the same

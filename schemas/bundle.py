@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from schemas.base import Closed, Count, Text
+from schemas.base import Count, Strict, Text
 from schemas.config import Peer
 from schemas.ids import PartyId, RunId
 
@@ -23,7 +23,7 @@ FileName = Annotated[
 ]
 
 
-class BundleFile(Closed):
+class BundleFile(Strict):
     """One file of a bundle."""
 
     name: FileName
@@ -31,7 +31,7 @@ class BundleFile(Closed):
     bytes: Count
 
 
-class BundleIndex(Closed):
+class BundleIndex(Strict):
     """What a bundle holds; parties sign the digest of its bytes."""
 
     format: Literal[1] = 1
@@ -42,20 +42,20 @@ class BundleIndex(Closed):
     files: Annotated[tuple[BundleFile, ...], Field(max_length=BUNDLE_FILES_MAX)]
 
 
-class BundleMembers(Closed):
+class BundleMembers(Strict):
     """Public keys of all parties, as in `members.toml`."""
 
     members: tuple[Peer, ...]
 
 
-class BundleSignature(Closed):
+class BundleSignature(Strict):
     """One party's signature of the whole bundle."""
 
     party: PartyId
     signature: Hex64
 
 
-class BundleSignatures(Closed):
+class BundleSignatures(Strict):
     """The signatures of all parties that signed."""
 
     signatures: Annotated[tuple[BundleSignature, ...], Field(max_length=BUNDLE_FILES_MAX)]

@@ -10,7 +10,7 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
-from schemas.base import Closed, Count, Digest, Extended, Text
+from schemas.base import Count, Digest, Extended, Strict, Text
 from schemas.config import Path, RunManifest
 from schemas.ids import MAX_PASSIVES, PartyId, PartyRole, RunId
 from schemas.key_change import KeyChange
@@ -19,7 +19,7 @@ from schemas.tensor import Tensor
 Secret = Annotated[bytes, Field(min_length=16, max_length=16)]
 
 
-class SeatMember(Closed):
+class SeatMember(Strict):
     """A member whose keys the settings state: exchanged by hand and trusted."""
 
     name: Literal["seat"] = "seat"
@@ -29,7 +29,7 @@ class SeatMember(Closed):
     curve_key: Digest
 
 
-class ProposeRun(Closed):
+class ProposeRun(Strict):
     """Propose a run; `rows` is this party's file of rows to score and `out` where the scores go; a
     `session` stays open for queries about single people.
     """
@@ -41,7 +41,7 @@ class ProposeRun(Closed):
     session: bool = False
 
 
-class AnswerRun(Closed):
+class AnswerRun(Strict):
     """The answer of the operator or the policy to a proposal."""
 
     name: Literal["answer"] = "answer"
@@ -50,7 +50,7 @@ class AnswerRun(Closed):
     reason: Text
 
 
-class StopRun(Closed):
+class StopRun(Strict):
     """Stop a run, whatever phase it is in."""
 
     name: Literal["stop"] = "stop"
@@ -73,7 +73,7 @@ class EndRun(Extended):
     unheard: Annotated[tuple[PartyId, ...], Field(max_length=MAX_PASSIVES + 1)] = ()
 
 
-class CloseRun(Closed):
+class CloseRun(Strict):
     """The run's coordinator has closed it; some parties have not acknowledged that yet."""
 
     name: Literal["close"] = "close"
@@ -82,7 +82,7 @@ class CloseRun(Closed):
     reason: Text
 
 
-class CannotOpen(Closed):
+class CannotOpen(Strict):
     """The broker cannot open a run that its parties have agreed on."""
 
     name: Literal["cannot_open"] = "cannot_open"
@@ -90,7 +90,7 @@ class CannotOpen(Closed):
     reason: Text
 
 
-class Invite(Closed):
+class Invite(Strict):
     """Let one new member knock, once, until the invitation expires."""
 
     name: Literal["invite"] = "invite"
@@ -100,7 +100,7 @@ class Invite(Closed):
     expires_s: Count
 
 
-class Admit(Closed):
+class Admit(Strict):
     """A guest has knocked at this time, with this secret and these keys."""
 
     name: Literal["admit"] = "admit"
@@ -111,35 +111,35 @@ class Admit(Closed):
     at_s: Count
 
 
-class ConfirmMember(Closed):
+class ConfirmMember(Strict):
     """Two people have compared the words: pin the keys."""
 
     name: Literal["confirm"] = "confirm"
     party: PartyId
 
 
-class RemoveMember(Closed):
+class RemoveMember(Strict):
     """Forget a member and its keys."""
 
     name: Literal["remove"] = "remove"
     party: PartyId
 
 
-class ReplaceKeys(Closed):
+class ReplaceKeys(Strict):
     """Sign with this party's new keys from now on, and tell the others."""
 
     name: Literal["replace_keys"] = "replace_keys"
     change: KeyChange
 
 
-class AskScores(Closed):
+class AskScores(Strict):
     """Ask the partners of a scoring session for the people at these places."""
 
     name: Literal["ask_scores"] = "ask_scores"
     places: Tensor
 
 
-class EndScoring(Closed):
+class EndScoring(Strict):
     """End a scoring session once the open query is answered."""
 
     name: Literal["end_scoring"] = "end_scoring"
@@ -164,7 +164,7 @@ Command = Annotated[
 ]
 
 
-class OperatorCommand(Closed):
+class OperatorCommand(Strict):
     """An input from inside this process: from a person, a policy or one of its runs."""
 
     kind: Literal["command"] = "command"

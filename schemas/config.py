@@ -13,7 +13,7 @@ from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
-from schemas.base import Closed, Extended, Positive
+from schemas.base import Extended, Positive, Strict
 from schemas.data import DataSettings
 from schemas.engine import EngineSettings
 from schemas.envelope import PROTOCOL_VERSION
@@ -45,7 +45,7 @@ Seconds = Annotated[float, Field(gt=0.0, le=30 * 86400.0)]
 _FORM = r"(text|email|telephone:[A-Z]{2}|name|date)"
 
 
-class IdRules(Closed):
+class IdRules(Strict):
     """How ids are read; equal at all parties, checked before any work.
 
     `kind` is text or integer for all id columns, or the kind of each column, as in "name+date"; a
@@ -79,7 +79,7 @@ class IdRules(Closed):
         return tuple(slice(start, end) for start, end in pairwise(ends))
 
 
-class AlignmentSpec(Closed):
+class AlignmentSpec(Strict):
     """How common entities are found."""
 
     method: Literal["auto", AlignmentMethod] = "auto"
@@ -141,7 +141,7 @@ class RunManifest(Extended):
         return (self.active_party, *self.passive_parties)
 
 
-class Peer(Closed):
+class Peer(Strict):
     """A peer's public signing key."""
 
     party: PartyId
@@ -155,7 +155,7 @@ class Member(Peer):
     curve_key: HexKey
 
 
-class PartySettings(Closed):
+class PartySettings(Strict):
     """One party's process for one run; a service writes one for each run it takes part in."""
 
     party: PartyId
@@ -193,7 +193,7 @@ class PartySettings(Closed):
         return self
 
 
-class PartyServiceSettings(Closed):
+class PartyServiceSettings(Strict):
     """One party's service: it runs until stopped and serves every run its federation agrees on."""
 
     party: PartyId
@@ -221,7 +221,7 @@ class PartyServiceSettings(Closed):
     peers: Annotated[tuple[Peer, ...], Field(max_length=MAX_PASSIVES + 1)] = ()
 
 
-class FederationSettings(Closed):
+class FederationSettings(Strict):
     """One federation a broker hosts."""
 
     name: RunId
@@ -229,7 +229,7 @@ class FederationSettings(Closed):
     members: Annotated[tuple[Member, ...], Field(max_length=MAX_PASSIVES + 1)] = ()
 
 
-class BrokerServiceSettings(Closed):
+class BrokerServiceSettings(Strict):
     """The broker's service: it runs until stopped and hosts every run its federations agree on."""
 
     bind: Endpoint
@@ -252,7 +252,7 @@ class BrokerServiceSettings(Closed):
         return self
 
 
-class BrokerSettings(Closed):
+class BrokerSettings(Strict):
     """The broker's process and the coordinator it hosts, for one run."""
 
     bind: Endpoint

@@ -11,7 +11,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from schemas.base import Closed, Positive
+from schemas.base import Positive, Strict
 from schemas.model import LabelKind
 
 MAX_COLUMNS = 100_000
@@ -25,7 +25,7 @@ _Learn = Literal["learn"]
 _Columns = Annotated[tuple[ColumnName, ...], Field(min_length=1, max_length=MAX_COLUMNS)]
 
 
-class ColumnRule(Closed):
+class ColumnRule(Strict):
     """How one column becomes numbers.
 
     `categories` turns it into one 0/1 column for each category; None leaves it numeric. `missing`
@@ -60,7 +60,7 @@ class NamedColumn(ColumnRule):
     name: ColumnName
 
 
-class DataSettings(Closed):
+class DataSettings(Strict):
     """A party's file and what is done with it.
 
     `file` is a file, a folder or an address such as s3://bucket/folder, and None if the table is

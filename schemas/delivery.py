@@ -10,37 +10,37 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
-from schemas.base import Closed, Count
+from schemas.base import Count, Strict
 from schemas.envelope import MAX_PART_BYTES, MAX_PARTS
-from schemas.route import ALL_ROLES, PARTY_ROLES, Route
+from schemas.route import ALL_ROLES, ANY_PARTY, Route
 from schemas.tensor import Tensor
 
 MAX_PARTS_ASKED = 16  # parts of a large array that one request may ask for
 PartNumber = Annotated[int, Field(ge=0, lt=MAX_PARTS)]
 
 
-class Ack(Closed):
+class Ack(Strict):
     """No content: the acknowledgements are in the header."""
 
     kind: Literal["ack"] = "ack"
     route: ClassVar[Route] = Route(ALL_ROLES, ALL_ROLES, is_numbered=False)
 
 
-class PartRequest(Closed):
+class PartRequest(Strict):
     """Asks for parts of the large array whose digests the receiver's envelope lists."""
 
     kind: Literal["part_request"] = "part_request"
-    route: ClassVar[Route] = Route(PARTY_ROLES, PARTY_ROLES, is_numbered=False)
+    route: ClassVar[Route] = Route(ANY_PARTY, ANY_PARTY, is_numbered=False)
     sequence: Count  # of that envelope, on its way to the sender of this request
     numbers: Annotated[tuple[PartNumber, ...], Field(min_length=1, max_length=MAX_PARTS_ASKED)]
 
 
-class Part(Closed):
+class Part(Strict):
     """One part of a large array; the envelope with this sequence number lists its digest."""
 
     kind: Literal["part"] = "part"
     route: ClassVar[Route] = Route(
-        PARTY_ROLES, PARTY_ROLES, array_bytes=MAX_PART_BYTES, is_numbered=False
+        ANY_PARTY, ANY_PARTY, array_bytes=MAX_PART_BYTES, is_numbered=False
     )
     sequence: Count
     number: PartNumber

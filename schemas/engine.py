@@ -10,14 +10,14 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from schemas.base import Closed
+from schemas.base import Strict
 
 _Path = Annotated[str, Field(min_length=1, max_length=4096)]
 _ADDRESS = r"^(tcp|tls)://(\[[0-9a-fA-F:]+\]|[^\s/:\[\]]{1,253}):[0-9]{1,5}$"
 _LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
 
 
-class EngineSettings(Closed):
+class EngineSettings(Strict):
     """The engine of one party.
 
     `local` computes in the party's process, `processes` on all cores of its host, `dask` on an

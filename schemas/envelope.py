@@ -12,7 +12,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from schemas.base import Closed, Count, Digest
+from schemas.base import Count, Digest, Strict
 from schemas.ids import MAX_PASSIVES, Epoch, PartyId, RunId, Version
 
 PROTOCOL_VERSION = 2  # the newest that this program speaks; docs/protocol.md says what differs
@@ -29,7 +29,7 @@ IN_PARTS_FRAMES = 5  # header, signature, body, digests of the parts, sizes of t
 NO_PARENT = bytes(32)
 
 
-class Delivery(Closed):
+class Delivery(Strict):
     """One receiver: the envelope's place in the stream to it, and what the sender has received from
     it.
 
@@ -44,7 +44,7 @@ class Delivery(Closed):
     seen: Digest
 
 
-class Header(Closed):
+class Header(Strict):
     """What the broker may read."""
 
     version: Version

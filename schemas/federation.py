@@ -10,7 +10,7 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
-from schemas.base import Closed, Count, Digest, Extended, Signature, Text
+from schemas.base import Count, Digest, Extended, Signature, Strict, Text
 from schemas.config import RunManifest
 from schemas.ids import (
     MAX_PASSIVES,
@@ -23,7 +23,7 @@ from schemas.ids import (
     Version,
 )
 from schemas.key_change import KeyChange
-from schemas.route import ALL_ROLES, COORDINATOR_ROLE, PARTY_ROLES, Route
+from schemas.route import ALL_ROLES, ANY_PARTY, COORDINATOR_ROLE, Route
 
 RunPhase = Literal["proposed", "open", "refused", "over"]
 
@@ -34,12 +34,12 @@ class MemberHello(Extended):
     later: ClassVar[tuple[str, ...]] = ("speaks",)
 
     kind: Literal["member_hello"] = "member_hello"
-    route: ClassVar[Route] = Route(PARTY_ROLES, COORDINATOR_ROLE, is_greeting=True)
+    route: ClassVar[Route] = Route(ANY_PARTY, COORDINATOR_ROLE, is_greeting=True)
     epoch: Epoch
     speaks: Version = OLDEST_VERSION  # the newest version of the protocol that the member speaks
 
 
-class RunProposal(Closed):
+class RunProposal(Strict):
     """The active party proposes a run; the registrar forwards it to the other parties."""
 
     kind: Literal["run_proposal"] = "run_proposal"
@@ -47,21 +47,21 @@ class RunProposal(Closed):
     manifest: RunManifest
 
 
-class RunAnswer(Closed):
+class RunAnswer(Strict):
     """A party accepts a proposed run, or says why it refuses."""
 
     kind: Literal["run_answer"] = "run_answer"
-    route: ClassVar[Route] = Route(PARTY_ROLES, COORDINATOR_ROLE)
+    route: ClassVar[Route] = Route(ANY_PARTY, COORDINATOR_ROLE)
     run: RunId
     accepted: bool
     reason: Text
 
 
-class RunStop(Closed):
+class RunStop(Strict):
     """A party cancels a proposed run, or stops a run that it cannot take part in after all."""
 
     kind: Literal["run_stop"] = "run_stop"
-    route: ClassVar[Route] = Route(PARTY_ROLES, COORDINATOR_ROLE)
+    route: ClassVar[Route] = Route(ANY_PARTY, COORDINATOR_ROLE)
     run: RunId
     reason: Literal["operator", "settings"]
 
@@ -72,7 +72,7 @@ class RunNews(Extended):
     later: ClassVar[tuple[str, ...]] = ("wire",)
 
     kind: Literal["run_news"] = "run_news"
-    route: ClassVar[Route] = Route(COORDINATOR_ROLE, PARTY_ROLES)
+    route: ClassVar[Route] = Route(COORDINATOR_ROLE, ANY_PARTY)
     run: RunId
     phase: RunPhase
     waiting_for: Parties
@@ -80,22 +80,22 @@ class RunNews(Extended):
     wire: Version = OLDEST_VERSION  # of an open run: the newest version that all its parties speak
 
 
-class RosterEntry(Closed):
+class RosterEntry(Strict):
     """A member's name and role; the member sends its keys itself, in `pair`."""
 
     party: PartyId
     role: PartyRole
 
 
-class Roster(Closed):
+class Roster(Strict):
     """The current members of the federation, according to the registrar."""
 
     kind: Literal["roster"] = "roster"
-    route: ClassVar[Route] = Route(COORDINATOR_ROLE, PARTY_ROLES)
+    route: ClassVar[Route] = Route(COORDINATOR_ROLE, ANY_PARTY)
     members: Annotated[tuple[RosterEntry, ...], Field(max_length=MAX_PASSIVES + 1)]
 
 
-class Pair(Closed):
+class Pair(Strict):
     """One of three messages by which two members learn each other's keys.
 
     The registrar forwards it and replaces the receiver's name by the sender's. 1: the hash of a
@@ -112,7 +112,7 @@ class Pair(Closed):
     curve_key: Digest
 
 
-class PinnedMember(Closed):
+class PinnedMember(Strict):
     """A member and the keys that another member has pinned for it."""
 
     party: PartyId
@@ -121,7 +121,7 @@ class PinnedMember(Closed):
     curve_key: Digest  # zeros if the settings state only the signing key
 
 
-class SignedRoster(Closed):
+class SignedRoster(Strict):
     """Everybody whose keys a member has pinned, itself included, with its signature.
 
     The registrar forwards it unchanged: the signature shows who signed, not the delivery.
@@ -135,7 +135,7 @@ class SignedRoster(Closed):
     signature: Signature
 
 
-class KeyChanged(Closed):
+class KeyChanged(Strict):
     """A member has new keys, signed by the key that the others have pinned.
 
     The registrar forwards it unchanged: the signatures show whose change it is, not the delivery.
@@ -171,14 +171,14 @@ class Meet(Extended):
     speaks: Version = OLDEST_VERSION
 
 
-class Forget(Closed):
+class Forget(Strict):
     """Drop the streams to and from a peer: its name belongs to somebody else from now on."""
 
     kind: Literal["forget"] = "forget"
     party: PartyId
 
 
-class SignWith(Closed):
+class SignWith(Strict):
     """Sign this node's envelopes with this key from now on."""
 
     kind: Literal["sign_with"] = "sign_with"

@@ -9,7 +9,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from schemas.base import Closed
+from schemas.base import Strict
 from schemas.config import HexKey
 from schemas.ids import PartyId
 
@@ -17,7 +17,7 @@ HexSignature = Annotated[str, Field(pattern=r"^[0-9a-f]{128}$")]
 CHANGES_MAX = 256
 
 
-class KeyChange(Closed):
+class KeyChange(Strict):
     """One replacement, signed by the old key and by the new one."""
 
     party: PartyId
@@ -28,7 +28,7 @@ class KeyChange(Closed):
     signature: HexSignature
 
 
-class KeyChanges(Closed):
+class KeyChanges(Strict):
     """Every replacement of one party's keys, oldest first."""
 
     party: PartyId

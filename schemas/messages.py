@@ -10,14 +10,14 @@ from typing import Annotated, ClassVar, Literal, get_args
 
 from pydantic import Field, TypeAdapter
 
-from schemas.base import Closed, Count, Digest, Text
+from schemas.base import Count, Digest, Strict, Text
 from schemas.config import RunManifest
 from schemas.delivery import DeliveryMessage
 from schemas.envelope import MAX_ARRAY_BYTES, MAX_BLOCK_BYTES
 from schemas.federation import FederationMessage
 from schemas.ids import MAX_PASSIVES, Epoch, Parties, PartyId, Round
 from schemas.privacy import LedgerHead, Release
-from schemas.route import ACTIVE_ROLE, ALL_ROLES, COORDINATOR_ROLE, PARTY_ROLES, PASSIVE_ROLE, Route
+from schemas.route import ACTIVE_ROLE, ALL_ROLES, ANY_PARTY, COORDINATOR_ROLE, PASSIVE_ROLE, Route
 from schemas.scoring import ScoreReply, ScoringMessage
 from schemas.signed import SignedMessage
 from schemas.tensor import Tensor
@@ -46,11 +46,11 @@ WithdrawReason = Literal[
 ]
 
 
-class Hello(Closed):
+class Hello(Strict):
     """A process of this party has started or restarted; binds its connection to its name."""
 
     kind: Literal["hello"] = "hello"
-    route: ClassVar[Route] = Route(PARTY_ROLES, COORDINATOR_ROLE, is_greeting=True)
+    route: ClassVar[Route] = Route(ANY_PARTY, COORDINATOR_ROLE, is_greeting=True)
     epoch: Epoch
     seed_commitment: Digest
     toss_commitment: Digest  # to this party's share of the public seed of entity resolution
@@ -59,28 +59,28 @@ class Hello(Closed):
     ledger: LedgerHead
 
 
-class Welcome(Closed):
+class Welcome(Strict):
     """The coordinator has recorded the hello with this epoch."""
 
     kind: Literal["welcome"] = "welcome"
-    route: ClassVar[Route] = Route(COORDINATOR_ROLE, PARTY_ROLES, is_notice=True)
+    route: ClassVar[Route] = Route(COORDINATOR_ROLE, ANY_PARTY, is_notice=True)
     epoch: Epoch
     waiting_for: Parties
 
 
-class RunOffer(Closed):
+class RunOffer(Strict):
     """The whole run, to be checked by every party against its own policy and ledger."""
 
     kind: Literal["run_offer"] = "run_offer"
-    route: ClassVar[Route] = Route(COORDINATOR_ROLE, PARTY_ROLES, is_needed=True)
+    route: ClassVar[Route] = Route(COORDINATOR_ROLE, ANY_PARTY, is_needed=True)
     manifest: RunManifest
 
 
-class RunAccept(Closed):
+class RunAccept(Strict):
     """The party accepts; set size and column count are public (docs/threat-model.md)."""
 
     kind: Literal["run_accept"] = "run_accept"
-    route: ClassVar[Route] = Route(PARTY_ROLES, COORDINATOR_ROLE, is_needed=True)
+    route: ClassVar[Route] = Route(ANY_PARTY, COORDINATOR_ROLE, is_needed=True)
     manifest_digest: Digest
     id_profile_digest: Digest
     set_size: Count
@@ -88,30 +88,30 @@ class RunAccept(Closed):
     kept_alignment: Digest | None = None  # name of one from an earlier run, if it may be reused
 
 
-class RunRefuse(Closed):
+class RunRefuse(Strict):
     """The party refuses the offer and names the rule that forbids it."""
 
     kind: Literal["run_refuse"] = "run_refuse"
-    route: ClassVar[Route] = Route(PARTY_ROLES, COORDINATOR_ROLE, is_needed=True)
+    route: ClassVar[Route] = Route(ANY_PARTY, COORDINATOR_ROLE, is_needed=True)
     rule: Text
 
 
-class AlignStart(Closed):
+class AlignStart(Strict):
     """All have accepted: find the common entities."""
 
     kind: Literal["align_start"] = "align_start"
-    route: ClassVar[Route] = Route(COORDINATOR_ROLE, PARTY_ROLES, is_needed=True)
+    route: ClassVar[Route] = Route(COORDINATOR_ROLE, ANY_PARTY, is_needed=True)
     is_kept: bool  # all keep the same alignment of an earlier run: nothing is exchanged
     # The toss commitments of all hellos, the active party's first.
     commitments: Annotated[tuple[Digest, ...], Field(max_length=MAX_PASSIVES + 1)]
 
 
-class AlignBlock(Closed):
+class AlignBlock(Strict):
     """One block of entity resolution; hdpvfl_mq/psi defines its meaning."""
 
     kind: Literal["align_block"] = "align_block"
     route: ClassVar[Route] = Route(
-        PARTY_ROLES, PARTY_ROLES, is_needed=True, array_bytes=MAX_BLOCK_BYTES
+        ANY_PARTY, ANY_PARTY, is_needed=True, array_bytes=MAX_BLOCK_BYTES
     )
     stage: Annotated[str, Field(pattern=r"^[a-z0-9_]{1,32}$")]
     index: Count
@@ -120,28 +120,28 @@ class AlignBlock(Closed):
     tensor: Tensor
 
 
-class Aligned(Closed):
+class Aligned(Strict):
     """The party knows its common rows; equal digests mean equal order and plan everywhere."""
 
     kind: Literal["aligned"] = "aligned"
-    route: ClassVar[Route] = Route(PARTY_ROLES, COORDINATOR_ROLE, is_needed=True)
+    route: ClassVar[Route] = Route(ANY_PARTY, COORDINATOR_ROLE, is_needed=True)
     rows: Count
     rounds: Round
     order_digest: Digest
     plan_digest: Digest
 
 
-class RoundPlan(Closed):
+class RoundPlan(Strict):
     """Rounds first..last-1 may run without further permission."""
 
     kind: Literal["round_plan"] = "round_plan"
-    route: ClassVar[Route] = Route(COORDINATOR_ROLE, PARTY_ROLES, is_needed=True)
+    route: ClassVar[Route] = Route(COORDINATOR_ROLE, ANY_PARTY, is_needed=True)
     first: Round
     last: Round
     plan_digest: Digest
 
 
-class ScoreShare(Closed):
+class ScoreShare(Strict):
     """Passive to active: noised inner products of the round's batch."""
 
     kind: Literal["score_share"] = "score_share"
@@ -155,7 +155,7 @@ class ScoreShare(Closed):
     release: Release
 
 
-class Residual(Closed):
+class Residual(Strict):
     """Active to every passive: noised loss derivatives of the round's batch."""
 
     kind: Literal["residual"] = "residual"
@@ -166,11 +166,11 @@ class Residual(Closed):
     release: Release
 
 
-class RoundReport(Closed):
+class RoundReport(Strict):
     """A party has finished this many rounds; `last` by the schedule or by the public stop rule."""
 
     kind: Literal["round_report"] = "round_report"
-    route: ClassVar[Route] = Route(PARTY_ROLES, COORDINATOR_ROLE, is_needed=True)
+    route: ClassVar[Route] = Route(ANY_PARTY, COORDINATOR_ROLE, is_needed=True)
     rounds_done: Round
     last: bool
     # The residuals this party has sent or received: their number and keyed hash.
@@ -178,49 +178,49 @@ class RoundReport(Closed):
     residuals_digest: Digest
 
 
-class Pause(Closed):
+class Pause(Strict):
     """The coordinator waits for these parties."""
 
     kind: Literal["pause"] = "pause"
-    route: ClassVar[Route] = Route(COORDINATOR_ROLE, PARTY_ROLES, is_notice=True)
+    route: ClassVar[Route] = Route(COORDINATOR_ROLE, ANY_PARTY, is_notice=True)
     waiting_for: Parties
 
 
-class Waiting(Closed):
+class Waiting(Strict):
     """Party to coordinator, in answer to a pause: whom the party waits for."""
 
     kind: Literal["waiting"] = "waiting"
-    route: ClassVar[Route] = Route(PARTY_ROLES, COORDINATOR_ROLE)
+    route: ClassVar[Route] = Route(ANY_PARTY, COORDINATOR_ROLE)
     in_rounds_since: ClassVar[int] = 2  # version of the protocol; before, not during rounds
     waiting_for: Parties
 
 
-class Resume(Closed):
+class Resume(Strict):
     """Continue without `absent`; a party that was absent and is not named is back at `round`."""
 
     kind: Literal["resume"] = "resume"
-    route: ClassVar[Route] = Route(COORDINATOR_ROLE, PARTY_ROLES, is_needed=True)
+    route: ClassVar[Route] = Route(COORDINATOR_ROLE, ANY_PARTY, is_needed=True)
     round: Round
     absent: Parties
 
 
-class Withdraw(Closed):
+class Withdraw(Strict):
     """A party leaves the run, which ends it for all; what it has spent stays spent.
 
     It goes to the coordinator and to every peer, so that the coordinator cannot hide it.
     """
 
     kind: Literal["withdraw"] = "withdraw"
-    route: ClassVar[Route] = Route(PARTY_ROLES, ALL_ROLES, is_needed=True)
+    route: ClassVar[Route] = Route(ANY_PARTY, ALL_ROLES, is_needed=True)
     reason: WithdrawReason
     about: PartyId | None = None  # the party that the reason is about
 
 
-class RunClosed(Closed):
+class RunClosed(Strict):
     """The run is over for everybody."""
 
     kind: Literal["run_closed"] = "run_closed"
-    route: ClassVar[Route] = Route(COORDINATOR_ROLE, PARTY_ROLES, is_needed=True)
+    route: ClassVar[Route] = Route(COORDINATOR_ROLE, ANY_PARTY, is_needed=True)
     outcome: Literal["completed", "refused", "withdrawn", "deadline", "mismatch"]
     reason: Text
 

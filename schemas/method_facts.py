@@ -10,7 +10,7 @@ from abc import abstractmethod
 from dataclasses import dataclass
 from typing import Literal
 
-from schemas.base import Closed
+from schemas.base import Strict
 from schemas.ids import RunId
 
 Noise = Literal["gaussian", "bounded"]
@@ -29,7 +29,7 @@ class Asks:
     coarsen: float  # their step, if they are disclosed
 
 
-class Facts(Closed):
+class Facts(Strict):
     """The base of every variant; a constant fact is a `ClassVar` there, another one a property."""
 
     @property

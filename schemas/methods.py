@@ -12,7 +12,7 @@ from typing import Annotated, Any, ClassVar, Literal, get_args
 
 from pydantic import Field
 
-from schemas.base import Closed, Fraction, NonNegative, Positive
+from schemas.base import Fraction, NonNegative, Positive, Strict
 from schemas.ids import RunId
 from schemas.method_facts import Asks, Facts, Noise, Payer, Scores
 
@@ -21,7 +21,7 @@ Guarantee = Literal["sound", "paper", "none"]
 Absence = Literal["wait", "last", "nothing"]
 
 
-class ActiveSide(Closed):
+class ActiveSide(Strict):
     """The active party's optimiser."""
 
     step_size: Positive = 0.1
@@ -29,7 +29,7 @@ class ActiveSide(Closed):
     local_steps: Annotated[int, Field(ge=1, le=100)] = 1
 
 
-class PassiveSide(Closed):
+class PassiveSide(Strict):
     """Every passive party's optimiser."""
 
     step_size: Positive = 0.1
@@ -37,7 +37,7 @@ class PassiveSide(Closed):
     received_clip: Positive | None = None  # C in units of the active party's noise_std
 
 
-class EarlyStop(Closed):
+class EarlyStop(Strict):
     """Stop when the released residuals of `patience` epochs show no fall in their energy."""
 
     patience: Annotated[int, Field(ge=1, le=1000)] = 2

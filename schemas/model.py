@@ -11,7 +11,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import AfterValidator, Field, model_validator
 
-from schemas.base import Closed, NonNegative, Positive
+from schemas.base import NonNegative, Positive, Strict
 
 LossName = Literal[
     "logistic",
@@ -47,7 +47,7 @@ _WeightMax = Annotated[float, Field(gt=0.0, le=1e6)]
 _OffsetMax = Annotated[float, Field(ge=0.0, le=100.0)]
 
 
-class LossSpec(Closed):
+class LossSpec(Strict):
     """A loss with everything its sensitivity depends on.
 
     `residual_clip` is L; None takes the loss's own bound, or the published default if it has none.
@@ -77,7 +77,7 @@ class LossSpec(Closed):
         return self
 
 
-class PenaltySpec(Closed):
+class PenaltySpec(Strict):
     """A penalty: strength is lambda, mixing the elastic net's alpha, the weight of its l2 part.
 
     `none` uses neither; only the elastic net uses `mixing`.

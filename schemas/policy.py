@@ -9,7 +9,7 @@ from typing import Annotated, Literal, get_args
 
 from pydantic import Field
 
-from schemas.base import Closed, Positive
+from schemas.base import Positive, Strict
 from schemas.config import AlignmentMethod
 from schemas.ids import MAX_PASSIVES, DatasetId, PartyId
 from schemas.method_facts import Noise, Scores
@@ -19,7 +19,7 @@ from schemas.privacy import MAX_SLOTS, Budget
 PureEpsilon = Annotated[float, Field(gt=0.0, le=100.0)]
 
 
-class PartyPolicy(Closed):
+class PartyPolicy(Strict):
     """What a party allows; local, never sent."""
 
     dataset: DatasetId  # the ledger's key: the same entities keep the same name for ever

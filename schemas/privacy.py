@@ -16,7 +16,7 @@ from typing import Annotated, Literal, Self, get_args
 
 from pydantic import Field, model_validator
 
-from schemas.base import INT64_MAX, Closed, Count, Digest, Signature
+from schemas.base import INT64_MAX, Count, Digest, Signature, Strict
 from schemas.ids import DatasetId, PartyId, ReleaseId, Round, RunId
 from schemas.tensor import Tensor
 
@@ -35,14 +35,14 @@ _BOUNDED = frozenset(get_args(BoundedKind))
 Exponent = Annotated[int, Field(ge=-64, le=64)]
 
 
-class Budget(Closed):
+class Budget(Strict):
     """An (epsilon, delta) pair: a cap for a data set, or the target of a run."""
 
     epsilon: Annotated[float, Field(gt=0.0, le=1e3)]
     delta: Annotated[float, Field(ge=1e-12, lt=1.0)]
 
 
-class SpendEvent(Closed):
+class SpendEvent(Strict):
     """What one release costs; `exact` costs infinitely much and its amounts are zero.
 
     A bounded mechanism costs a pure epsilon, `pure_units` times 2^-40; it never adds to mu^2.
@@ -66,7 +66,7 @@ class SpendEvent(Closed):
         return self
 
 
-class Release(Closed):
+class Release(Strict):
     """Values that may leave a party; only the mechanism makes one.
 
     A receiver multiplies by `scale`, a number that follows from releases already booked.
@@ -80,14 +80,14 @@ class Release(Closed):
     event: SpendEvent
 
 
-class LedgerHead(Closed):
+class LedgerHead(Strict):
     """How far a ledger has come: the number of its entries and the hash of the last."""
 
     sequence: Count
     digest: Digest
 
 
-class SecretFixed(Closed):
+class SecretFixed(Strict):
     """From this entry on, entries are commitments under the secret that matches `check`.
 
     `mu2_units_scored` is the most that noised scores cost one person under the previous secret.
@@ -98,7 +98,7 @@ class SecretFixed(Closed):
     mu2_units_scored: Count = 0
 
 
-class CapFixed(Closed):
+class CapFixed(Strict):
     """The lifetime cap of one data set: a budget and the pure slots within it.
 
     The part of the budget outside the slots is the cap on mu^2, whether slots are used or not.
@@ -110,7 +110,7 @@ class CapFixed(Closed):
     pure_slots: Annotated[tuple[Count, ...], Field(max_length=MAX_SLOTS)] = ()  # in pure units
 
 
-class BudgetsApart(Closed):
+class BudgetsApart(Strict):
     """The operator states that two data sets have a budget each although they share ids."""
 
     kind: Literal["apart"] = "apart"
@@ -119,14 +119,14 @@ class BudgetsApart(Closed):
     shared_percent: Annotated[int, Field(ge=0, le=100)]  # of the smaller one's, estimated
 
 
-class SlotShare(Closed):
+class SlotShare(Strict):
     """A part of a pure slot, for one release."""
 
     slot: Annotated[int, Field(ge=0, lt=MAX_SLOTS)]
     units: Annotated[int, Field(gt=0, le=INT64_MAX)]
 
 
-class RunReserved(Closed):
+class RunReserved(Strict):
     """The most that one run may spend on one data set; `exact` if the policy allows exact values.
 
     `fingerprint` is "keyed:" and a hash of the rows under the ledger's secret: it shows a reader of
@@ -146,7 +146,7 @@ class RunReserved(Closed):
     disclosed_rows: Count = 0
 
 
-class ReleaseBooked(Closed):
+class ReleaseBooked(Strict):
     """One release charged to one data set, with the digest of its only payload.
 
     `keyed` if the digest is under the ledger's secret, as for an exact payload, which no noise
@@ -162,7 +162,7 @@ class ReleaseBooked(Closed):
     slot: Annotated[int, Field(ge=0, lt=MAX_SLOTS)] | None = None
 
 
-class RunSettled(Closed):
+class RunSettled(Strict):
     """The run is over; its unspent reserve is free, what it spent stays spent."""
 
     kind: Literal["close"] = "close"
@@ -170,7 +170,7 @@ class RunSettled(Closed):
     run: RunId
 
 
-class PeopleCounted(Closed):
+class PeopleCounted(Strict):
     """How far the account of scored people has come; a co-signature on a later head covers it."""
 
     kind: Literal["people"] = "people"
@@ -189,7 +189,7 @@ LedgerEntry = Annotated[
 ]
 
 
-class PeopleScored(Closed):
+class PeopleScored(Strict):
     """One query charged to the people whose scores leave; people and model are keyed hashes.
 
     `refused` has a bit for each place that was asked for; it is empty if all were granted.
@@ -205,7 +205,7 @@ class PeopleScored(Closed):
     mu2_units: Count = 0  # cost of a noised score for each person
 
 
-class Cosignature(Closed):
+class Cosignature(Strict):
     """A peer's signature of a head of this ledger."""
 
     peer: PartyId

@@ -12,7 +12,7 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import AfterValidator, Field
 
-from schemas.base import TEXT_MAX, Closed, Count, Digest, Extended, Signature, printable
+from schemas.base import TEXT_MAX, Count, Digest, Extended, Signature, Strict, printable
 from schemas.commands import OperatorCommand
 from schemas.envelope import MAX_ARRAY_BYTES, MAX_FRAMES
 from schemas.federation import Forget, Meet, SignWith
@@ -28,7 +28,7 @@ JOURNAL_FORMAT = 2
 GENESIS = bytes(32)
 
 
-class Remembered(Closed):
+class Remembered(Strict):
     """The newest ledger head of a peer that this party has seen."""
 
     party: PartyId
@@ -36,7 +36,7 @@ class Remembered(Closed):
     signature: Signature  # that peer's
 
 
-class LedgerStanding(Closed):
+class LedgerStanding(Strict):
     """What a party's own ledger says at one moment."""
 
     head: LedgerHead
@@ -57,14 +57,14 @@ class Started(Extended):
     speaks: Version = OLDEST_VERSION  # the newest version of the protocol that the process speaks
 
 
-class LedgerRead(Closed):
+class LedgerRead(Strict):
     """The ledger's standing, which the previous step asked for."""
 
     kind: Literal["ledger"] = "ledger"
     standing: LedgerStanding
 
 
-class Charged(Closed):
+class Charged(Strict):
     """What the account of scored people grants of a query, as the previous step asked."""
 
     kind: Literal["charged"] = "charged"
@@ -74,35 +74,35 @@ class Charged(Closed):
     head: LedgerHead  # of the account
 
 
-class EnvelopeReceived(Closed):
+class EnvelopeReceived(Strict):
     """A peer's envelope, the frames as received."""
 
     kind: Literal["envelope"] = "envelope"
     frames: Frames
 
 
-class TimerFired(Closed):
+class TimerFired(Strict):
     """A timer that this role armed has run out."""
 
     kind: Literal["timer"] = "timer"
     timer: TimerName
 
 
-class OperatorRequest(Closed):
+class OperatorRequest(Strict):
     """A request from the operator."""
 
     kind: Literal["operator"] = "operator"
     request: Literal["withdraw", "close"]
 
 
-class Acknowledged(Closed):
+class Acknowledged(Strict):
     """A peer's bare acknowledgement, the frames as received: it co-signs what the peer got."""
 
     kind: Literal["acknowledged"] = "acknowledged"
     frames: Frames
 
 
-class TurnedAway(Closed):
+class TurnedAway(Strict):
     """Frames that were refused on arrival, kept as evidence."""
 
     kind: Literal["turned_away"] = "turned_away"
@@ -111,7 +111,7 @@ class TurnedAway(Closed):
     party: PartyId | None = None  # who signed them, if that makes it this party's offence
 
 
-class Withheld(Closed):
+class Withheld(Strict):
     """A peer's envelopes or acknowledgements are missing; the peer or the broker withholds them."""
 
     kind: Literal["withheld"] = "withheld"
@@ -135,14 +135,14 @@ RecordedInput = Annotated[
 ]
 
 
-class EnvelopeSent(Closed):
+class EnvelopeSent(Strict):
     """An envelope that this step sent, the frames as signed."""
 
     kind: Literal["sent"] = "sent"
     frames: Frames
 
 
-class Arm(Closed):
+class Arm(Strict):
     """Ask for `TimerFired(timer)` after a delay; arming it again restarts it."""
 
     kind: Literal["arm"] = "arm"
@@ -150,7 +150,7 @@ class Arm(Closed):
     delay_ms: Count
 
 
-class Reserve(Closed):
+class Reserve(Strict):
     """Reserve budget in the ledger before the first release; `exact` records a disclosure.
 
     `pure_units` has one amount for each bounded release of the run, ascending.
@@ -163,14 +163,14 @@ class Reserve(Closed):
     pure_units: Annotated[tuple[Count, ...], Field(max_length=MAX_PURE_RELEASES)] = ()
 
 
-class Book(Closed):
+class Book(Strict):
     """Charge a release that stays inside this party, such as the statistics it fits a model to."""
 
     kind: Literal["book"] = "book"
     release: Release
 
 
-class Charge(Closed):
+class Charge(Strict):
     """Charge the people at these places to the account of scored people; `Charged` answers."""
 
     kind: Literal["charge"] = "charge"
@@ -178,13 +178,13 @@ class Charge(Closed):
     places: Tensor
 
 
-class ReadLedger(Closed):
+class ReadLedger(Strict):
     """Ask for `LedgerRead` once all releases of this step are booked."""
 
     kind: Literal["read_ledger"] = "read_ledger"
 
 
-class RememberHead(Closed):
+class RememberHead(Strict):
     """Store the newest ledger head of a peer and its signature, beyond this run."""
 
     kind: Literal["remember_head"] = "remember_head"
@@ -193,7 +193,7 @@ class RememberHead(Closed):
     signature: Signature
 
 
-class CheckLedger(Closed):
+class CheckLedger(Strict):
     """Stop with IntegrityError if this ledger is older than a head a peer co-signed."""
 
     kind: Literal["check_ledger"] = "check_ledger"
@@ -202,14 +202,14 @@ class CheckLedger(Closed):
     signature: Signature
 
 
-class Finish(Closed):
+class Finish(Strict):
     """This role has nothing more to do."""
 
     kind: Literal["finish"] = "finish"
     outcome: Annotated[str, Field(max_length=64)]
 
 
-class Refused(Closed):
+class Refused(Strict):
     """The input was not a legal move; the state is unchanged."""
 
     kind: Literal["refused"] = "refused"
@@ -234,7 +234,7 @@ RecordedEffect = Annotated[
 ]
 
 
-class StepRecord(Closed):
+class StepRecord(Strict):
     """One step in the form in which it is hashed and stored."""
 
     index: Count

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from schemas.ids import RoleName
+from schemas.ids import PARTY_ROLES, RoleName
 
 ACTIVE_ROLE: frozenset[RoleName] = frozenset({"active"})
 PASSIVE_ROLE: frozenset[RoleName] = frozenset({"passive"})
-PARTY_ROLES: frozenset[RoleName] = ACTIVE_ROLE | PASSIVE_ROLE
+ANY_PARTY: frozenset[RoleName] = frozenset(PARTY_ROLES)
 COORDINATOR_ROLE: frozenset[RoleName] = frozenset({"coordinator"})
-ALL_ROLES: frozenset[RoleName] = PARTY_ROLES | COORDINATOR_ROLE
+ALL_ROLES: frozenset[RoleName] = ANY_PARTY | COORDINATOR_ROLE
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
-from schemas.base import Closed, Count, Text
+from schemas.base import Count, Strict, Text
 from schemas.privacy import Release
 from schemas.route import ACTIVE_ROLE, PASSIVE_ROLE, Route
 from schemas.tensor import Tensor
@@ -17,7 +17,7 @@ from schemas.tensor import Tensor
 MAX_QUERY_PLACES = 2**16  # people one query may ask for
 
 
-class ScoreQuery(Closed):
+class ScoreQuery(Strict):
     """Active to every passive: asks for scores at these places; `last` ends the session."""
 
     kind: Literal["score_query"] = "score_query"
@@ -27,7 +27,7 @@ class ScoreQuery(Closed):
     places: Tensor
 
 
-class ScoreReply(Closed):
+class ScoreReply(Strict):
     """Passive to active: sealed scores for the places that its account grants."""
 
     kind: Literal["score_reply"] = "score_reply"

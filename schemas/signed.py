@@ -10,15 +10,15 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
-from schemas.base import Closed, Digest, Signature
+from schemas.base import Digest, Signature, Strict
 from schemas.ids import MAX_PASSIVES, Parties, Round
 from schemas.privacy import LedgerHead
-from schemas.route import ACTIVE_ROLE, PARTY_ROLES, PASSIVE_ROLE, Route
+from schemas.route import ACTIVE_ROLE, ANY_PARTY, PASSIVE_ROLE, Route
 
 Signatures = Annotated[tuple[Signature, ...], Field(max_length=MAX_PASSIVES + 1)]
 
 
-class Agreement(Closed):
+class Agreement(Strict):
     """Passive to active: the terms of this run, signed; nobody releases before all agree.
 
     `signature` is over the five digests together (parties/agreement.py), so that the active party
@@ -36,7 +36,7 @@ class Agreement(Closed):
     signature: Signature
 
 
-class Agreed(Closed):
+class Agreed(Strict):
     """Active to every passive: everybody's signature under the same five digests."""
 
     kind: Literal["agreed"] = "agreed"
@@ -45,7 +45,7 @@ class Agreed(Closed):
     signatures: Signatures  # of all parties, the active party's first
 
 
-class Ending(Closed):
+class Ending(Strict):
     """Passive to active: signs the end of its rounds and the residuals it was trained on."""
 
     kind: Literal["ending"] = "ending"
@@ -55,7 +55,7 @@ class Ending(Closed):
     signature: Signature
 
 
-class Ended(Closed):
+class Ended(Strict):
     """Active to every passive: the signatures under the same end; nobody completes without it."""
 
     kind: Literal["ended"] = "ended"
@@ -64,16 +64,16 @@ class Ended(Closed):
     signatures: Signatures
 
 
-class LedgerNotice(Closed):
+class LedgerNotice(Strict):
     """The head of a party's ledger after its last release, for the others to remember."""
 
     kind: Literal["ledger_head"] = "ledger_head"
-    route: ClassVar[Route] = Route(PARTY_ROLES, PARTY_ROLES)
+    route: ClassVar[Route] = Route(ANY_PARTY, ANY_PARTY)
     head: LedgerHead
     signature: Signature  # the owner's, sent back to it later: nobody can invent a head
 
 
-class LedgerWitness(Closed):
+class LedgerWitness(Strict):
     """The newest ledger head of the receiver that a peer has seen, in any run, co-signed.
 
     Sent in answer to a notice, and before the first release of every later run: the owner then
@@ -81,7 +81,7 @@ class LedgerWitness(Closed):
     """
 
     kind: Literal["ledger_witness"] = "ledger_witness"
-    route: ClassVar[Route] = Route(PARTY_ROLES, PARTY_ROLES)
+    route: ClassVar[Route] = Route(ANY_PARTY, ANY_PARTY)
     head: LedgerHead
     owner_signature: Signature
     signature: Signature  # the witness's

@@ -12,7 +12,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from schemas.base import Closed, Count, Digest
+from schemas.base import Count, Digest, Strict
 from schemas.ids import MAX_PASSIVES, Epoch, PartyId
 from schemas.privacy import LedgerHead
 from schemas.records import Arm
@@ -22,7 +22,7 @@ _PEERS = MAX_PASSIVES + 2
 DIGESTS_MAX = 4096
 
 
-class StreamMark(Closed):
+class StreamMark(Strict):
     """Positions of the two streams with one peer."""
 
     party: PartyId
@@ -36,7 +36,7 @@ class StreamMark(Closed):
     digests: Annotated[tuple[Digest, ...], Field(max_length=DIGESTS_MAX)]
 
 
-class NodeSnapshot(Closed):
+class NodeSnapshot(Strict):
     """A node after `steps` records, the last of which has digest `head`."""
 
     format: Literal[1] = 1

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, Field, InstanceOf, field_serializer, model_validator
 
-from schemas.base import Closed
+from schemas.base import Strict
 
 if TYPE_CHECKING:  # the broker handles tensors as bytes and never imports numpy
     import numpy as np
@@ -36,7 +36,7 @@ def _is_bounded(data: memoryview) -> memoryview:
     return data
 
 
-class Tensor(Closed):
+class Tensor(Strict):
     """One array with a declared type and shape and exactly the bytes they need.
 
     A large array is a read-only buffer, which may be mapped from a file.

@@ -167,7 +167,7 @@ def _opened(packed: zipfile.ZipFile, base: Path, members: Path | None) -> Bundle
     names = [each.name for each in index.files]
     held = sorted(packed.namelist())
     if held != sorted([INDEX, SIGNATURES, *names]) or len(set(held)) != len(held):
-        raise IntegrityError(f"the bundle holds other files than its {INDEX} lists, or one twice")
+        raise IntegrityError(f"the files of the bundle do not match its {INDEX}")
     if {f"{party}/journal.db" for party in index.journals} != {
         name for name in names if name.endswith("/journal.db")
     }:
@@ -191,7 +191,7 @@ def _opened(packed: zipfile.ZipFile, base: Path, members: Path | None) -> Bundle
 
 
 def _compare(members: Path, known: Mapping[PartyId, Key], stated: Mapping[PartyId, Key]) -> None:
-    """Refuse a members file that is about other parties or other keys than the bundle's."""
+    """Refuse a members file whose parties or keys differ from the bundle's."""
     missing = sorted(set(stated) - set(known))
     if missing:
         raise SettingsError(
@@ -221,7 +221,9 @@ def _parsed(model: type[M], content: bytes, name: str) -> M:
     try:
         return model.model_validate_json(content)
     except ValidationError:
-        raise IntegrityError(f"{name} has other fields than a bundle of this version") from None
+        raise IntegrityError(
+            f"{name} does not have the fields of a bundle of this version"
+        ) from None
 
 
 def _extract(packed: zipfile.ZipFile, folder: Path, described: BundleFile) -> None:

@@ -82,7 +82,9 @@ def signatures_verify(evidence: Evidence) -> None:
         if envelope.header.run != evidence.run:
             raise CheckFailed(envelope.place, "holds an envelope of another run")
         if envelope.sent != (envelope.header.sender == envelope.place.party):
-            raise CheckFailed(envelope.place, "sent under another name, or received its own word")
+            raise CheckFailed(
+                envelope.place, "sent in another party's name, or received from itself"
+            )
         try:
             verify(VerifyKey(key.verify_key), envelope.digest, envelope.frames[1])
         except PeerError as broken:
@@ -107,7 +109,8 @@ def _epochs_rise(transcript: Transcript) -> None:
     for envelope in transcript.received():
         header = envelope.header
         if header.epoch < heard.get(header.sender, 0):
-            raise CheckFailed(envelope.place, f"an older process of {header.sender} speaks")
+            text = f"{header.sender} sent this from an earlier process (its epoch fell)"
+            raise CheckFailed(envelope.place, text)
         heard[header.sender] = header.epoch
 
 
@@ -157,8 +160,9 @@ def _acknowledged_as_sent(evidence: Evidence, transcript: Transcript) -> None:
         if known != mark.seen:
             raise CheckFailed(
                 envelope.place,
-                f"{sender} acknowledges another envelope {mark.ack} of {transcript.party} "
-                f"than the one in its journal{_fault(evidence, transcript.party, envelope, known)}",
+                f"{sender} acknowledges an envelope {mark.ack} of {transcript.party} that differs "
+                "from the one in its journal"
+                f"{_fault(evidence, transcript.party, envelope, known)}",
             )
 
 
@@ -214,7 +218,7 @@ def _answers_name_their_cause(transcript: Transcript) -> None:
     causes = {e.place.index: e.digest for e in transcript.received()}
     for envelope in transcript.sent():
         if envelope.header.parent != causes.get(envelope.place.index, NO_PARENT):
-            raise CheckFailed(envelope.place, "answers another envelope than the one that came")
+            raise CheckFailed(envelope.place, "answers an envelope that is not the one that came")
 
 
 def _numbered(transcript: Transcript, *, sent: bool) -> dict[PartyId, list[Envelope]]:

@@ -98,8 +98,8 @@ def _are_legal(evidence: Evidence, orders: list[Envelope]) -> bool:
 def _named(evidence: Evidence, party: PartyId) -> list[Envelope]:
     """Orders after the party was ready, up to the first envelope that it names by no digest.
 
-    A number that it acknowledged is not enough: the coordinator can show another envelope under
-    that number than it sent, or one in the place of an order.
+    A number that it acknowledged is not enough: the coordinator can show an envelope under that
+    number that it did not send, or one in the place of an order.
     """
     signed = [e for e in _from(evidence, party) if evidence.is_signed(e)]
     named = {e.header.parent for e in signed}
@@ -141,7 +141,7 @@ def _orders_echoed(evidence: Evidence, party: PartyId, orders: list[Envelope]) -
             continue
         if echo.orders_digest != links[echo.orders]:
             fault = evidence.at_fault(party, terms, envelope)
-            text = f"{party} echoes other orders than it was told{fault}"
+            text = f"{party} echoes orders that differ from those it was told{fault}"
             raise CheckFailed(envelope.place, text)
 
 
@@ -190,7 +190,7 @@ def _residuals_reported(evidence: Evidence, all_reports: list[_Reports]) -> None
             counts = before.residuals <= report.residuals
             if not counts or each.after(before, report.residuals) != report.residuals_digest:
                 fault = evidence.at_fault(each.party, earlier, envelope)
-                text = f"{each.party} reports other residuals than it had{fault}"
+                text = f"{each.party} reports residuals that differ from those it had{fault}"
                 raise CheckFailed(envelope.place, text)
     for one, other in combinations([each for each in all_reports if each.reports], 2):
         first, second = one.reports[0], other.reports[0]

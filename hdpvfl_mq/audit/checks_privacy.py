@@ -83,7 +83,7 @@ def _releases_paid(evidence: Evidence) -> None:
     for envelope, message in evidence.releases():
         event = message.release.event
         if (event.release_id, event.round) != (message.release.release_id, message.round):
-            raise CheckFailed(envelope.place, "pays for another release than the one it holds")
+            raise CheckFailed(envelope.place, "pays for a different release from the one it holds")
         sent[envelope.header.sender][message.round].append(envelope)
     for party, rounds in sent.items():
         noise, spent = _noise(evidence, party), Spent()
@@ -119,7 +119,7 @@ def _inner_releases(evidence: Evidence, party: PartyId) -> None:
             kind = release.release_id.split("/")[2]
             noise = evidence.plan.inner_noise.get(kind)
             if noise is None or kind in seen:
-                raise CheckFailed(place, f"books {release.release_id}, which the plan has not")
+                raise CheckFailed(place, f"books {release.release_id}, which is not in the plan")
             seen.add(kind)
             paid = (release.event.mu2_units, release.event.tau_units, release.noise_std)
             if paid != (noise.mu2_cumulative[-1], noise.tau_cumulative[-1], noise.noise_std):
@@ -128,7 +128,7 @@ def _inner_releases(evidence: Evidence, party: PartyId) -> None:
         isinstance(m, ScoreShare) for e, m in evidence.releases() if e.header.sender == party
     )
     if shown and sent and "moments" in evidence.plan.inner_noise and "moments" not in seen:
-        raise CheckFailed(party, "scores left without the statistics they follow from being paid")
+        raise CheckFailed(party, "sent scores, but did not book the statistics behind them")
 
 
 def release_ids_unique(evidence: Evidence) -> None:
@@ -181,7 +181,7 @@ def _reserve_fits(transcript: Transcript, cost: Spent | None) -> None:
             reserved = True
             amounts = (effect.mu2_units, effect.tau_units, effect.pure_units)
             if amounts != (cost.mu2_units, cost.tau_units, cost.pure):
-                raise CheckFailed(place, "reserves another amount than the plan costs")
+                raise CheckFailed(place, "reserves a different amount from the plan's cost")
             if effect.mu2_units > free or placed(effect.pure_units, slots_free) is None:
                 raise CheckFailed(place, "reserves more than its ledger had left")
     released = any(e.header.kind in ("score_share", "residual") for e in transcript.sent())
@@ -198,12 +198,12 @@ def versions_constant(evidence: Evidence) -> None:
             continue
         if hello.epoch != envelope.header.epoch:
             sender = envelope.header.sender
-            raise CheckFailed(envelope.place, f"{sender} says hello for another epoch than its own")
+            raise CheckFailed(envelope.place, f"{sender}'s hello states a different epoch")
         known = first.setdefault(envelope.header.sender, hello)
         for name in ("seed_commitment", "dataset_fingerprint", "numeric_profile"):
             if getattr(hello, name) != getattr(known, name):
                 words = name.replace("_", " ")
-                raise CheckFailed(envelope.place, f"another {words} than at the first start")
+                raise CheckFailed(envelope.place, f"a different {words} from the first start")
     commitments = [hello.seed_commitment for hello in first.values()]
     if len(set(commitments)) != len(commitments):
         raise CheckFailed(None, "two parties committed to the same noise seed")

@@ -45,7 +45,8 @@ def messages_legal(evidence: Evidence) -> None:
         ends = (envelope.header.sender, *(d.party for d in envelope.header.to))
         roles = [evidence.keys[p].role for p in ends if p in evidence.keys]
         if len(roles) != len(ends) or len(set(ends)) != len(ends):
-            raise CheckFailed(envelope.place, f"{ends[0]} sent it to strangers, or twice to one")
+            text = f"{ends[0]} names a receiver who is not a member, or one twice"
+            raise CheckFailed(envelope.place, text)
         if roles[0] not in may_send or not set(roles[1:]) <= may_receive:
             raise CheckFailed(
                 envelope.place, f"a {roles[0]} party may not send {envelope.header.kind} there"
@@ -161,14 +162,14 @@ def _as_planned(envelope: Envelope, plan: RunPlan, planned: int) -> None:
     if isinstance(message, Aligned):
         stated = (message.rows, message.rounds, message.plan_digest)
         if stated != (plan.rows, plan.rounds, plan.digest):
-            raise CheckFailed(envelope.place, "states another plan than the manifest gives")
+            raise CheckFailed(envelope.place, "states a different plan from the manifest's")
     if isinstance(message, RoundReport) and message.rounds_done > planned:
         raise CheckFailed(envelope.place, f"reports more than the {planned} rounds allowed")
     if isinstance(message, ScoreShare | Residual):
         if message.round >= min(planned, plan.rounds):
             raise CheckFailed(envelope.place, f"round {message.round} was never allowed")
         if message.release.tensor.shape != (_value_count(message, plan),):
-            raise CheckFailed(envelope.place, "holds another number of values than its batch")
+            raise CheckFailed(envelope.place, "the number of values differs from its batch")
 
 
 def _value_count(message: ScoreShare | Residual, plan: RunPlan) -> int:

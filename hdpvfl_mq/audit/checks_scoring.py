@@ -40,13 +40,13 @@ def _plan(evidence: Evidence) -> ScoringPlan | None:
 
 
 def scores_in_sessions_only(evidence: Evidence) -> None:
-    """Part of check 7: nobody asks for scores, or sends some, in a run that is no session."""
+    """Part of check 7: nobody asks for scores, or sends some, in a run that is not a session."""
     if evidence.manifest is not None and evidence.manifest.method.is_session:
         return
     for envelope in evidence.said:
         if isinstance(envelope.message, ScoreQuery | ScoreReply):
             sender = envelope.header.sender
-            text = f"{sender} speaks of scores in a run that is no session"
+            text = f"{sender} speaks of scores in a run that is not a session"
             raise CheckFailed(envelope.place, text)
 
 
@@ -67,7 +67,7 @@ def queries_answered(evidence: Evidence) -> None:
         asked = query.places.shape[0]
         bits = np.unpackbits(np.frombuffer(reply.refused, dtype=np.uint8))
         if reply.release.tensor.shape != (asked - int(bits.sum()) + SEAL_WORDS,):
-            raise CheckFailed(envelope.place, "holds another number of scores than it grants")
+            raise CheckFailed(envelope.place, "the number of scores differs from what it grants")
 
 
 def answered_once(evidence: Evidence) -> None:
@@ -94,12 +94,12 @@ def scores_sealed(evidence: Evidence) -> None:
         if release.tensor.dtype != "<i8":
             raise CheckFailed(envelope.place, "scores left unsealed")
         if (release.noise_std, release.exponent) != (noise.noise_std, noise.exponent):
-            raise CheckFailed(envelope.place, "declares another noise than the plan")
+            raise CheckFailed(envelope.place, "declares a different noise from the plan")
         disclosed = release.tensor.shape[0] - SEAL_WORDS if noise.disclosed_rows else 0
         mechanism = "disclosed" if noise.disclosed_rows else "lattice_gaussian"
         price = (event.mechanism, event.disclosed_rows, event.mu2_units)
         if price != (mechanism, disclosed, plan.mu2_units):
-            raise CheckFailed(envelope.place, "declares another price than the plan")
+            raise CheckFailed(envelope.place, "declares a different price from the plan")
 
 
 def scores_charged(evidence: Evidence) -> None:
@@ -130,11 +130,13 @@ def _granted(transcript: Transcript, queries: dict[int, ScoreQuery]) -> dict[int
             is_used = _is_all_refused(record.input.refused, queries.get(asked))
             least = sequence if is_used else sequence + 1
             if record.input.query != asked or record.input.head.sequence < least:
-                raise CheckFailed(place, "an account of scored people that does not grow")
+                raise CheckFailed(
+                    place, "the head of the account of scored people does not advance"
+                )
             found[asked], sequence = record.input.refused, record.input.head.sequence
         for effect in record.effects:
             if isinstance(effect, Charge):
                 asked = effect.query
                 if asked not in queries or queries[asked].places != effect.places:
-                    raise CheckFailed(place, f"charges others than query {asked} asks for")
+                    raise CheckFailed(place, f"charges people that query {asked} does not name")
     return found

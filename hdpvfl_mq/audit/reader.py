@@ -134,7 +134,7 @@ def read_keys(folder: Path, members: Path | None = None) -> dict[PartyId, Key]:
     for path in files:
         for party, key in _keys_in(path):
             if found.setdefault(party, key) != key:
-                raise IntegrityError(f"{path} gives {party} another key or role than other files")
+                raise IntegrityError(f"{path} and other files give {party} different keys or roles")
     if not found:
         raise SettingsError(
             f"no public keys in {members or folder / 'settings'}: give --members FILE with one "

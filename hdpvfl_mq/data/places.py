@@ -80,7 +80,10 @@ class DataFile:
         return self.filesystem.open_input_file(self.path)
 
     def seen(self, version: tuple[int, int | None]) -> Any:
-        """The same in a worker; UnseenError if it sees another version, or may not read it."""
+        """Open the file in a worker.
+
+        UnseenError if its size or time of change differ, or if the worker may not read it.
+        """
         try:
             if self.version() == version:
                 return self.random_access()

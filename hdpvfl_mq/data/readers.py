@@ -275,6 +275,6 @@ def _broken(file: DataFile, rows: int, error: Exception) -> HdpvflError:
     if isinstance(error, OSError) and _STORE.search(str(error)):
         return unreachable(file.path, error)
     return DataError(
-        f"{file.name} cannot be read after row {rows}: it is damaged, cut short or of another "
-        f"format than its suffix says ({type(error).__name__})"
+        f"{file.name} cannot be read after row {rows}: it is damaged, cut short or not of the "
+        f"format that its suffix says ({type(error).__name__})"
     )

@@ -205,7 +205,7 @@ def _from_python(name: str, values: Any) -> Any:
     except _MIXED:
         first = next(cell for cell in cells if cell is not None)
         odd = np.array([not _go_together(first, cell) for cell in cells])
-        refuse(1, name, odd, "the cell is of another kind than the first")
+        refuse(1, name, odd, "the cell is of a different kind from the first")
         raise DataError(f"column {name!r} holds values that do not form a column") from None
 
 

@@ -91,11 +91,11 @@ class ClusterEngine:
         self._numbers = count()
         self._lock = threading.Lock()
 
-    def room(self, shape: tuple[int, int], dtype: Any) -> ClusterRows:
+    def allocate_rows(self, shape: tuple[int, int], dtype: Any) -> ClusterRows:
         """A matrix in the shared folder, or in this process until workers need it."""
         if self._folder is None:
             return ClusterRows(self, self._allocate(shape, dtype), None)
-        X, path = self._folder.room(shape, dtype)
+        X, path = self._folder.allocate_rows(shape, dtype)
         return ClusterRows(self, X, FilePlace(path, shape, np.dtype(dtype).str))
 
     def each(self, kernel: Callable[..., R], pieces: Iterable[Piece]) -> Iterator[R]:
@@ -268,7 +268,7 @@ def _runs(job: Job, rows: ClusterRows, threads: int) -> list[Job]:
 def _told(problem: Problem, kernel: Kernel) -> OperatorError:
     if problem.profile:
         return SettingsError(
-            "a Dask worker would compute other bits than this party: it has "
+            "a Dask worker would compute bits that differ from this party's: it has "
             f"[{problem.profile}]; install the same versions there, and set OPENBLAS_CORETYPE "
             "on both sides if the processors differ"
         )

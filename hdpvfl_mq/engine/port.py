@@ -61,7 +61,7 @@ class Rows(Protocol):
 class Engine(Protocol):
     """Where kernels are computed."""
 
-    def room(self, shape: tuple[int, int], dtype: Any) -> Rows:
+    def allocate_rows(self, shape: tuple[int, int], dtype: Any) -> Rows:
         """A new matrix, not yet filled."""
 
     def each(self, kernel: Callable[..., R], pieces: Iterable[Piece]) -> Iterator[R]:
@@ -187,7 +187,7 @@ class LocalEngine:
     def __init__(self, allocate: Allocate = np.empty) -> None:
         self._allocate = allocate
 
-    def room(self, shape: tuple[int, int], dtype: Any) -> LocalRows:
+    def allocate_rows(self, shape: tuple[int, int], dtype: Any) -> LocalRows:
         """A matrix in memory, or wherever `allocate` puts it."""
         return LocalRows(self._allocate(shape, dtype))
 

@@ -95,7 +95,7 @@ class ProcessEngine:
         """The processes that compute."""
         return tuple(worker.process.pid for worker in self._workers)
 
-    def room(self, shape: tuple[int, int], dtype: Any) -> SharedRows:
+    def allocate_rows(self, shape: tuple[int, int], dtype: Any) -> SharedRows:
         """A matrix that workers can map."""
         number, file = next(self._numbers), SharedFile(shape, dtype, self._folder)
         rows = SharedRows(self, number, file)

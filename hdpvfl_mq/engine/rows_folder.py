@@ -33,7 +33,7 @@ class RowsFolder:
         for left in self._folder.glob(f"{_PREFIX}*"):
             _delete_unlocked(left)
 
-    def room(self, shape: tuple[int, int], dtype: Any) -> tuple[Matrix, str]:
+    def allocate_rows(self, shape: tuple[int, int], dtype: Any) -> tuple[Matrix, str]:
         """A new matrix, not yet filled, and the path of its file."""
         size = max(1, math.prod(shape) * np.dtype(dtype).itemsize)
         descriptor, path = tempfile.mkstemp(prefix=_PREFIX, dir=self._folder)

@@ -82,7 +82,7 @@ class ColumnBlock:
         stored where the engine's workers can read it.
         """
         columns = X.shape[1] + int(intercept)
-        held = (engine or LocalEngine(allocate)).room((len(order), columns), X.dtype)
+        held = (engine or LocalEngine(allocate)).allocate_rows((len(order), columns), X.dtype)
         block, mapped = held.X, isinstance(X, np.memmap)
         space = np.empty((2, max(1, _SCALED_NUMBERS // columns), X.shape[1]))
         runs = ordered_rows(X, order, block, allocate) if mapped else _taken(X, order, columns)

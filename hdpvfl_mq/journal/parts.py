@@ -57,8 +57,8 @@ def missing(connection: sqlite3.Connection, parts: PartList) -> list[int]:
 def joined(read: ReadPart, parts: PartList, folder: Path | None = None) -> memoryview:
     """The whole array, mapped from a file without a name; every part is checked again.
 
-    IntegrityError if a stored part is damaged; PeerError if the list states other sizes than its
-    parts have, which only the author of the list can cause.
+    IntegrityError if a stored part is damaged; PeerError if the list states sizes that differ
+    from those of its parts, which only the author of the list can cause.
     """
     try:
         with tempfile.TemporaryFile(dir=folder) as file:

@@ -1,4 +1,4 @@
-"""Methods: one package each, with its plan (noise of both sides), its bound and its fit.
+"""Methods: one package each, with its plan and, where it has them, bound and fit.
 
 It owns which package implements which variant of `schemas.methods.Method`. To add a method, add a
 variant there, a package and a line here, and a module and a line in parties/rounds.

@@ -1,4 +1,4 @@
-"""How many bytes a peer may make this node record that do not bring its role further.
+"""Limits the bytes that a peer can make this node record without advancing its role.
 
 It owns the count and its limits; it knows no stream and no clock. Nothing else limits how many
 hellos, ledger heads or answers to a pause a member sends, and each is recorded: without a limit it
@@ -71,7 +71,8 @@ class Allowance:
         """CheatingError if a peer is above its limit."""
         if self._idle[party] > self._limit(party):
             raise CheatingError(
-                f"{self._idle[party]} bytes of {party} were refused or changed nothing by now"
+                f"{party} has sent {self._idle[party]} bytes that were refused or had no effect: "
+                "over the limit"
             )
 
     def _limit(self, party: PartyId) -> int:
@@ -85,5 +86,5 @@ class Allowance:
         self._idle.pop(party, None)
 
     def forgive(self) -> None:
-        """Count from zero: a limit that outlives restarts and days would end a stream."""
+        """Reset all counts: otherwise a long honest run would reach the limit."""
         self._idle.clear()

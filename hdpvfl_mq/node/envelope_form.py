@@ -25,7 +25,7 @@ def check_form(
 ) -> None:
     """CheatingError unless an honest peer could have written this; its signature has been verified.
 
-    `mine` is the receiver's first delivery, which it goes by.
+    `mine` is the first delivery addressed to the receiver; the receiver uses no other.
     """
     sender, is_numbered = header.sender, mine.sequence > 0
     if len({delivery.party for delivery in header.to}) != len(header.to):

@@ -69,9 +69,10 @@ class Exchanging(Performing):
         return self._requests(again=True)
 
     def note_unserved(self) -> None:
-        """Record with the next commit who leaves requests without parts; call it when one is due.
+        """Record peers that do not answer part requests. Call it when a request is due.
 
-        Like a missing envelope: the run ends unless a part comes within seconds.
+        The next commit records them, like a missing envelope: the run ends unless a part comes
+        within seconds.
         """
         for party in self.parts.unserved():
             self.refusals.withheld(

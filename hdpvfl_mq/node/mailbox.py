@@ -77,7 +77,8 @@ class Mailbox(Streams):
     def acknowledgement(self, stamp: Stamp, receivers_max: int) -> Frames | None:
         """An envelope that acknowledges what is recorded; None if no peer waits for that.
 
-        Each receiver reads the whole header, so one for all of a crowd costs its cube in bytes.
+        Each receiver reads the whole header: with n receivers in one header the bytes of a round
+        grow as n cubed.
         """
         if not self._owed:
             return None
@@ -193,7 +194,7 @@ class Mailbox(Streams):
             return
         if is_stale or not outbox.is_seen(mine.ack, mine.seen):
             raise CheatingError(
-                f"{sender} acknowledges another envelope {mine.ack} than it was sent"
+                f"{sender} acknowledges an envelope {mine.ack} that is not the one it was sent"
             )
 
     def _check_process(self, header: Header, sequence: int) -> None:
@@ -210,7 +211,7 @@ class Mailbox(Streams):
                     "journal is lost or not the newest, or it lies"
                 )
         elif not self._is_epoch_in_order(sender, sequence, header.epoch):
-            raise CheatingError(f"an older process of {sender} speaks")
+            raise CheatingError(f"{sender} sent this from an earlier process (its epoch fell)")
 
     def bare_acks(self) -> tuple[Frames, ...]:
         """Each peer's newest acknowledgement that came without an envelope, to be recorded."""

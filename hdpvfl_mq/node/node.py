@@ -240,8 +240,8 @@ class Node(Exchanging):
     def _commit(self) -> Turn:
         """Commit the turn; if a step asked for the ledger, also take the step that answers.
 
-        Records that may wait stay in memory. Nothing has been said about them, so after a crash
-        they are as if they had not arrived.
+        Records that may wait stay in memory. No peer has been told that they arrived, so
+        after a crash they are as if they had not.
         """
         if not self._uncommitted.is_due and self.outcome is None:
             return Turn((), (), None, waits=bool(self._uncommitted.records))

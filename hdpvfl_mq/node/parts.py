@@ -3,7 +3,7 @@
 It owns which parts are on their way; it knows no role, no signature and no socket. A stream stops
 at an envelope until all its parts are stored, so a role sees a message whole or not at all. Nothing
 here is recorded: after a restart the envelope arrives again, and only what is not stored is asked
-for. In memory are at most the parts of one turn.
+for. Memory holds at most the parts of one turn.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from schemas.tensor import Tensor
 
 # On their way to this node from all peers together; one more for each peer that has none.
 WINDOW_PARTS = MAX_PARTS_ASKED
-# So many requests may a peer leave without any part while it sends other things. One is due every
-# few seconds, so that is minutes: an honest peer's link may lose frames or be full.
+# A peer may leave this many requests unanswered while it sends other messages. One is due every few
+# seconds, so that is minutes: an honest peer's link may lose frames or be full.
 UNSERVED_MAX = 25
 LATE_FROM = 2  # requests without a part, about nine seconds; the status then says for whom it waits
 PROBE_FROM = 3  # requests without a part; the next ones ask for one part only
@@ -48,7 +48,7 @@ class _Incoming:
         return PartRequest(sequence=self.sequence, numbers=(first,))
 
     def judge(self) -> bool:
-        """A request is due again: whether the peer has left too many of them without a part."""
+        """Count an unanswered request; True if the peer is over the limit."""
         if self.is_served:
             self.unserved = 0
         elif self.is_heard:  # else it may be restarting

@@ -112,8 +112,8 @@ class Streams:
         """Acknowledge again to every peer what is recorded of it.
 
         After a connection was lost this says what did not arrive over it. Once parties write to
-        each other, it says so also to those of which nothing has arrived: their first envelope may
-        be among it.
+        each other, also acknowledge (number 0) to peers that have sent nothing: their first
+        envelope may be lost.
         """
         heard = {party for party, inbox in self._inbox.items() if inbox.received}
         is_all = any(self._contacts[party].role != "coordinator" for party in heard)
@@ -157,9 +157,9 @@ class Streams:
         return tuple(frames for frames, _ in islice(waiting, first))
 
     def unacknowledged_by_each(self, wanted: Sequence[tuple[PartyId, int]]) -> tuple[Frames, ...]:
-        """The first envelopes that some peers have not acknowledged; one to several of them once.
+        """The first envelopes that some peers have not acknowledged.
 
-        `wanted` says how many of each.
+        `wanted` says how many of each. An envelope with several receivers appears once.
         """
         waiting = (frames for each in wanted for frames in self.unacknowledged_by(*each))
         return tuple({id(frames): frames for frames in waiting}.values())

@@ -137,7 +137,7 @@ class Ledger(LedgerHeads):
         known = self._books.secret_check
         if known is not None and known != secret.check() and not replace:
             raise OperatorError(
-                "the ledger is kept under another secret: put its own ledger.secret back"
+                "the ledger was made with a different secret: put its own ledger.secret back"
             )
         self._secret = secret
         self._append([SecretFixed(check=secret.check(), mu2_units_scored=mu2_units_scored)])

@@ -39,7 +39,7 @@ _COUNT = (
     " queries = queries + 1, mu2_units = mu2_units + excluded.mu2_units"
 )
 _MOST = "SELECT coalesce(max(mu2_units), 0) FROM person WHERE mu2_units > 0"
-_UNCHECKED = 1  # PRAGMA user_version: counts may be those of another file than the entries
+_UNCHECKED = 1  # PRAGMA user_version: counts and entries may come from different files
 # The ledger holds at most so many entries, or bytes, that this file may lose.
 UNSYNCED_MAX, UNSYNCED_BYTES_MAX = 256, 2**20
 
@@ -272,8 +272,8 @@ def _claim(connection: sqlite3.Connection, party: str, check: bytes | None) -> N
         raise OperatorError(f"this account of scored people belongs to {row[0]}")
     elif check is not None and row[1] != check:
         raise OperatorError(
-            "the account of scored people is kept under another secret: put the ledger.secret "
-            "back that it was made with; if that is lost, see 'hdpvfl ledger new-secret'"
+            "the account of scored people was made with a different secret: put its own "
+            "ledger.secret back; if that is lost, see 'hdpvfl ledger new-secret'"
         )
 
 

@@ -88,8 +88,8 @@ class ScoredPeople(ScoredFile):
             is_same = (known.asked, known.model, known.refused) == (digest, model, refused)
             if not was_refused.all() and not (is_same and is_about(known, people)):
                 raise IntegrityError(
-                    f"query {asked.query} of {asked.run} has another answer in this journal than in"
-                    " the account of scored people; keep both files"
+                    f"the answers to query {asked.query} of {asked.run} differ between this "
+                    "journal and the account of scored people; keep both files"
                 )
             return False
         counts = self._counts(people, int.from_bytes(model, "little", signed=True))

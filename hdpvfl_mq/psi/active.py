@@ -1,7 +1,8 @@
-"""The active party's session. Owns its moves: query every passive party, match, send the result.
+"""The active party's session.
 
-Two buckets are open at a time: while passive parties answer one, the active party works on the
-other. Memory holds two buckets.
+It owns its moves: query every passive party, match, send the result. Two buckets are open at a
+time: while passive parties answer one, the active party works on the other. Memory holds two
+buckets.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
-"""Base oblivious transfers. Owns Chou and Orlandi's transfer of random keys; knows no use of it.
+"""Base oblivious transfers.
 
-The sender gets two keys for every transfer, the receiver gets the one that its bit selects.
+It owns Chou and Orlandi's transfer of random keys; it does not know what the keys are for. The
+sender gets two keys for every transfer, the receiver gets the one that its bit selects.
 
 *Guarantee*: the bits are hidden perfectly from a malicious sender, and since it sends one point and
 no ciphertext, it cannot make a transfer fail depending on a bit. A malicious receiver that knows
@@ -21,8 +22,6 @@ from nacl.bindings import (
 )
 
 from hdpvfl_mq.psi.stream import derive, expand
-
-POINT_BYTES = 32
 
 
 def _scalar(key: bytes, number: int) -> bytes:

@@ -1,6 +1,7 @@
-"""Bit matrices in numpy. Owns the transpose and the table of XORs; knows nothing of what bits mean.
+"""Bit matrices in numpy.
 
-Bit i of a row is bit i % 8, least significant first, of its byte i // 8.
+It owns the transpose and the table of XORs; it does not know what the bits mean. Bit i of a row is
+bit i % 8, least significant first, of its byte i // 8.
 """
 
 from __future__ import annotations

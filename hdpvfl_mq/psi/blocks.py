@@ -1,8 +1,9 @@
-"""Long byte strings as blocks. Owns splitting, reassembly and the window; not the content.
+"""Long byte strings as blocks.
 
-A sender has at most `window` blocks in flight to one peer; the peer returns a credit for a block if
-that lets the sender send another. So a broker and a journal hold a bounded number of blocks for one
-pair, whatever the size of the sets, and no credit arrives after the last block is sent.
+It owns splitting, reassembly and the window; it does not know the content. A sender has at most
+`window` blocks in flight to one peer; the peer returns a credit for a block if that lets the sender
+send another. So a broker and a journal hold a bounded number of blocks for one pair, whatever the
+size of the sets, and no credit arrives after the last block is sent.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""A linear binary code of large distance. Owns the code and its two encoders; knows no protocol.
+"""A linear binary code of large distance.
 
-The narrow-sense BCH code of length 511 with 76 message bits has distance at least 171; without its
-last 31 places it has length 480 and distance at least 140. Two elements with different messages
-therefore differ in at least 140 places that a sender keeps secret, more than the 128 that security
-requires.
+It owns the code and its two encoders; it knows no protocol. The narrow-sense BCH code of length 511
+with 76 message bits has distance at least 171; without its last 31 places it has length 480 and
+distance at least 140. Two elements with different messages therefore differ in at least 140 places
+that a sender keeps secret, more than the 128 that security requires.
 """
 
 from __future__ import annotations

@@ -1,9 +1,10 @@
-"""A party's distinct ids, collected chunk by chunk. Owns which rows are dropped or refused.
+"""A party's distinct ids, collected chunk by chunk.
 
-ids.py owns the normal form of a value. A row has an id for each key that the rules name and that it
-fills in; with several keys, the number of the key is the id's first byte. Ids are appended to
-allocated arrays, and repeated ids are found one part at a time, so the ids may exceed memory.
-Errors count rows from 1, without the header, and never show a value.
+It owns which rows are dropped or refused; ids.py owns the normal form of a value. A row has an id
+for each key that the rules name and that it fills in; with several keys, the number of the key is
+the id's first byte. Ids are appended to allocated arrays, and repeated ids are found one part at a
+time, so the ids may exceed memory. Errors count rows from 1, without the header, and never show a
+value.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
-"""The proof that a query consists of codewords. Owns challenge, fingerprints and the check.
+"""The proof that a query consists of codewords.
 
-Without the proof a malicious asker can shift rows of its query and read the answerer's secret bits
-from the answer. Each column of bits is a polynomial over GF(2^128); its fingerprint is the value at
-three points that a hash of the whole query decides (Fiat-Shamir). The map is linear, so the
-fingerprints of the asker's rows, of the answerer's rows and of the messages satisfy the same
-equation as the rows themselves: Q = T xor (C(messages) and s). After Orrù, Orsini and Scholl
-(2017); the parameters are proved in docs/entity-resolution.md.
+It owns challenge, fingerprints and the check. Without the proof a malicious asker can shift rows of
+its query and read the answerer's secret bits from the answer. Each column of bits is a polynomial
+over GF(2^128); its fingerprint is the value at three points that a hash of the whole query decides
+(Fiat-Shamir). The map is linear, so the fingerprints of the asker's rows, of the answerer's rows
+and of the messages satisfy the same equation as the rows themselves: Q = T xor (C(messages) and s).
+After Orrù, Orsini and Scholl (2017); the parameters are proved in docs/entity-resolution.md.
 
 *Bound*: the asker learns k bits of s with probability at most 2^-k, else it is caught. Other
 deviations pass with probability below 2^-72 for 2^128 hashes.

@@ -1,8 +1,9 @@
-"""Curve25519 by u-coordinate. Owns hashing to the curve, scalars, point checks; knows no protocol.
+"""Curve25519 by u-coordinate.
 
-Ids are hashed to points of the curve itself, not of its twist: hashing straight to u would show one
-bit of every id. X25519 forces scalars into a clamped form, so a blinding scalar is drawn until its
-inverse also has that form; then a blinded point can be unblinded with the same fast function.
+It owns hashing to the curve, scalars and point checks; it knows no protocol. Ids are hashed to
+points of the curve itself, not of its twist: hashing straight to u would show one bit of every id.
+X25519 forces scalars into a clamped form, so a blinding scalar is drawn until its inverse also has
+that form; then a blinded point can be unblinded with the same fast function.
 """
 
 from __future__ import annotations

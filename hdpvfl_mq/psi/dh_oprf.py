@@ -1,8 +1,9 @@
-"""The Diffie-Hellman function F(x) = hash([k] P(x), x). Owns blinding and unblinding.
+"""The Diffie-Hellman function F(x) = hash([k] P(x), x).
 
-The asker sends [a] P(x), the answerer returns [k a] P(x), the asker multiplies by the inverse of a.
-The same blinded points go to every answerer, in a random order: an answerer that uses other keys in
-some places learns nothing about the order of the asker's ids.
+It owns blinding and unblinding. The asker sends [a] P(x), the answerer returns [k a] P(x), the
+asker multiplies by the inverse of a. The same blinded points go to every answerer, in a random
+order: an answerer that uses other keys in some places learns nothing about the order of the asker's
+ids.
 
 *Guarantee*: a malicious asker gets F at no more elements than it sends points (one-more gap
 Diffie-Hellman on Curve25519, the hashes as random oracles); blinded points tell an answerer nothing

@@ -1,8 +1,9 @@
-"""Ids as 128-bit elements in buckets. Owns hashing, padding, bucket sizes and joins; sends nothing.
+"""Ids as 128-bit elements in buckets.
 
-Elements are a public hash of ids: anybody can compute them from a guess, so they never leave a
-party in the clear. Sizes are padded so that peers learn a set's size only to about 6 per cent. With
-buckets, a large run needs the memory of one bucket, small enough for a processor's cache.
+It owns hashing, padding, bucket sizes and joins; it sends nothing. Elements are a public hash of
+ids: anybody can compute them from a guess, so they never leave a party in the clear. Sizes are
+padded so that peers learn a set's size only to about 6 per cent. With buckets, a large run needs
+the memory of one bucket, small enough for a processor's cache.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""One participant's view of an exchange of entity resolution. Owns sizes and strings.
+"""One participant's view of an exchange of entity resolution.
 
 It owns what follows from the terms and the hellos (seed, method, buckets, lengths) and the sending
 and receiving of long strings; it knows no move. An exchange is a value: methods return a new

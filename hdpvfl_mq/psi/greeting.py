@@ -1,8 +1,9 @@
-"""The first messages of entity resolution. Owns the bytes of a hello, alone and among those of all.
+"""The first messages of entity resolution.
 
-From version 2 of the protocol on, a passive party sends its hello to the active party alone, and
-the active party sends all hellos to all: a message or two for each party instead of one for each
-pair. Every hello is signed by its party, so the active party can neither change nor invent one.
+It owns the bytes of a hello, alone and among those of all. From version 2 of the protocol on, a
+passive party sends its hello to the active party alone, and the active party sends all hellos to
+all: a message or two for each party instead of one for each pair. Every hello is signed by its
+party, so the active party can neither change nor invent one.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Identifiers as bytes. Owns the one normal form of an id; knows no table, matching or peer.
+"""Identifiers as bytes.
 
-Two parties find a common id only if both write it the same way, so the parties compare a digest of
-their rules (`IdRules`) before any work. Errors count columns and rows from 1, without the header,
-and never show a value.
+It owns the one normal form of an id; it knows no table, matching or peer. Two parties find a common
+id only if both write it the same way, so the parties compare a digest of their rules (`IdRules`)
+before any work. Errors count columns and rows from 1, without the header, and never show a value.
 """
 
 from __future__ import annotations

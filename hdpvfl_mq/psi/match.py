@@ -1,10 +1,10 @@
-"""From function outputs to common elements. Owns what passive parties send after F; knows no OPRF.
+"""From function outputs to common elements.
 
-One passive party: it sends F(y) of its elements in sorted order, and the active party looks for its
-own. Several (Kolesnikov, Matania, Pinkas, Rosulek and Trieu 2017): passive party i sends a
-key-value store with F_i(y) xor share_i(y); the shares of all passive parties cancel at any element.
-So the active party finds zero exactly where all parties have the element, and randomness elsewhere,
-whichever parties have the element.
+It owns what passive parties send after F; it knows no OPRF. One passive party: it sends F(y) of its
+elements in sorted order, and the active party looks for its own. Several (Kolesnikov, Matania,
+Pinkas, Rosulek and Trieu 2017): passive party i sends a key-value store with F_i(y) xor share_i(y);
+the shares of all passive parties cancel at any element. So the active party finds zero exactly
+where all parties have the element, and randomness elsewhere, whichever parties have the element.
 """
 
 from __future__ import annotations

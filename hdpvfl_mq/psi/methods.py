@@ -1,8 +1,8 @@
-"""The methods of entity resolution: one value each. Owns the table and the rule for `auto`.
+"""The methods of entity resolution: one value each.
 
-A method is a pair of oblivious functions (`oprf.py`), the lengths of their messages and a bucket
-size. To add a method, add its name to `schemas.config.AlignmentMethod`, a module like `dh_oprf.py`,
-and a line in `METHODS`.
+It owns the table and the rule for `auto`. A method is a pair of oblivious functions (`oprf.py`),
+the lengths of their messages and a bucket size. To add a method, add its name to
+`schemas.config.AlignmentMethod`, a module like `dh_oprf.py`, and a line in `METHODS`.
 """
 
 from __future__ import annotations

@@ -44,7 +44,7 @@ def _email(text: str, country: str) -> str:
     """Ignore case; keep dots and the part after a plus sign."""
     folded = text.casefold().removeprefix("mailto:")
     if not _EMAIL.fullmatch(folded):
-        raise UnusableError("is no e-mail address")
+        raise UnusableError("is not an e-mail address")
     return folded
 
 
@@ -57,10 +57,10 @@ def _telephone(text: str, country: str) -> str:
     try:
         number = phonenumbers.parse(text, country)
     except phonenumbers.NumberParseException:
-        raise UnusableError("is no telephone number") from None
+        raise UnusableError("is not a telephone number") from None
     whole = phonenumbers.ValidationResult.IS_POSSIBLE  # not a local number without its area code
     if phonenumbers.is_possible_number_with_reason(number) != whole:
-        raise UnusableError("is no telephone number")
+        raise UnusableError("is not a telephone number")
     return str(phonenumbers.format_number(number, phonenumbers.PhoneNumberFormat.E164))
 
 
@@ -70,7 +70,7 @@ def _name(text: str, country: str) -> str:
     kept = (c if category(c)[0] in "LN" else " " for c in plain if category(c) != "Mn")
     words = "".join(kept).split()
     if not words:
-        raise UnusableError("is no name")
+        raise UnusableError("is not a name")
     return " ".join(words)
 
 
@@ -82,7 +82,7 @@ def _date(text: str, country: str) -> str:
                 return date(*(int(found[part]) for part in "ymd")).isoformat()
             except ValueError:
                 break
-    raise UnusableError("is no date such as 2026-11-16, 2026/11/16, 20261116 or 16.11.2026")
+    raise UnusableError("is not a date such as 2026-11-16, 2026/11/16, 20261116 or 16.11.2026")
 
 
 _FORMS: dict[str, Callable[[str, str], str]] = {

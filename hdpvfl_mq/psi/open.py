@@ -1,4 +1,4 @@
-"""The entry point of entity resolution. Owns the creation of sessions."""
+"""The entry point of entity resolution: it owns the creation of sessions."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from hdpvfl_mq.psi.workspace import Workspace
 def open_session(terms: Terms, me: str, work: Workspace) -> Session:
     """This party's session before any message."""
     if me not in terms.parties:
-        raise SettingsError(f"{me} is no party of this entity resolution")
+        raise SettingsError(f"{me} is not a party of this entity resolution")
     if len(work.secret) != 32 or len(terms.session_id) != 32:
         raise SettingsError("the secret and the session id must have 32 bytes each")
     role = ActiveSession if me == terms.active else PassiveSession

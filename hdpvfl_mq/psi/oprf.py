@@ -1,8 +1,9 @@
-"""Oblivious pseudo-random functions. Owns what the two constructions share.
+"""Oblivious pseudo-random functions.
 
-The asker (active party) learns F(x) for its own elements, the answerer (passive party) can compute
-F(y) for any element and learns nothing. Both sides get 128-bit outputs. The star of `active.py` and
-`passive.py` needs only these two interfaces; `dh_oprf.py` and `ot_oprf.py` each provide the pair.
+It owns what the two constructions share. The asker (active party) learns F(x) for its own elements,
+the answerer (passive party) can compute F(y) for any element and learns nothing. Both sides get
+128-bit outputs. The star of `active.py` and `passive.py` needs only these two interfaces;
+`dh_oprf.py` and `ot_oprf.py` each provide the pair.
 """
 
 from __future__ import annotations

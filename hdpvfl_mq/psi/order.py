@@ -1,7 +1,8 @@
-"""The common order of common rows. Owns the sort key and its check; knows no matching.
+"""The common order of common rows.
 
-Every party sorts its own common ids by a keyed hash with the run's seed: no message is needed, and
-the order says nothing about the order in which any party keeps its rows.
+It owns the sort key and its check; it knows no matching. Every party sorts its own common ids by a
+keyed hash with the run's seed: no message is needed, and the order says nothing about the order in
+which any party keeps its rows.
 """
 
 from __future__ import annotations

@@ -1,12 +1,13 @@
-"""The function from oblivious transfer extension. Owns queries and outputs.
+"""The function from oblivious transfer extension.
 
-After Pinkas, Rosulek, Trieu and Yanai (PaXoS, 2020), the heir of KKRT: the asker puts a message
-M(x) for each element into a key-value store, and the rows of the store, encoded by a linear code C,
-choose in an extension of 480 base transfers. Then F(y) = hash(Q(y) xor (C(M(y)) and s), y) with the
-answerer's rows Q and secret bits s; the asker's rows T give T(x) = Q(x) xor (C(M(x)) and s) at its
-own elements only. Unlike cuckoo hashing, it has one output per element, and store and
-codewords serve all answerers. `consistency.py` makes it secure against a malicious asker: the query
-ends with a proof, and the answerer computes nothing with its elements before the proof holds.
+It owns queries and outputs. After Pinkas, Rosulek, Trieu and Yanai (PaXoS, 2020), the heir of KKRT:
+the asker puts a message M(x) for each element into a key-value store, and the rows of the store,
+encoded by a linear code C, choose in an extension of 480 base transfers. Then F(y) = hash(Q(y) xor
+(C(M(y)) and s), y) with the answerer's rows Q and secret bits s; the asker's rows T give T(x) =
+Q(x) xor (C(M(x)) and s) at its own elements only. Unlike cuckoo hashing, it has one output per
+element, and store and codewords serve all answerers. `consistency.py` makes it secure against a
+malicious asker: the query ends with a proof, and the answerer computes nothing with its elements
+before the proof holds.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from hdpvfl_mq.psi import base_ot
 from hdpvfl_mq.psi.bits import columns_to_rows, transpose_bits
 from hdpvfl_mq.psi.code import LENGTH, MESSAGE_BYTES, ROW_BYTES, encode_columns, encode_rows
 from hdpvfl_mq.psi.consistency import MASK_BYTES, PROOF_BYTES, challenge, is_proved, prove
-from hdpvfl_mq.psi.curve import in_blocks
+from hdpvfl_mq.psi.curve import POINT_BYTES, in_blocks
 from hdpvfl_mq.psi.oprf import hash_rows
 from hdpvfl_mq.psi.store import Cells, locate, look_up, solve, store_cells
 from hdpvfl_mq.psi.stream import Octets, Words, derive, expand, permute_pairs
@@ -134,8 +135,8 @@ class OtAsker:
         return base_ot.open_transfers(derive(self.secret, "ot sender", peer))
 
     def agree(self, peer: str, choice: bytes) -> Transfers:
-        points = in_blocks(choice, base_ot.POINT_BYTES)
-        if len(choice) != LENGTH * base_ot.POINT_BYTES:
+        points = in_blocks(choice, POINT_BYTES)
+        if len(choice) != LENGTH * POINT_BYTES:
             raise PeerError(f"{peer} sent {len(choice)} bytes of points, stage choose")
         context = _context(self.public_seed, peer)
         try:
@@ -175,7 +176,7 @@ class OtAnswerer:
     engine: Engine = field(default_factory=LocalEngine, repr=False)
 
     def choose(self, opening: bytes) -> tuple[bytes, Choice]:
-        if len(opening) != base_ot.POINT_BYTES:
+        if len(opening) != POINT_BYTES:
             raise PeerError(f"{self.asker} sent {len(opening)} bytes of a point, stage open")
         key, context = derive(self.secret, "ot receiver"), _context(self.public_seed, self.me)
         mask = expand(derive(key, "bits"), LENGTH // 8).ljust(ROW_BYTES, b"\0")

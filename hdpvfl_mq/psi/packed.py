@@ -1,7 +1,8 @@
-"""Many ids as one string of bytes. Owns where each id begins and ends; knows no normal form.
+"""Many ids as one string of bytes.
 
-A list of a million `bytes` takes 60 bytes per id besides the text, and can only be in memory. Here
-ids are slices of one array, which may be mapped from a file.
+It owns where each id begins and ends; it knows no normal form. A list of a million `bytes` takes 60
+bytes per id besides the text, and can only be in memory. Here ids are slices of one array, which
+may be mapped from a file.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""Entity resolution by several keys, one after the other. Owns the passes and who takes part.
+"""Entity resolution by several keys, one after the other.
 
-A pass is a session on one key's ids, of the rows that no earlier key has matched. So every row is
-matched at most once, by the first key that all parties share, and all parties match the same rows.
-After each pass every party knows which key matched whom (docs/entity-resolution.md). A `Passes` is
-a value like a session, and has the same methods.
+It owns the passes and who takes part. A pass is a session on one key's ids, of the rows that no
+earlier key has matched. So every row is matched at most once, by the first key that all parties
+share, and all parties match the same rows. After each pass every party knows which key matched whom
+(docs/entity-resolution.md). A `Passes` is a value like a session, and has the same methods.
 """
 
 from __future__ import annotations
@@ -191,7 +191,7 @@ class Passes:
         part, _ = self._part(work)
         later = open_session(_terms_of(self.terms, self.number + 1), self.me, part)
         if hello.sender not in later.peers or any(hello.sender == e.sender for e in self.early):
-            raise PeerError(f"{hello.sender} sent a second or strange hello for the next key")
+            raise PeerError(f"{hello.sender} sent a repeated or invalid hello for the next key")
         later.greeted_by(part, hello)
         return replace(self, early=(*self.early, hello))
 

@@ -1,4 +1,4 @@
-"""A passive party's session. Owns its moves: answer queries, then learn what is common."""
+"""A passive party's session: it owns its moves, answer queries, then learn what is common."""
 
 from __future__ import annotations
 

@@ -1,8 +1,9 @@
-"""Peeling a sparse system. Owns the order in which equations are solved; not their values.
+"""Peeling a sparse system.
 
-Each equation names three unknowns. If only one open equation names an unknown, that unknown can be
-solved last, so the equation is set aside. The equations that can never be set aside are the core,
-which is tiny if there are enough unknowns.
+It owns the order in which equations are solved; it does not know their values. Each equation names
+three unknowns. If only one open equation names an unknown, that unknown can be solved last, so the
+equation is set aside. The equations that can never be set aside are the core, which is tiny if
+there are enough unknowns.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Sealed links between two parties. Owns pair keys and authenticated encryption; knows no protocol.
+"""Sealed links between two parties.
 
-The broker carries every block, so blocks are encrypted end to end under keys agreed in the signed
-hello: the broker sees only stages and sizes. The nonce is a hash of the block's place, which occurs
-once in a session.
+It owns pair keys and authenticated encryption; it knows no protocol. The broker carries every
+block, so blocks are encrypted end to end under keys agreed in the signed hello: the broker sees
+only stages and sizes. The nonce is a hash of the block's place, which occurs once in a session.
 """
 
 from __future__ import annotations

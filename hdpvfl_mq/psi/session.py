@@ -1,10 +1,10 @@
-"""One participant of entity resolution. Owns what both roles share: hello, order of messages.
+"""One participant of entity resolution.
 
-A session is a value: `receive` returns the next one and does not change this one, so the same call
-gives the same result again. It reads no clock and draws nothing; arrays with an entry for every id
-are in the workspace. The result does not depend on the order in which different peers' messages
-arrive. The legal moves are the `moves` of each role (stage -> handler); anything else is a
-PeerError.
+It owns what both roles share: hello, order of messages. A session is a value: `receive` returns the
+next one and does not change this one, so the same call gives the same result again. It reads no
+clock and draws nothing; arrays with an entry for every id are in the workspace. The result does not
+depend on the order in which different peers' messages arrive. The legal moves are the `moves` of
+each role (stage -> handler); anything else is a PeerError.
 """
 
 from __future__ import annotations
@@ -122,7 +122,9 @@ class Session(Exchange):
         """
         sender, stage = block.sender, block.stage
         if sender not in self.peers:
-            raise PeerError(f"{sender} is no party of this entity resolution, stage {stage[:32]}")
+            raise PeerError(
+                f"{sender} is not a party of this entity resolution, stage {stage[:32]}"
+            )
         if stage == "hello":
             return self._on_hello(work, block)
         if stage == "hellos":
@@ -184,7 +186,7 @@ class Session(Exchange):
             if party != self.me:
                 links[party] = self._relayed(work, party, hello)
             elif hello != self._signed_hello(work):
-                raise CheatingError(f"{sender} relays another hello than this party's own")
+                raise CheatingError(f"{sender} relays a hello that differs from this party's own")
             nonces[party], sizes[party] = hello.nonce, hello.size
         after = replace(
             self,
@@ -220,7 +222,7 @@ class Session(Exchange):
                 f"{party} knows other members or keys: compare [[peers]], stage hello"
             )
         if not is_committed(self.terms.commitment_of(party), hello.nonce, party):
-            raise CheatingError(f"{party} shows another nonce than it committed to, stage hello")
+            raise CheatingError(f"{party} shows a nonce that it did not commit to, stage hello")
         if self.terms.is_relayed:  # after the terms: parties with other terms sign other statements
             stated = statement(self.terms.session_id, party, hello.hello, hello.size)
             if not _signatures(work).is_signed(party, stated, hello.signature):

@@ -1,8 +1,8 @@
-"""The oblivious key-value store. Owns layout, solving and look-up; knows nothing of parties or ids.
+"""The oblivious key-value store.
 
-Each key names three sparse cells, one in each third, and a subset of 48 dense cells; its value is
-the XOR of them. Cells that no key decides are random, so the store of random values looks the same
-for any keys.
+It owns layout, solving and look-up; it knows no party and no id. Each key names three sparse cells,
+one in each third, and a subset of 48 dense cells; its value is the XOR of them. Cells that no key
+decides are random, so the store of random values looks the same for any keys.
 
 *Bound*: with 1.3 sparse cells per key and 2,048 more, peeling leaves a core of at most a few
 equations, and the dense cells fail to solve it with probability below 2^-40 (Garimella et al. 2021,

@@ -1,7 +1,8 @@
-"""Keyed randomness. Owns how one secret becomes many independent keys and streams; keeps no state.
+"""Keyed randomness.
 
-It draws nothing from the system: the caller's 32 bytes decide everything, so a replay of a journal
-makes the same bytes again.
+It owns how one secret becomes many independent keys and streams; it keeps no state. It draws
+nothing from the system: the caller's 32 bytes decide everything, so a replay of a journal makes the
+same bytes again.
 """
 
 from __future__ import annotations

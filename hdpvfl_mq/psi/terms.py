@@ -1,4 +1,4 @@
-"""The terms that parties agree on before they resolve entities. Owns their bounds and check."""
+"""The terms that parties agree on before they resolve entities; it owns their bounds and check."""
 
 from __future__ import annotations
 

@@ -1,8 +1,9 @@
-"""The public seed of an entity resolution, tossed jointly. Owns nonces, commitments and the seed.
+"""The public seed of an entity resolution, tossed jointly.
 
-Every party commits to a nonce before it knows any other nonce, and reveals it once it knows all
-commitments. So no party can choose its nonce to steer the seed, not even the last one to reveal
-together with the broker that carries the messages. A party can only leave.
+It owns nonces, commitments and the seed. Every party commits to a nonce before it knows any other
+nonce, and reveals it once it knows all commitments. So no party can choose its nonce to steer the
+seed, not even the last one to reveal together with the broker that carries the messages. A party
+can only leave.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
-"""A party's working data in entity resolution. Owns its ids, its secret and arrays made from them.
+"""A party's working data in entity resolution.
 
-A session holds the state of the exchange. The workspace computes every array with an entry for each
-id and remembers it. It is a memo: it may be emptied at any time and computes the same arrays again.
+It owns the party's ids, its secret and arrays made from them. A session holds the state of the
+exchange. The workspace computes every array with an entry for each id and remembers it. It is a
+memo: it may be emptied at any time and computes the same arrays again.
 """
 
 from __future__ import annotations

@@ -119,7 +119,7 @@ class Caller:
             self._line.sendall(json.dumps(question).encode() + b"\n")
             line = self._answers.readline(ANSWER_MAX)
             if not line.endswith(b"\n"):
-                raise ValueError("an answer without its end")
+                raise ValueError("the service's answer is cut off")
             answer: Answer = json.loads(line)
         except (OSError, ValueError):
             self.__exit__()

@@ -1,7 +1,7 @@
 """Which envelopes were sent again lately.
 
-It owns the memory of copies. An envelope goes to all its receivers again, whoever of them caused
-that, so in a crowd a copy for one is a copy for all. It reads no clock.
+It owns the memory of copies. Resending an envelope sends it to all its receivers, even if
+only one needs it. It reads no clock.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Copies:
         asked: Iterable[Frames] = (),
         lost_s: float = 0.0,
     ) -> tuple[Frames, ...]:
-        """Those of these envelopes that were not sent again within the last `wait_s`.
+        """The given envelopes that were not resent within the last `wait_s`.
 
         What a peer has `asked` for was lost on its way to that peer, so it waits `lost_s` only.
         """

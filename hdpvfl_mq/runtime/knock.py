@@ -45,7 +45,7 @@ async def knock(invitation: Invitation, keys: Keys, *, proxy: str | None = None)
     finally:
         link.close()
     if fingerprint_of(answer.verify_key) != invitation.fingerprint:
-        raise IntegrityError("the broker shows another signing key than the invitation states")
+        raise IntegrityError("the broker's signing key is not the one in the invitation")
     if not answer.accepted:
         raise RefusedError(answer.reason)
     return answer.verify_key

@@ -25,7 +25,7 @@ LOOK_S = 1.0  # how long the loop sleeps at most
 FAREWELL_S = 3.0  # after the end, how long a party waits for the last acknowledgements
 
 
-class Stopped(Exception):  # noqa: N818 - the operator's wish, not an error
+class Stopped(Exception):  # noqa: N818 - a request from the operator, not an error
     """The operator ended this process; a restart continues from its journal."""
 
 

@@ -17,7 +17,7 @@ from nacl.signing import SigningKey, VerifyKey
 from hdpvfl_mq.errors import PeerError, SettingsError
 from hdpvfl_mq.wire.canonical import pack, unpack
 from hdpvfl_mq.wire.signing import sign, verify
-from schemas.base import Closed, Digest, Signature, Text
+from schemas.base import Digest, Signature, Strict, Text
 from schemas.commands import Secret
 from schemas.ids import PARTY_ROLES, PartyId, PartyRole, RunId
 
@@ -42,7 +42,7 @@ class Invitation:
     expires_s: int = 0
 
 
-class Knock(Closed):
+class Knock(Strict):
     """The only message that a guest may send."""
 
     federation: RunId
@@ -52,7 +52,7 @@ class Knock(Closed):
     signature: Signature
 
 
-class KnockAnswer(Closed):
+class KnockAnswer(Strict):
     """The broker's reply to the guest."""
 
     accepted: bool

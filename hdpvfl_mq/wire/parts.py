@@ -15,7 +15,7 @@ from pydantic import Field, ValidationError
 
 from hdpvfl_mq.errors import PeerError
 from hdpvfl_mq.wire.canonical import pack, unpack
-from schemas.base import Closed
+from schemas.base import Strict
 from schemas.envelope import IN_PARTS_FRAMES, MAX_ARRAY_BYTES, MAX_PART_BYTES, MAX_PARTS
 
 LARGE_BYTES = MAX_ARRAY_BYTES  # an array up to this size travels in its envelope
@@ -27,7 +27,7 @@ _SIZES_MAX_BYTES = 64
 Buffer = bytes | memoryview
 
 
-class Sizes(Closed):
+class Sizes(Strict):
     """Bytes of the whole array, and of every part but the last."""
 
     bytes: Annotated[int, Field(gt=0, le=MAX_PARTS * MAX_PART_BYTES)]
@@ -70,10 +70,10 @@ class PartList:
         except ValidationError:
             raise PeerError("the sizes of parts break their schema") from None
         if sizes.part_bytes < PART_BYTES:  # a list of many small parts costs its reader memory
-            raise PeerError(f"parts of {sizes.part_bytes} bytes, where {PART_BYTES} is the least")
+            raise PeerError(f"parts of {sizes.part_bytes} bytes: the minimum is {PART_BYTES}")
         count = _count(sizes)
         if count > MAX_PARTS or len(frames[3]) != count * DIGEST_BYTES:
-            raise PeerError(f"the digests of parts are not {count}")
+            raise PeerError(f"expected {count} digests of parts")
         starts = range(0, count * DIGEST_BYTES, DIGEST_BYTES)
         return cls(sizes, tuple(frames[3][at : at + DIGEST_BYTES] for at in starts))
 

@@ -33,9 +33,7 @@ def check_version(stated: Any, spoken: Window = SPOKEN) -> None:
         remedy = "upgrade the sender"
     else:
         remedy = "upgrade this side first, or set 'speaks' at the sender"
-    raise VersionError(
-        f"version {stated} of the protocol, {_range(spoken)} is spoken here: {remedy}"
-    )
+    raise VersionError(f"protocol version {stated}; this program speaks {_range(spoken)}: {remedy}")
 
 
 def notice(spoken: Window) -> tuple[bytes, ...]:

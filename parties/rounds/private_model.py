@@ -22,7 +22,7 @@ from hdpvfl_mq.methods.private_model.plan import PrivateModelPlan
 from hdpvfl_mq.methods.private_model.statistics import clipped, gram, moments, scores, unpacked
 from hdpvfl_mq.methods.private_model.weights import (
     PrivateWeights,
-    Received,
+    ReceivedLabels,
     Statistics,
     private_weights,
 )
@@ -146,7 +146,7 @@ def _weights(
             gram=unpacked(released_values(G)),
             gram_std=G.noise_std,
         ),
-        Received.of(plan.family, received, z, plan.active_noise.noise_std),
+        ReceivedLabels.of(plan.family, received, z, plan.active_noise.noise_std),
         signal_share=plan.method.signal_share,
         variance_max=plan.method.weight_variance_max,
         weight_norm=plan.method.weight_norm,

@@ -87,7 +87,7 @@ def query(own: Assets, state: Training, given: Received[ScoreQuery]) -> Step[Tra
     """Charge a query to the account of scored people; a query with `last` ends the session."""
     message, rounds = given.message, state.rounds
     if not isinstance(rounds, ScoringPassive) or state.is_done:
-        raise PeerError("a query of scores in a run that is no open session")
+        raise PeerError("a query of scores in a run that is not an open session")
     if rounds.open is not None or message.number <= rounds.taken:
         raise PeerError("queries come one at a time, and their numbers rise")
     if message.number > QUERY_NUMBER_MAX:
@@ -239,9 +239,10 @@ def too_late(own: Assets, state: Training, given: TimerFired) -> Step[Training]:
 
 
 def _timer(number: int) -> str:
-    """Queries take turns with two timers: a timer for each query would be a record for each score.
+    """Two timer names, used alternately.
 
-    One timer alone may be due for the query before, in the turn in which the next one is asked.
+    A name per query would add a record per score; with one name, the previous query's timer could
+    expire for the next query.
     """
     return f"answer:{number % 2}"
 

@@ -101,7 +101,7 @@ def _fitted(own: Assets, state: Training, came: Came) -> PrivateActive:
         forecast=signal_kept_of(plan, labels.y[learnt]),
     )
     if not np.isfinite([*fit.w, *fit.coefficients]).all():
-        raise FloatingPointError("the last fit left the numbers a machine has")
+        raise FloatingPointError("a result of the last fit is not finite")
     own_columns = A[plan.held_out] / column
     in_units = replace(fit, w=fit.w * column)
     held = _held_out(

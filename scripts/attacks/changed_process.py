@@ -51,7 +51,7 @@ def _never_give_up() -> None:
 
 
 def _grind() -> None:
-    """Commit to another share of the public seed than is shown later."""
+    """Commit to a share of the public seed that differs from the one shown later."""
     honestly = vars(alignment)["commit"]  # fails if it has moved: no lie would be told
 
     def other(nonce: bytes, party: str) -> Any:

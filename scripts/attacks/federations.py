@@ -61,7 +61,7 @@ def unapproved_run(folder: Path) -> Row:
         on.until(lambda: "active" in _federation(on)["connected"], "the parties")
         on.ask("active", "propose", manifest=on.manifest("unasked"))
         on.until(lambda: on.run("passive-1", "unasked")["phase"] != "unknown", "the proposal")
-        refused = on.until(lambda: _about(on.refusals("passive-1"), "agreed"), "a refusal")
+        refused = on.until(lambda: _about(on.refusals("passive-1"), "accepted"), "a refusal")
         time.sleep(NEVER_S)
         phase = on.run("passive-1", "unasked")["phase"]
         opened = (on.demo.folder.parent / "unasked" / "passive-1" / "journal.db").exists()

@@ -1,4 +1,4 @@
-"""Lies in entity resolution: this process seals other blocks than its protocol makes.
+"""Lies in entity resolution: this process seals blocks that its protocol does not make.
 
 Each change is made once, before the production process starts. The seals are right, so a receiver
 must notice what is inside: points, sizes, buckets, stores, common ids.
@@ -52,7 +52,7 @@ def _seal(stage: str, change: Change) -> None:
 
 
 def _of_another_bucket(stage: str) -> None:
-    """Name another bucket than the one that is due."""
+    """Name a bucket that is not the one due."""
     honestly = Exchange._block
 
     def block(self: Exchange, work: Any, to: str, sending: Any, index: int) -> Outgoing:

@@ -60,7 +60,7 @@ def numbered_ack(node: Node, effect: Send) -> tuple[Effect, ...]:
 
 
 def no_message(node: Node, effect: Send) -> tuple[Effect, ...]:
-    """Send bytes that are no message before the honest share."""
+    """Send bytes that are not a message before the honest share."""
     if isinstance(effect.message, ScoreShare):
         send_signed(node, effect.to, effect.message.kind, b"\xc1\xff")
     return (effect,)

@@ -39,14 +39,14 @@ TOLD = (
     Told(
         "shifted_query", "active", "a query of entity resolution that is not of codewords", "visits"
     ),
-    Told("ground_seed", "passive-2", "another share in the public seed than committed to"),
+    Told("ground_seed", "passive-2", "a share in the public seed that it did not commit to"),
     Told("weaker_method", COORDINATOR, "names a method of entity resolution of its own"),
     Told("other_orders", COORDINATOR, "allows the active party fewer rounds than the others"),
     Told("another_round", "passive-2", "scores for another round"),
     Told(
         "numbered_ack", "passive-2", "an acknowledgement with a number, so that one looks missing"
     ),
-    Told("no_message", "passive-2", "bytes that are no message before its scores"),
+    Told("no_message", "passive-2", "bytes that are not a message before its scores"),
     Told("one_story_each", "active", "each passive party is told another residual"),
     Told("false_seen", "passive-2", "co-signs envelopes that were never sent"),
     Told("false_ack", "passive-2", "acknowledges what was never sent"),
@@ -58,7 +58,7 @@ TOLD = (
     Told("split_manifest", COORDINATOR, "offers one party another manifest"),
     Told("more_rounds", COORDINATOR, "allows more rounds than the plan has"),
     Told("no_parts", "passive-2", "lists a share in parts and serves none of them"),
-    Told("part_sizes", "passive-2", "lists parts of another size than it serves"),
+    Told("part_sizes", "passive-2", "lists parts of a different size from those it serves"),
     Told("false_end", "active", "forwards signatures under the end that nobody made"),
     *(
         Told(lie, "active", f"in entity resolution: {name}", "visits")

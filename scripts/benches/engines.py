@@ -154,7 +154,7 @@ def busy_s(pids: tuple[int, ...]) -> dict[int, float]:
 
 def _block(engine: Engine) -> ColumnBlock:
     """The same rows in an engine's room, norms below 1."""
-    held, dice = engine.room((ROWS, COLUMNS), np.float64), np.random.default_rng(1)
+    held, dice = engine.allocate_rows((ROWS, COLUMNS), np.float64), np.random.default_rng(1)
     for start in range(0, ROWS, 10_000):
         dice.random(out=held.X[start : start + 10_000])
         held.X[start : start + 10_000] /= COLUMNS

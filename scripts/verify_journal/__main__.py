@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 
 FOLDER = Path(__file__).resolve().parent
-sys.path[0] = str(FOLDER.parent)  # a folder that is run is no package otherwise
+sys.path[0] = str(FOLDER.parent)  # a folder that is run is otherwise not a package
 verifier = importlib.import_module(FOLDER.name)
 
 if len(sys.argv) < 2 or sys.argv[1].startswith("-"):

@@ -54,7 +54,8 @@ class Accounts:
 
     def add_people(self, entry: dict[str, Any]) -> str:
         before, self.people = self.people, entry["head"]["sequence"]
-        return "" if self.people > before else "an account of scored people that does not grow"
+        stands = "the head of the account of scored people does not advance"
+        return "" if self.people > before else stands
 
     def add_close(self, entry: dict[str, Any]) -> str:
         account = self.runs.get((entry["dataset"], entry["run"]))

@@ -73,10 +73,11 @@ def envelopes_hold(run: Run) -> None:  # 3 to 5
             good = e.sent == (e.sender == e.party) and e.header["run"] == run.name
         except Exception:  # noqa: BLE001 - no key, no signature or another one
             good = False
-        run.check(3, good, e.where, f"is not the signed word of {e.sender} in this run")
+        run.check(3, good, e.where, f"is not signed by {e.sender} for this run")
         if not e.sent and e.kind != "ack":
             older = e.header["epoch"] < heard[e.party, e.sender]
-            run.check(3, not older, e.where, f"an older process of {e.sender} speaks")
+            text = f"{e.sender} sent this from an earlier process (its epoch fell)"
+            run.check(3, not older, e.where, text)
             heard[e.party, e.sender] = e.header["epoch"]
         ends = e.to if e.sent else [e.party]
         for end in ends if e.kind != "ack" else ():  # a bare acknowledgement has no number

@@ -100,7 +100,8 @@ def orders_echoed(run: Run, party: str, orders: list[Envelope]) -> None:
             # The manifest says which orders are legal: the party must have agreed to this one.
             same = terms[0].body["manifest"] == run.manifest_digest
             fault = run.fault(party, terms[0], e) if same else ""
-            run.check(7, False, e.where, f"echoes other orders than it was told{fault}")
+            text = f"echoes orders that differ from those it was told{fault}"
+            run.check(7, False, e.where, text)
 
 
 def residuals_reported(run: Run, parties: list[str]) -> None:
@@ -122,7 +123,8 @@ def residuals_reported(run: Run, parties: list[str]) -> None:
             same = after(before, releases[party], e.body["residuals"]) == e.body["residuals_digest"]
             if not same or before.body["residuals"] > e.body["residuals"]:
                 fault = run.fault(party, before, e)
-                run.check(7, False, e.where, f"reports other residuals than it had{fault}")
+                text = f"reports residuals that differ from those it had{fault}"
+                run.check(7, False, e.where, text)
     for one, other in combinations([party for party in parties if reports[party]], 2):
         first, second = reports[one][0], reports[other][0]
         count = max(first.body["residuals"], second.body["residuals"])

@@ -20,7 +20,7 @@ def releases_paid(run: Run) -> None:  # 8 to 11
         run.check(8, (e.sender, e.round) not in used, e.where, "rows leave a second time")
         used |= {(e.sender, e.round)}
         noised = noise_declared(run, e) if run.plan else noise_stays(run, e)
-        run.check(9, noised, e.where, "another noise than planned, or none")
+        run.check(9, noised, e.where, "not the noise that was planned, or none")
         # It knows no bounds of values. The receiver's record begins with the name of the release.
         beyond = [x for x in run.refused.get(e.digest, []) if x.startswith(f"{stated}: ")]
         run.check(9, not beyond, e.where, "its receiver refused its values")
@@ -145,7 +145,7 @@ def charges_precede(run: Run, queries: dict[int, Envelope]) -> None:  # 10: char
                     x["places"]["data"],
                     x["places"]["dtype"],
                 )
-                run.check(10, same, where, "charges others than its query asks for")
+                run.check(10, same, where, "charges people that its query does not name")
         for e in [e for e in run.of("score_reply") if e.sender == party]:
             good = granted.get(e.body["number"]) == e.body["refused"]
             run.check(10, good, e.where, "answers uncharged")

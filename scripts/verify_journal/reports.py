@@ -62,7 +62,7 @@ def report_bundle(
             index = json.loads(plain)
             run, names = Path(base) / index["run"], [f["name"] for f in index["files"]]
             if sorted([*names, *(f"{n}.json" for n in BUNDLE)]) != sorted({*packed.namelist()}):
-                raise ValueError("other files than its index lists")
+                raise ValueError("the files of the bundle do not match its index")
             held = packed.infolist()
             shown = [n.partition("/")[0] for n in names if n.endswith("/journal.db")]
             size = sum(f["bytes"] for f in index["files"])

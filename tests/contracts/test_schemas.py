@@ -11,7 +11,7 @@ import pytest
 from pydantic import BaseModel
 
 from schemas import config, data, policy, privacy, records
-from schemas.base import Closed
+from schemas.base import Strict
 from schemas.envelope import Header
 from tests.samples import KINDS
 
@@ -92,7 +92,7 @@ SETTINGS = {
 
 def test_schemas_are_closed_frozen_strict_and_finite(schemas):
     for schema in schemas:
-        assert issubclass(schema, Closed), schema
+        assert issubclass(schema, Strict), schema
         found = {name: schema.model_config.get(name) for name in SETTINGS}
         assert found == SETTINGS, schema
 
@@ -119,6 +119,6 @@ def test_every_number_text_and_sequence_has_bounds(schemas):
                 allowed = (
                     kind in (bool, type(None), memoryview)  # read-only and bounded, checked below
                     or get_origin(kind) is Literal
-                    or (isinstance(kind, type) and issubclass(kind, Closed))
+                    or (isinstance(kind, type) and issubclass(kind, Strict))
                 )
                 assert allowed, f"{where} holds {kind}: only immutable values cross a boundary"

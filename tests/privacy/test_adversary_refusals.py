@@ -122,7 +122,7 @@ def test_a_party_does_not_start_under_a_commitment_it_never_made():
     side = first_side()
     told(side, *ALIGNED[:2])
     start = AlignStart(is_kept=False, commitments=(bytes(32), bytes(32)))
-    with pytest.raises(PeerError, match="another commitment than ours"):
+    with pytest.raises(PeerError, match="a commitment that is not ours"):
         side.role.step(side.state, Received(COORDINATOR, start))
 
 

@@ -55,8 +55,8 @@ class Killed:
     def sees_ids(self) -> bool:
         return self.engine.sees_ids
 
-    def room(self, shape: tuple[int, int], dtype: Any) -> Any:
-        return KilledRows(self, self.engine.room(shape, dtype))
+    def allocate_rows(self, shape: tuple[int, int], dtype: Any) -> Any:
+        return KilledRows(self, self.engine.allocate_rows(shape, dtype))
 
     def read(self, kernel: Any, pieces: Any) -> Iterator[Any]:
         return self.engine.read(kernel, pieces)
@@ -218,7 +218,10 @@ def test_a_cluster_says_no_value_and_computes_no_other_bits(cluster: DaskCluster
     parts, secret = [slice(0, 4), slice(4, 8)], 0.123456789
     engine = ClusterEngine(cluster.address, profile=numeric_profile)
     other = ClusterEngine(cluster.address, profile=os.getpid)  # another one at every worker
-    rows, foreign = engine.room((8, 2), np.float64), other.room((8, 2), np.float64)
+    rows, foreign = (
+        engine.allocate_rows((8, 2), np.float64),
+        other.allocate_rows((8, 2), np.float64),
+    )
     rows.X[:] = foreign.X[:] = secret
     try:
         with pytest.raises(OperatorError, match="could not compute inv: TypeError") as told:
@@ -262,7 +265,7 @@ def test_a_cluster_with_certificates(tmp_path: Path) -> None:
     cluster.add()
     cluster.add()
     engine = ClusterEngine(cluster.address, profile=numeric_profile, tls=(ca, certificate, key))
-    rows = engine.room((8, 2), np.float64)
+    rows = engine.allocate_rows((8, 2), np.float64)
     rows.X[:] = 1.0
     try:
         assert cluster.address.startswith("tls://")

@@ -47,7 +47,7 @@ def notes(federation: Federation, party: str, kind: type) -> list:
 
 def test_it_is_refused_on_arrival_and_recorded_in_the_chain(lying):
     reasons = {note.reason for note in notes(lying[0], "bank", TurnedAway)}
-    assert any("telco acknowledges another envelope" in reason for reason in reasons)
+    assert any("telco acknowledges an envelope" in reason for reason in reasons)
 
 
 def test_the_victims_journal_stays_without_a_finding(lying):

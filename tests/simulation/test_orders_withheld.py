@@ -61,7 +61,7 @@ def test_a_party_without_orders_does_not_blame_the_active_party(liar, absence):
     made = LyingFederation(brief, tables(44), liars={COORDINATOR: liar})
     simulation = made.simulate(faults=Faults(delay_s=0.5))  # slow enough to notice in time
     reason = simulation.nodes["shop"].state.reason
-    assert "the coordinator has told bank other orders" in reason
+    assert "bank reports orders from the coordinator that differ" in reason
     for verdict in audit(evidence_of(made, only=("bank", "shop", "telco"))):
         assert verdict.passed or "coordinator" in verdict.found, verdict
 

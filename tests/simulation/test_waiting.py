@@ -296,7 +296,7 @@ def test_a_run_that_goes_on_waits_for_nobody():
 
 
 class NamesAStranger(Node):
-    """Says that it waits for somebody who is no party of the run."""
+    """Says that it waits for somebody who is not a party of the run."""
 
     def _perform(self, effect, parent):
         if isinstance(effect, Send) and effect.message.kind == "waiting":

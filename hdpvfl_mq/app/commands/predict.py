@@ -31,7 +31,7 @@ from hdpvfl_mq.glm.families import family, unclipped
 from hdpvfl_mq.glm.quality import quality
 from hdpvfl_mq.runtime.files import write_private
 from hdpvfl_mq.runtime.settings import dump_settings, fields_of, load_settings
-from schemas.base import Closed
+from schemas.base import Strict
 from schemas.config import BrokerSettings, PartySettings, RunManifest
 from schemas.data import DataSettings
 from schemas.ids import COORDINATOR
@@ -115,7 +115,7 @@ def _prepared(options: PredictOptions, trained: Demo) -> tuple[Path, RunManifest
     port, settings = free_port(), folder / "settings"
     settings.mkdir(parents=True)
 
-    def put(name: str, model: Closed) -> str:
+    def put(name: str, model: Strict) -> str:
         (settings / f"{name}.toml").write_text(dump_settings(model))
         return str(settings / f"{name}.toml")
 

@@ -19,7 +19,7 @@ _NUMBER = r"^\s*([+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?|nan|NaN|NA)?\
 _EMPTY = r"^\s*(nan|NaN|NA)?\s*$"
 _COMMA = r"^\s*[+-]?[0-9]+,[0-9]+\s*$"
 _MOSTLY = 0.5
-NO_NUMBER = "not a number, although most of the column is: correct the cells"
+NOT_A_NUMBER_TEXT = "not a number, although most of the column is: correct the cells"
 EMPTY = "empty: fill the cells, or leave the column out (a service's settings can say `missing`)"
 FAULTS_SHOWN = 8
 
@@ -69,7 +69,7 @@ def _feature_faults(table: Table, name: str) -> list[str]:
     empty = matching(table, name, _EMPTY)
     return [
         *_said(name, empty, EMPTY),
-        *_said(name, ~matching(table, name, _NUMBER) & ~empty, NO_NUMBER),
+        *_said(name, ~matching(table, name, _NUMBER) & ~empty, NOT_A_NUMBER_TEXT),
     ]
 
 

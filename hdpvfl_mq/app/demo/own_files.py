@@ -26,7 +26,7 @@ from schemas.model import LossSpec
 
 # All own files share one name, so a person in two of them has one budget at a party, not two.
 OWN = "own-files"
-LIFETIME_EPSILON = 10.0
+OWN_FILES_LIFETIME_EPSILON = 10.0
 ID, LABEL = "id", "y"
 _WHOLE = r"^(0|[1-9][0-9]{0,17})$"
 _BIT = r"^\s*[01](\.0*)?\s*$"

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from hdpvfl_mq.app.demo.own_files import LIFETIME_EPSILON, OWN, own_dataset
+from hdpvfl_mq.app.demo.own_files import OWN, OWN_FILES_LIFETIME_EPSILON, own_dataset
 from hdpvfl_mq.app.demo.rows import Split, split_rows, write_split
 from hdpvfl_mq.data.bundled import OVERLAP, SplitDataset, load_dataset
 from hdpvfl_mq.data.cards import CARDS
@@ -21,7 +21,7 @@ from hdpvfl_mq.errors import OperatorError, SettingsError
 from hdpvfl_mq.glm.families import FAMILIES
 from hdpvfl_mq.runtime.keys import Keys, load_or_make_keys
 from hdpvfl_mq.runtime.settings import dump_settings, fields_of, load_settings
-from schemas.base import Closed
+from schemas.base import Strict
 from schemas.config import (
     BrokerServiceSettings,
     BrokerSettings,
@@ -172,14 +172,14 @@ def write_services(demo: Demo, *, state: Path) -> None:
         )
 
 
-def _writer(demo: Demo) -> Callable[[str, Closed], None]:
-    def write(name: str, model: Closed) -> None:
+def _writer(demo: Demo) -> Callable[[str, Strict], None]:
+    def write(name: str, model: Strict) -> None:
         _put(demo.settings(name), model)
 
     return write
 
 
-def _put(path: Path, model: Closed) -> None:
+def _put(path: Path, model: Strict) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(dump_settings(model))
 
@@ -190,7 +190,7 @@ def _demo_names() -> tuple[str, ...]:
 
 def _policy(demo: Demo) -> PartyPolicy:
     budget = demo.manifest.budget
-    cap = LIFETIME_EPSILON if demo.dataset.name == OWN else DEMO_LIFETIME_EPSILON
+    cap = OWN_FILES_LIFETIME_EPSILON if demo.dataset.name == OWN else DEMO_LIFETIME_EPSILON
     return PartyPolicy(
         dataset=demo.dataset.name,
         # Ids of public data sets are row numbers, so costs of equal ids do not add up.

@@ -151,7 +151,7 @@ def _run(program: str, settings: Path, log: Path) -> int:
 def _plan_ahead(manifest: dict[str, Any], rows: int) -> None:
     """Plan a run, so that children inherit its noise tables: functions of public values.
 
-    With other rows than these, a child computes its own.
+    A child with a different number of rows computes its own.
     """
     from hdpvfl_mq.methods import plan_run  # noqa: PLC0415 - only the parties' parent plans
     from hdpvfl_mq.runtime.settings import check_settings  # noqa: PLC0415 - as above

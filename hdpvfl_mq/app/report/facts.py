@@ -67,7 +67,7 @@ class Lifetime:
 
 
 @dataclass(frozen=True)
-class Facts:
+class ReportFacts:
     """Everything a report of one party says."""
 
     run: str
@@ -118,7 +118,7 @@ def gather_facts(
     *,
     own: Own = NOTHING_KNOWN,
     made_at: str = "",
-) -> Facts:
+) -> ReportFacts:
     """Gather the facts from one party's journal."""
     manifest, plan = evidence.manifest, evidence.plan
     budget = manifest.budget if manifest else None
@@ -130,7 +130,7 @@ def gather_facts(
     spent = points[-1][1] if points else Spent()
     mu = math.inf if spent.exact else math.sqrt(spent.mu2_units * 2.0**-MU2_UNIT_BITS)
     epsilon = epsilon_shown(spent, delta)
-    return Facts(
+    return ReportFacts(
         run=evidence.run,
         party=party,
         role=evidence.keys[party].role,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 
-from hdpvfl_mq.app.report.facts import Facts
+from hdpvfl_mq.app.report.facts import ReportFacts
 from hdpvfl_mq.app.report.outflows import Outflow
 from hdpvfl_mq.app.report.pictures import line_chart
 from hdpvfl_mq.app.report.templates import rendered
@@ -29,7 +29,7 @@ _CONDITIONAL = (
 )
 
 
-def render(facts: Facts) -> str:
+def render(facts: ReportFacts) -> str:
     """The whole page."""
     return rendered(
         "page.html.j2",
@@ -50,7 +50,7 @@ def render(facts: Facts) -> str:
     )
 
 
-def lead(facts: Facts) -> str:
+def lead(facts: ReportFacts) -> str:
     """What left and what it cost, in the page's first sentences."""
     said = (
         f"{facts.party} took part as the {facts.role} party with {facts.rows:,} common rows. "
@@ -63,7 +63,7 @@ def lead(facts: Facts) -> str:
     return f"{said} All {checks} checks of the audit passed."
 
 
-def _left(facts: Facts) -> str:
+def _left(facts: ReportFacts) -> str:
     """How many numbers left, and how many of them without noise."""
     if not facts.values:
         return "No number computed from its rows left this machine."
@@ -75,7 +75,7 @@ def _left(facts: Facts) -> str:
     return said + "each with random noise added first."
 
 
-def _cost(facts: Facts) -> str:
+def _cost(facts: ReportFacts) -> str:
     """What the whole run cost the rows."""
     if facts.is_unbounded:
         return "The cost is infinite: nothing bounds what can be concluded from them."
@@ -97,14 +97,14 @@ def _cost(facts: Facts) -> str:
     return f"Together they cost {cost}."
 
 
-def _claim(facts: Facts) -> str:
+def _claim(facts: ReportFacts) -> str:
     if facts.manifest is None:
         return _NO_OFFER
     said = f"{_CLAIM[facts.manifest.guarantee]} No row, weight or loss is among what left."
     return f"{said} {_CONDITIONAL}" if facts.own.learned else said
 
 
-def _outflows(facts: Facts) -> list[tuple[str, ...]]:
+def _outflows(facts: ReportFacts) -> list[tuple[str, ...]]:
     return [
         (
             o.what,
@@ -124,7 +124,7 @@ def _noise(outflow: Outflow) -> str:
     return "none" if outflow.exact == outflow.values else f"{outflow.noise_std:.4g}"
 
 
-def _origin(facts: Facts) -> list[tuple[str, str]]:
+def _origin(facts: ReportFacts) -> list[tuple[str, str]]:
     origin, own = facts.origin, facts.own
     rows = [("made", origin.made_at), ("by", f"hdpvfl-mq {origin.version}")]
     rows += [(f"software of {facts.party}", origin.profile)]
@@ -135,14 +135,14 @@ def _origin(facts: Facts) -> list[tuple[str, str]]:
     return [row for row in rows if row[1]]
 
 
-def _cost_share(facts: Facts) -> str | None:
+def _cost_share(facts: ReportFacts) -> str | None:
     """The share of the cap that a run of one round spent, in percent; longer runs get a chart."""
     if len({done for done, _ in facts.curve}) != 1 or facts.cap is None:
         return None
     return f"{min(100.0, 100.0 * facts.epsilon / facts.cap):.1f}"
 
 
-def _no_cost(facts: Facts) -> str:
+def _no_cost(facts: ReportFacts) -> str:
     if facts.is_unbounded:
         return "The cost is infinite: no epsilon bounds it."
     return "Nothing was charged."
@@ -152,7 +152,7 @@ def _percents(pairs: tuple[tuple[float, float], ...]) -> list[tuple[str, str]]:
     return [(f"{a:.1%}", f"{p:.1%}") for a, p in pairs]
 
 
-def _cost_chart(facts: Facts) -> str | None:
+def _cost_chart(facts: ReportFacts) -> str | None:
     if len({done for done, _ in facts.curve}) < _ROUNDS_OF_A_LINE:
         return None
     limit = None if facts.cap is None else (facts.cap, f"cap of the run: {facts.cap:g}")
@@ -160,7 +160,7 @@ def _cost_chart(facts: Facts) -> str | None:
     return line_chart(points, x_title="rounds", y_title="epsilon spent", limit=limit)
 
 
-def _loss_chart(facts: Facts) -> str | None:
+def _loss_chart(facts: ReportFacts) -> str | None:
     if len(facts.losses) < _ROUNDS_OF_A_LINE:
         return None
     points = [(float(number + 1), loss) for number, loss in enumerate(facts.losses)]

@@ -164,7 +164,7 @@ def _held(X: Matrix, engine: Engine) -> Rows:
     """A design where the engine can compute with it; one of this process stays where it is."""
     if X.size <= CHUNK_NUMBERS or isinstance(engine, LocalEngine):
         return LocalRows(np.require(X, requirements="C"))
-    rows = engine.room((X.shape[0], X.shape[1]), X.dtype)
+    rows = engine.allocate_rows((X.shape[0], X.shape[1]), X.dtype)
     rows.X[:] = X
     return rows
 

@@ -31,7 +31,7 @@ _TYPICAL_DIRECTION = 0.1
 
 
 @dataclass(frozen=True, kw_only=True)
-class Received:
+class ReceivedLabels:
     """Summary of the released labels besides their product with the columns, in label units."""
 
     rows: int
@@ -42,7 +42,7 @@ class Received:
     @classmethod
     def of(
         cls, family: Family, received: FloatVector, z: FloatVector, noise_std: float
-    ) -> Received:
+    ) -> ReceivedLabels:
         """Estimate the mean label, the slope there and the labels' variance from the release."""
         low, high = family.mean_range
         mean = (low + high) / 2.0 - (high - low) / 2.0 * float(received.mean())
@@ -99,7 +99,7 @@ class PrivateWeights:
 
 def private_weights(
     statistics: Statistics,
-    received: Received,
+    received: ReceivedLabels,
     *,
     signal_share: float,
     variance_max: float,

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from hdpvfl_mq.app import report
-from hdpvfl_mq.app.report.facts import Facts, Lifetime, Origin, Own, gather_facts
+from hdpvfl_mq.app.report.facts import Lifetime, Origin, Own, ReportFacts, gather_facts
 from hdpvfl_mq.app.report.learnt import learnt
 from hdpvfl_mq.app.report.outflows import how_noised
 from hdpvfl_mq.app.report.page import lead, render
@@ -46,7 +46,7 @@ class Tags(HTMLParser):
 
 
 @pytest.fixture(scope="module")
-def facts() -> Facts:
+def facts() -> ReportFacts:
     evidence = recorded_evidence("sound")
     return gather_facts(evidence, "bank", audit(evidence), (0.7, 0.65, 0.6))
 
@@ -63,7 +63,7 @@ def test_the_page_is_whole(facts):
 
 def test_hostile_words_are_text_wherever_they_stand(facts):
     """Party names, run names, receivers, messages and what a check found: all of them."""
-    words = {f.name for f in fields(Facts) if isinstance(getattr(facts, f.name), str)}
+    words = {f.name for f in fields(ReportFacts) if isinstance(getattr(facts, f.name), str)}
     spoilt = replace(
         facts,
         **dict.fromkeys(words, HOSTILE),

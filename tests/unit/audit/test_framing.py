@@ -96,7 +96,7 @@ def test_another_manifest_shown_puts_who_kept_to_the_first_not_at_fault(tmp_path
     for party in (COORDINATOR, "bank"):
         steps = [_with_another_manifest(step) for step in records(evidence, party)]
         evidence = with_rows(evidence, party, relinked(steps))
-    assert "echoes other orders" in found_by(evidence, tmp_path / "one")[1]
+    assert "echoes orders that differ" in found_by(evidence, tmp_path / "one")[1]
     assert named_in(evidence, tmp_path / "two") == set()
 
 
@@ -171,7 +171,7 @@ def test_a_changed_envelope_puts_its_honest_witness_not_at_fault(cut, named, tmp
     steps[at] = edited(steps[at], effects=(EnvelopeSent(frames=other),))
     rows = relinked(steps)[: at + 1] if cut else relinked(steps)
     forged = with_rows(evidence, "telco", rows)
-    assert "acknowledges another envelope" in found_by(forged, tmp_path / "one")[0]
+    assert "that differs from the one in its journal" in found_by(forged, tmp_path / "one")[0]
     assert named_in(forged, tmp_path / "two") == named
 
 
@@ -207,7 +207,7 @@ def test_an_older_envelope_shown_as_seen_puts_its_sender_not_at_fault(tmp_path):
     other = resigned((encode_header(header), *frames[1:]), honest_federation().keys["shop"])
     steps[at] = edited(steps[at], effects=(EnvelopeSent(frames=other),))
     forged = with_rows(evidence, "shop", relinked(steps))
-    assert "acknowledges another envelope" in found_by(forged, tmp_path / "one")[0]
+    assert "that differs from the one in its journal" in found_by(forged, tmp_path / "one")[0]
     assert named_in(forged, tmp_path / "two") == {"shop"}
 
 

@@ -171,7 +171,7 @@ DAMAGED: dict[str, tuple[str, Content, str]] = {
     "Parquet without magic": ("x.parquet", b"PAR1 s3cret PAR1", "cannot be read"),
     "Parquet cut short": ("x.parquet", of(as_parquet, lambda c: c[:-30]), "cannot be read"),
     "Parquet named CSV": ("x.csv", as_parquet, "NUL byte|UTF-8"),
-    "CSV named Parquet": ("x.parquet", text("1,2\n"), "after row 0: .*of another format than its"),
+    "CSV named Parquet": ("x.parquet", text("1,2\n"), "after row 0: .*not of the format that its"),
     "empty Parquet": ("x.parquet", b"", "cannot be read"),
     "Parquet without a row": ("x.parquet", no_row, "x.parquet has no row"),
     "Parquet column named twice": ("x.parquet", twice, "'a' is named twice"),

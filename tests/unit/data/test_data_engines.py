@@ -44,7 +44,7 @@ class Counted:
 
     def __init__(self, engine: ProcessEngine, *, kills: bool = False) -> None:
         self.engine, self.kills, self.pieces = engine, kills, 0
-        self.room, self.sees_ids = engine.room, True
+        self.allocate_rows, self.sees_ids = engine.allocate_rows, True
 
     def each(self, kernel: Any, pieces: Any) -> Iterator[Any]:
         return self._counted(self.engine.each(kernel, pieces))

@@ -38,7 +38,7 @@ def engine() -> Iterator[ProcessEngine]:
 
 
 def filled(engine: ProcessEngine):
-    rows = engine.room((100, 3), np.float64)
+    rows = engine.allocate_rows((100, 3), np.float64)
     rows.X[:] = np.arange(300.0).reshape(100, 3) + SECRET
     return rows
 
@@ -121,7 +121,7 @@ def test_a_failure_shows_no_value(engine: ProcessEngine, capfd: pytest.CaptureFi
     job = Job(np.sum, tuple(PARTS), (rows.X[:, 0],), (rows.X,))
     columns = ColumnBlock(rows)
     shown += [repr(each) for each in (job, rows, engine, columns, Failure("TypeError"))]
-    shown += [repr(LocalEngine().room((2, 2), np.float64)), repr(rows.file)]
+    shown += [repr(LocalEngine().allocate_rows((2, 2), np.float64)), repr(rows.file)]
     assert not [text for text in shown if "1234" in text]
 
 
@@ -143,7 +143,7 @@ def test_workers_let_go_of_rows_that_are_gone(engine: ProcessEngine) -> None:
 
 
 def test_rows_on_disk_have_no_name(tmp_path: Path) -> None:
-    rows = ProcessEngine(2, tmp_path / "rows").room((10, 2), np.float32)
+    rows = ProcessEngine(2, tmp_path / "rows").allocate_rows((10, 2), np.float32)
     rows.X[:] = 1.0
     assert isinstance(rows.file, SharedFile)
     assert list((tmp_path / "rows").iterdir()) == []
@@ -157,7 +157,7 @@ def test_a_full_disk_is_told_before_anything_is_written(
 
     monkeypatch.setattr(os, "posix_fallocate", full)
     with pytest.raises(OperatorError, match="has no room for"):
-        ProcessEngine(2, tmp_path).room((10, 2), np.float32)
+        ProcessEngine(2, tmp_path).allocate_rows((10, 2), np.float32)
 
 
 def test_an_answer_that_memory_cannot_hold_is_not_read_from_its_middle(

@@ -56,6 +56,6 @@ def test_a_scheduler_that_does_not_answer_is_named(monkeypatch: pytest.MonkeyPat
     cluster = pytest.importorskip("hdpvfl_mq.engine.cluster", reason="needs the extra cluster")
     monkeypatch.setattr(cluster, "_CONNECT_S", 0.5)
     settings = EngineSettings(kind="dask", address="tcp://127.0.0.1:9")
-    rows = engine_of(settings, allocate=np.empty, folder=None).room((4, 2), np.float64)
+    rows = engine_of(settings, allocate=np.empty, folder=None).allocate_rows((4, 2), np.float64)
     with pytest.raises(NetworkError, match=r"127\.0\.0\.1:9 cannot be reached"):
         list(rows.each(np.sum, [slice(0, 2), slice(2, 4)]))

@@ -20,7 +20,7 @@ from hdpvfl_mq.methods.private_model.last_fit import last_fit
 from hdpvfl_mq.methods.private_model.plan import PrivateModelPlan
 from hdpvfl_mq.methods.private_model.problem import Labels
 from hdpvfl_mq.methods.private_model.weights import (
-    Received,
+    ReceivedLabels,
     Statistics,
     private_weights,
     signal_kept_of,
@@ -77,7 +77,7 @@ def weights_of(plan: PrivateModelPlan, X: np.ndarray, received: np.ndarray, dice
             gram=statistics.unpacked(G + wide * dice.normal(size=len(G))),
             gram_std=g_noise.noise_std,
         ),
-        Received.of(plan.family, received, z, plan.active_noise.noise_std),
+        ReceivedLabels.of(plan.family, received, z, plan.active_noise.noise_std),
         signal_share=plan.method.signal_share,
         variance_max=plan.method.weight_variance_max,
         weight_norm=plan.method.weight_norm,

@@ -18,7 +18,7 @@ from hdpvfl_mq.methods.private_model.last_fit import column_scale, last_fit
 from hdpvfl_mq.methods.private_model.plan import PrivateModelPlan
 from hdpvfl_mq.methods.private_model.problem import Labels
 from hdpvfl_mq.methods.private_model.weights import (
-    Received,
+    ReceivedLabels,
     Statistics,
     private_weights,
     signal_kept,
@@ -255,7 +255,7 @@ def test_every_loss_learns_weights_and_coefficients(name):
             gram=statistics.unpacked(statistics.gram(columns, 4000, exponent=-40).expose()),
             gram_std=1e-6,
         ),
-        Received.of(loss, received, z, 0.0),
+        ReceivedLabels.of(loss, received, z, 0.0),
         signal_share=0.09,
         variance_max=0.5,
         weight_norm=16.0,

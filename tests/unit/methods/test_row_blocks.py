@@ -15,7 +15,7 @@ from hdpvfl_mq.methods.private_model.expectation import Shares, expect
 from hdpvfl_mq.methods.private_model.problem import Labels
 from hdpvfl_mq.methods.private_model.row_blocks import filled, summed, variance
 from hdpvfl_mq.methods.private_model.statistics import moments
-from hdpvfl_mq.methods.private_model.weights import Received
+from hdpvfl_mq.methods.private_model.weights import ReceivedLabels
 from parties.process.mapped_arrays import MappedArrays
 from schemas.model import LossSpec
 
@@ -53,7 +53,7 @@ def test_a_passive_party_copies_no_residuals_of_all_rows(tmp_path):
     try:
         moments(block, z, clip=1.0, exponent=-40)
         most_of_moments = tracemalloc.get_traced_memory()[1]
-        Received.of(family(LossSpec(name="least_squares")), z, z, 1.0)
+        ReceivedLabels.of(family(LossSpec(name="least_squares")), z, z, 1.0)
         most = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()

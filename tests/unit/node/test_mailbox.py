@@ -254,12 +254,15 @@ def test_another_envelope_than_was_sent_is_not_acknowledged(bench):
     for number, lie in enumerate((bytes(32), b"x" * 32)):
         bench.node.turn([bench.bank.sealed("residual", b"\x80", sequence=1, ack=1, seen=lie)])
         assert bench.node.steps == steps + 1 + number
-    assert set(bench.refused()) == {"bank acknowledges another envelope 1 than it was sent"}
+    assert set(bench.refused()) == {
+        "bank acknowledges an envelope 1 that is not the one it was sent"
+    }
     assert bench.node.mailbox.has_unacknowledged
     bench.node.turn([bench.bank.say(sample("residual"), ack=1, seen=frames_digest(share))])
     older = bench.bank.say(sample("residual"), ack=0)
     bench.node.turn([older])
-    assert bench.refused()[-1] == "bank acknowledges another envelope 0 than it was sent"
+    differs = "bank acknowledges an envelope 0 that is not the one it was sent"
+    assert bench.refused()[-1] == differs
     assert bench.restart().mailbox._outbox["bank"].confirmed == 1
 
 
@@ -314,14 +317,16 @@ def test_a_process_that_has_ended_speaks_no_more(bench, is_restarted):
     bench.node.turn([bench.coordinator.say(PAUSE, epoch=2)])
     node = bench.restart() if is_restarted else bench.node
     node.turn([bench.coordinator.say(PAUSE, epoch=1)])
-    assert [note.reason for note in notes(bench)] == ["an older process of coordinator speaks"]
+    fallen = "coordinator sent this from an earlier process (its epoch fell)"
+    assert [note.reason for note in notes(bench)] == [fallen]
 
 
 @pytest.mark.parametrize(("numbers", "epochs"), [((2, 3), (2, 1)), ((3, 2), (1, 2))])
 def test_a_process_that_has_ended_speaks_no_more_out_of_order(bench, numbers, epochs):
     for number, epoch in zip(numbers, epochs, strict=True):
         bench.node.turn([bench.coordinator.say(PAUSE, sequence=number, epoch=epoch)])
-    assert [note.reason for note in notes(bench)] == ["an older process of coordinator speaks"]
+    fallen = "coordinator sent this from an earlier process (its epoch fell)"
+    assert [note.reason for note in notes(bench)] == [fallen]
 
 
 def notes(bench):
@@ -376,7 +381,7 @@ def test_a_peer_whose_envelopes_were_refused_for_too_many_bytes_is_not_heard(ben
     state = bench.node.state
     bench.node.turn([bench.bank.say(RESIDUAL)])
     assert bench.node.state is state
-    assert "bytes of bank were refused or changed nothing" in bench.refused()[-1]
+    assert "bytes that were refused or had no effect" in bench.refused()[-1]
 
 
 def test_refused_bytes_of_all_peers_are_bounded_and_each_has_room_of_its_own(bench, monkeypatch):
@@ -386,7 +391,7 @@ def test_refused_bytes_of_all_peers_are_bounded_and_each_has_room_of_its_own(ben
     bench.script.update({"residual": "refuse", "pause": "refuse"})
     for _ in range(20):
         bench.node.turn([bench.bank.say(RESIDUAL)])
-    assert "bytes of bank were refused or changed nothing" in bench.refused()[-1]
+    assert "bytes that were refused or had no effect" in bench.refused()[-1]
     bench.node.turn([bench.coordinator.say(PAUSE)])
     assert bench.node.mailbox.allowance["coordinator"] > 0  # it was heard
     assert bench.node.mailbox.allowance["bank"] < 4000
@@ -397,7 +402,7 @@ def test_messages_legal_at_any_time_do_not_fill_the_disk(bench, monkeypatch):
     monkeypatch.setattr("hdpvfl_mq.node.allowance.IDLE_BYTES_MAX", 5000)
     for _ in range(100):
         bench.node.turn([bench.bank.say(LedgerNotice(head=HEAD, signature=bytes(64)))])
-    assert "refused or changed nothing" in bench.refused()[-1]
+    assert "refused or had no effect" in bench.refused()[-1]
     bench.bank.sequence = taken = bench.node.mailbox._inbox["bank"].received
     assert taken < 30
     bench.node.mailbox.allowance.forgive()  # as every day
@@ -414,7 +419,7 @@ def test_an_array_counts_only_if_the_role_does_nothing_with_it(bench, monkeypatc
     monkeypatch.setattr(type(bench.node.role), "step", lambda self, state, given: (state, ()))
     for _ in range(20):
         bench.node.turn([bench.bank.say(RESIDUAL)])
-    assert "refused or changed nothing" in bench.refused()[-1]
+    assert "refused or had no effect" in bench.refused()[-1]
 
 
 def test_parts_of_what_a_role_ignores_count(bench, monkeypatch):

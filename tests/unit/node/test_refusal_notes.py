@@ -24,7 +24,11 @@ def test_garbage_does_not_keep_a_proved_fault_out_of_the_journal(bench):
     bench.node.turn([GARBAGE] * 20)
     assert len(bench.refused()) == 5
     header, _, *rest = bench.bank.say(PAUSE)
-    bench.node.refuse((header, b"", *rest), "acknowledges another envelope", by="bank")
+    bench.node.refuse(
+        (header, b"", *rest),
+        "acknowledges an envelope 1 that is not the one it was sent",
+        by="bank",
+    )
     bench.node.turn([])
     assert bench.node.state[-1] == "offence"
     assert len(bench.refused()) == 6

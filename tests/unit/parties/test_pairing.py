@@ -52,11 +52,11 @@ def test_a_registrar_cannot_aim_at_words_it_has_seen():
     _, first = begin(LIAR_BANK, "shop", Pairing("passive"))
     shop, second = proceed(SHOP, Pairing("active"), passed(first, LIAR_BANK))
     aimed = member("bank", 50).message("shop", 3, bytes(32))
-    with pytest.raises(PeerError, match="another number or key"):
+    with pytest.raises(PeerError, match="a number or key that it has not committed to"):
         proceed(SHOP, shop, passed(aimed, LIAR_BANK))
     # Keys that were not committed to, with the right number.
     number = LIAR_BANK.number("shop", 0)
-    with pytest.raises(PeerError, match="another number or key"):
+    with pytest.raises(PeerError, match="a number or key that it has not committed to"):
         proceed(SHOP, shop, passed(BANK.message("shop", 3, number), BANK))
     # Nor may it begin again now that it knows the number.
     with pytest.raises(PeerError, match="not its turn"):

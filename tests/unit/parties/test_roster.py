@@ -165,7 +165,7 @@ def test_who_has_left_is_known_no_more_and_the_others_sign_that():
     assert set(bank.state.fellows) == {"telco"}
     signed = next(m for m in bank.sent if isinstance(m, SignedRoster))
     assert {entry.party for entry in signed.members} == {"bank", "telco"}
-    with pytest.raises(PeerError, match="no other member"):
+    with pytest.raises(PeerError, match="not another member"):
         bank.hear(SignedRoster(**{**dict(signed), "signer": "shop"}))
 
 

@@ -177,7 +177,9 @@ def test_the_last_to_show_its_nonce_cannot_choose_the_public_seed() -> None:
             ground = replace(own, hello=own.hello[:96] + bytes(32) + own.members)
             ground = replace(ground, signature=Pens("party0").sign(self.stated("party0", ground)))
             payload = pack_hellos(self.terms.parties, {**hellos, "party0": ground})
-            with pytest.raises(CheatingError, match=r"^party0 shows another nonce"):
+            with pytest.raises(
+                CheatingError, match=r"^party0 shows a nonce that it did not commit to"
+            ):
                 self.give(sender, receiver, replace(message, payload=payload))
             self.tried += 1
 

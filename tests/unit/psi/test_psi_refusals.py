@@ -191,7 +191,7 @@ def _greet(session: Session, sender: str, federation: Federation) -> None:
 
 def test_only_parties_may_open_a_session() -> None:
     federation = Federation("ecdh", [[], []])
-    with pytest.raises(SettingsError, match="no party"):
+    with pytest.raises(SettingsError, match="not a party"):
         open_session(federation.terms, "stranger", NOBODY)
     with pytest.raises(SettingsError, match="32 bytes"):
         open_session(federation.terms, "party0", Workspace([], b"short"))

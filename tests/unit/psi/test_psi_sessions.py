@@ -189,7 +189,7 @@ class _Grinding(Federation):
         if sender == self.names[-1] and message.stage == "hello":
             for other in (bytes(32), nonce_of(self.secret_of(self.names[0]))):
                 ground = replace(message, payload=message.payload[:-32] + other)
-                with pytest.raises(PeerError, match="another nonce than it committed to"):
+                with pytest.raises(PeerError, match="a nonce that it did not commit to"):
                     self.give(sender, receiver, ground)
                 self.tried += 1
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from hdpvfl_mq.errors import OperatorError, SettingsError
 from hdpvfl_mq.runtime import keys
 from hdpvfl_mq.runtime.settings import check_settings, dump_settings, load_settings
-from schemas.base import Closed
+from schemas.base import Strict
 from schemas.config import RunManifest
 from schemas.privacy import Budget
 from tests.federation import manifest, policy
@@ -98,7 +98,7 @@ def test_settings_survive_their_file(tmp_path, model):
 def test_a_control_character_survives_a_file():
     """Bug: JSON leaves DEL as it is, TOML forbids it."""
 
-    class Model(Closed):
+    class Model(Strict):
         a: str
 
     assert tomllib.loads(dump_settings(Model(a="x\x7fy")))["a"] == "x\x7fy"
@@ -107,7 +107,7 @@ def test_a_control_character_survives_a_file():
 @settings(deadline=None)  # machines that run tests are busy
 @given(st.text(max_size=30), st.integers(-(2**63), 2**63 - 1), st.floats(allow_nan=False))
 def test_any_value_survives_a_file(text, integer, number):
-    class Model(Closed):
+    class Model(Strict):
         text: str
         integer: int
         number: float

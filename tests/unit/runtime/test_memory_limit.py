@@ -14,9 +14,9 @@ PROGRAM = """
 import sys
 from pathlib import Path
 from hdpvfl_mq.runtime.process import run_process
-from schemas.base import Closed
+from schemas.base import Strict
 
-class Settings(Closed):
+class Settings(Strict):
     memory_max_gib: float | None = None
 
 async def hoard(settings):
