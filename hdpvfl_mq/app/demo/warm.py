@@ -135,7 +135,6 @@ def _run(program: str, settings: Path, log: Path) -> int:
 
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
     os.environ[PARENT_VARIABLE] = str(os.getppid())
     with Path(os.devnull).open("rb") as nothing:
         os.dup2(nothing.fileno(), 0)
@@ -144,6 +143,8 @@ def _run(program: str, settings: Path, log: Path) -> int:
     os.dup2(out.fileno(), 2)
     sys.stdout = sys.stderr = out
     _system_call(_PR_SET_NAME, settings.stem.encode())
+    # Not before: the traceback of a signal belongs into the log, not on the operator's terminal.
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
     code: int = import_module(program).main(settings)
     return code
 

@@ -86,6 +86,16 @@ def test_a_signal_that_comes_at_once_is_not_lost(nursery, tmp_path):
         assert child.wait(WAIT_S) == -signal.SIGTERM
 
 
+def test_ctrl_c_before_a_child_has_its_log_leaves_a_traceback_there(nursery, tmp_path):
+    """Bug: the traceback of a child that had not opened its log came on the operator's terminal."""
+    os.mkfifo(tmp_path / "log")  # the child waits in open() until somebody reads
+    child = start(nursery, tmp_path, "0")
+    os.kill(child.pid, signal.SIGINT)
+    with (tmp_path / "log").open() as log:
+        assert log.read().endswith("KeyboardInterrupt\n")
+    assert child.wait(WAIT_S) == warm.EXIT_FAILED
+
+
 def test_one_child_is_killed_and_the_other_lives(nursery, tmp_path):
     one, two = (start(nursery, tmp_path, "wait", name) for name in ("shop", "bank"))
     said(tmp_path, "shop"), said(tmp_path, "bank")
