@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -94,6 +95,26 @@ def test_ctrl_c_before_a_child_has_its_log_leaves_a_traceback_there(nursery, tmp
     with (tmp_path / "log").open() as log:
         assert log.read().endswith("KeyboardInterrupt\n")
     assert child.wait(WAIT_S) == warm.EXIT_FAILED
+
+
+def test_ctrl_c_during_a_fork_is_not_lost(monkeypatch):
+    """Bug: it was dropped by a function that logging runs at a fork, and the demo went on."""
+    fork = os.fork
+
+    def interrupted_fork() -> int:
+        with suppress(KeyboardInterrupt):  # as the interpreter does around such functions
+            os.kill(os.getpid(), signal.SIGINT)
+        return fork()
+
+    monkeypatch.setattr(os, "fork", interrupted_fork)
+    monkeypatch.setattr(warm, "become", lambda program, line: os._exit(0))
+    handler = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            Nursery()
+        assert not signal.pthread_sigmask(signal.SIG_BLOCK, ()) & set(warm.SIGNALS)
+    finally:
+        signal.signal(signal.SIGINT, handler)
 
 
 def test_one_child_is_killed_and_the_other_lives(nursery, tmp_path):
