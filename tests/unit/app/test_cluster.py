@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 from collections.abc import Callable
 from contextlib import suppress
@@ -73,7 +72,7 @@ def stop_all(services: Services, number: signal.Signals = signal.SIGINT) -> None
     """What a terminal does: the signal reaches the command and its services."""
     for service in services.all:
         service.terminate()
-    os.kill(os.getpid(), number)
+    signal.raise_signal(number)
 
 
 def run(cluster: Cluster, happens: Callable[[], None]) -> None:
@@ -104,7 +103,7 @@ def test_an_interrupt_that_was_dropped_elsewhere_ends_a_demo(cluster, services):
 
 def test_an_interrupt_that_was_dropped_at_the_end_counts_too(cluster):
     with pytest.raises(KeyboardInterrupt), cluster, suppress(KeyboardInterrupt):
-        os.kill(os.getpid(), signal.SIGINT)
+        signal.raise_signal(signal.SIGINT)
 
 
 def test_an_interrupt_that_became_another_error_ends_a_demo(cluster, services):

@@ -103,7 +103,7 @@ def test_ctrl_c_during_a_fork_is_not_lost(monkeypatch):
 
     def interrupted_fork() -> int:
         with suppress(KeyboardInterrupt):  # as the interpreter does around such functions
-            os.kill(os.getpid(), signal.SIGINT)
+            signal.raise_signal(signal.SIGINT)  # to this thread: a test worker has others
         return fork()
 
     monkeypatch.setattr(os, "fork", interrupted_fork)
