@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from hdpvfl_mq.app.demo.nursery import Child, Nursery
 from hdpvfl_mq.app.demo.prepare import Demo
@@ -42,12 +42,14 @@ class Cluster:
         self._children: dict[str, Child] = {}
         self._states: dict[str, Path] = {}
         self._next_look_s = 0.0
-        self._is_stopping = False
+        self._is_stopping = self._is_interrupted = False
 
     def __enter__(self) -> Cluster:
         """Start the services; without a nursery this forks, so there must be no threads yet."""
-        # SIGTERM from a service manager ends the children the same way as Ctrl-C.
-        signal.signal(signal.SIGTERM, signal.default_int_handler)
+        # SIGTERM from a service manager ends the children the same way as Ctrl-C. Python sets no
+        # handler for Ctrl-C where it was started with it ignored, but the services set theirs.
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, self._interrupt)
         nursery = self._nursery = self._nursery or Nursery()
         try:
             for name in (COORDINATOR, *self._demo.parties):
@@ -58,10 +60,18 @@ class Cluster:
         return self
 
     def __exit__(self, *_: object) -> None:
+        """End all processes. After Ctrl-C no other error counts: the signal has caused it."""
         self.stop()
         if self._is_own and self._nursery is not None:
             self._nursery.close()
             self._nursery = None
+        if self._is_interrupted:
+            raise KeyboardInterrupt
+
+    def _interrupt(self, *_: object) -> NoReturn:
+        """Stop, and remember it: a module that is being imported may catch the interrupt."""
+        self._is_interrupted = True
+        raise KeyboardInterrupt
 
     def run(
         self, show: Callable[[Statuses], None], meanwhile: Callable[[], object] = lambda: None
@@ -175,6 +185,8 @@ class Cluster:
 
     def _check(self) -> None:
         """Raise the error of the first process that ended or could not take part."""
+        if self._is_interrupted:
+            raise KeyboardInterrupt
         for name, child in self._children.items():
             code = child.poll()
             if code is not None:

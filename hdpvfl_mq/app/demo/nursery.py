@@ -81,12 +81,16 @@ class Nursery:
         near, far = socket.socketpair()
         sys.stdout.flush()
         sys.stderr.flush()
+        # Functions that modules run at a fork drop an interrupt; and the new process must not get
+        # one before it ignores them.
+        signal.pthread_sigmask(signal.SIG_BLOCK, warm.SIGNALS)
         pid = os.fork()
         if pid == 0:
             near.close()
             self._close_lines()
             warm.become(program, far)
         far.close()
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, warm.SIGNALS)
         return _Parent(pid, near)
 
     def _close_lines(self) -> None:

@@ -26,7 +26,7 @@ from hdpvfl_mq.errors import HdpvflError
 BROKER, PARTIES = "broker.__main__", "parties.__main__"
 EXIT_FAILED = 1
 LINE_MAX = 2**20
-_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+SIGNALS = (signal.SIGINT, signal.SIGTERM)
 _PR_SET_NAME = 15
 
 
@@ -34,8 +34,9 @@ def become(program: str, line: socket.socket) -> NoReturn:
     """Turn this process, just forked, into the warm parent of a program."""
     code = EXIT_FAILED
     try:
-        for number in _SIGNALS:  # they end the command, which ends this
+        for number in SIGNALS:  # they end the command, which ends this
             signal.signal(number, signal.SIG_IGN)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
         _system_call(_PR_SET_NAME, f"warm-{program.split('.', maxsplit=1)[0]}".encode())
         import_module(program)
         Warm(line).serve()
@@ -94,10 +95,10 @@ class Warm:
 
     def _fork(self, asked: dict[str, Any]) -> None:
         # A signal that comes at once must find the child's handlers, not those of this process.
-        signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
+        signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
         pid = os.fork()
         if pid:
-            signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
             self._children[pid] = asked["child"]
             self._tell({"child": asked["child"], "pid": pid})
             return
@@ -135,7 +136,6 @@ def _run(program: str, settings: Path, log: Path) -> int:
 
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
     os.environ[PARENT_VARIABLE] = str(os.getppid())
     with Path(os.devnull).open("rb") as nothing:
         os.dup2(nothing.fileno(), 0)
@@ -144,6 +144,8 @@ def _run(program: str, settings: Path, log: Path) -> int:
     os.dup2(out.fileno(), 2)
     sys.stdout = sys.stderr = out
     _system_call(_PR_SET_NAME, settings.stem.encode())
+    # Not before: the traceback of a signal belongs into the log, not on the operator's terminal.
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
     code: int = import_module(program).main(settings)
     return code
 

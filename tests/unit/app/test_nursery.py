@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -84,6 +85,36 @@ def test_a_signal_that_comes_at_once_is_not_lost(nursery, tmp_path):
         assert start(nursery, tmp_path, "0", "bank").wait(WAIT_S) == 0
         (tmp_path / f"shop-{number}.over").touch()  # who has lost the signal ends with code 0
         assert child.wait(WAIT_S) == -signal.SIGTERM
+
+
+def test_ctrl_c_before_a_child_has_its_log_leaves_a_traceback_there(nursery, tmp_path):
+    """Bug: the traceback of a child that had not opened its log came on the operator's terminal."""
+    os.mkfifo(tmp_path / "log")  # the child waits in open() until somebody reads
+    child = start(nursery, tmp_path, "0")
+    os.kill(child.pid, signal.SIGINT)
+    with (tmp_path / "log").open() as log:
+        assert log.read().endswith("KeyboardInterrupt\n")
+    assert child.wait(WAIT_S) == warm.EXIT_FAILED
+
+
+def test_ctrl_c_during_a_fork_is_not_lost(monkeypatch):
+    """Bug: it was dropped by a function that logging runs at a fork, and the demo went on."""
+    fork = os.fork
+
+    def interrupted_fork() -> int:
+        with suppress(KeyboardInterrupt):  # as the interpreter does around such functions
+            signal.raise_signal(signal.SIGINT)  # to this thread: a test worker has others
+        return fork()
+
+    monkeypatch.setattr(os, "fork", interrupted_fork)
+    monkeypatch.setattr(warm, "become", lambda program, line: os._exit(0))
+    handler = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            Nursery()
+        assert not signal.pthread_sigmask(signal.SIG_BLOCK, ()) & set(warm.SIGNALS)
+    finally:
+        signal.signal(signal.SIGINT, handler)
 
 
 def test_one_child_is_killed_and_the_other_lives(nursery, tmp_path):
