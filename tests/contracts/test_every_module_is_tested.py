@@ -27,7 +27,6 @@ COVERED_THROUGH = {
     "hdpvfl_mq/app/commands/offline.py": "unit/app/test_command_plan.py",
     "hdpvfl_mq/app/commands/report.py": "integration/test_look_back.py",
     "hdpvfl_mq/app/commands/scoring.py": "integration/test_scoring_services.py",
-    "hdpvfl_mq/app/demo/cluster.py": "integration/test_ctrl_c.py",
     "hdpvfl_mq/app/demo/rows.py": "integration/test_up_losses.py",
     "hdpvfl_mq/app/demo/summary.py": "integration/test_up_losses.py",
     "hdpvfl_mq/app/estimators": "unit/app/test_estimators.py",

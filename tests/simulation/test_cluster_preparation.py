@@ -62,7 +62,7 @@ class Watched:
 
     def __init__(self, engine: Any, kill: Any = None) -> None:
         self.engine, self.kill, self.answers = engine, kill, list[Any]()
-        self.room, self.each = engine.room, engine.each
+        self.allocate_rows, self.each = engine.allocate_rows, engine.each
 
     def read(self, kernel: Any, pieces: Any) -> Iterator[Any]:
         for found in self.engine.read(kernel, pieces):

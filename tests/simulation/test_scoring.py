@@ -324,7 +324,7 @@ def test_queries_in_a_training_are_found(training, models):
     checks_scoring.scores_in_sessions_only(other)
     checks_scoring.scores_in_sessions_only(evidence)
     vars(evidence)["manifest"] = other.manifest
-    with pytest.raises(CheckFailed, match="no session"):
+    with pytest.raises(CheckFailed, match="not a session"):
         checks_scoring.scores_in_sessions_only(evidence)
 
 
