@@ -138,6 +138,7 @@ def _pytest(tree: Path, tests: Sequence[str]) -> int:
     os.dup2(null, 1)
     os.dup2(null, 2)
     os.environ["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"  # looking for plugins takes a while
+    os.environ["HDPVFL_TEST_TABLES"] = ""  # tests share tables, which a fault may change
     plugins = ("no:cacheprovider", "pytest_asyncio.plugin", "_hypothesis_pytestplugin")
     # Nobody reads why a test failed, and pytest would look up the source among all modules.
     options = ("-q", "-x", "--tb=no", "-m", "", *(w for name in plugins for w in ("-p", name)))

@@ -35,9 +35,10 @@ if os.access(MEMORY, os.W_OK) and shutil.disk_usage(MEMORY).free > 4 * 2**30:
 settings.register_profile("busy", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("busy")
 
-from tests.memo import remember  # noqa: E402 - the sources are importable from here on
+from tests.memo import remember, share_tables  # noqa: E402 - the sources are importable now
 
 remember()
+share_tables()
 
 HEADER = (
     f"{'loss':<16}{'penalty':<13}{'data':<10}{'reference':<28}"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pickle
-import tempfile
 from fractions import Fraction
 
 import gmpy2
@@ -18,7 +17,7 @@ from hdpvfl_mq.privacy.table import (
     discrete_gaussian,
     rounded_gaussian,
 )
-from tests.memo import share_tables
+from tests.memo import shared_in
 
 WORD = 2**64
 STDS = (0.3, 1.0, 7.5, 31.9, 32.0, 160.0)
@@ -122,13 +121,12 @@ def test_a_scaled_table_draws_multiples_of_the_same_samples(spacing):
 
 
 def test_a_table_that_processes_of_tests_share_is_the_computed_one(monkeypatch, tmp_path):
-    monkeypatch.setattr(tempfile, "mkdtemp", lambda prefix: str(tmp_path))
-    monkeypatch.setattr(tables, "_table", tables._table)  # put back what is replaced next
-    computed = tables._table(40.0, tables._cells_discrete)
-    share_tables()
-    made = tables._table(40.0, tables._cells_discrete)
+    compute = getattr(tables._table, "__wrapped__", tables._table)
+    table_of = shared_in(tmp_path, compute)
+    computed = compute(40.0, tables._cells_discrete)
+    made = table_of(40.0, tables._cells_discrete)
     monkeypatch.setattr(pickle, "dumps", None)  # nothing is computed and written any more
-    read = tables._table(40.0, tables._cells_discrete)
+    read = table_of(40.0, tables._cells_discrete)
     for shared in (made, read):
         assert law(shared) == law(computed)
         assert shared.distance == computed.distance
@@ -136,4 +134,4 @@ def test_a_table_that_processes_of_tests_share_is_the_computed_one(monkeypatch, 
         assert np.array_equal(shared.ends, computed.ends)
     assert len(list(tmp_path.iterdir())) == 1
     with pytest.raises(TypeError):  # another law is another table
-        tables._table(40.0, tables._cells_by_series)
+        table_of(40.0, tables._cells_by_series)
