@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 import numpy as np
 
 from hdpvfl_mq.app.demo.rehearsal import Rehearsal
-from hdpvfl_mq.data.preprocess import prepare
+from hdpvfl_mq.data.preprocess import PreparedData, prepare
 from hdpvfl_mq.data.tables import Table
 from hdpvfl_mq.glm.families import FAMILIES
 from hdpvfl_mq.node.node import Node
 from schemas.config import AlignmentSpec, IdRules, RunManifest
 from schemas.data import DataSettings
+from schemas.ids import PartyRole
 from schemas.methods import ActiveSide, Descent, PassiveSide
 from schemas.policy import PartyPolicy
 from schemas.privacy import Budget
@@ -64,6 +66,11 @@ def tables(
     parties: tuple[str, ...] = ("bank", "shop", "telco"),
 ) -> dict[str, Table]:
     """Tables over almost the same people, first the active party's; y depends on all columns."""
+    return dict(_tables(rows, seed, columns, parties))
+
+
+@lru_cache(64)  # nobody changes a table, and hundreds of federations have the same ones
+def _tables(rows: int, seed: int, columns: int, parties: tuple[str, ...]) -> dict[str, Table]:
     dice = np.random.default_rng(seed)
     ids = np.arange(rows)
     X = dice.normal(size=(rows, len(parties) * columns))
@@ -75,6 +82,16 @@ def tables(
         label = {"y": y[keep]} if number == 0 else {}
         result[name] = Table.of({"id": ids[keep], **label, **part})
     return result
+
+
+@lru_cache(64)
+def _prepared(table: Table, settings: DataSettings, role: PartyRole) -> PreparedData:
+    """Federations share what is made of a table; its numbers cannot be written."""
+    data = prepare(table, settings, role=role)
+    for values in (data.X, data.y, data.weights, data.offset):
+        if isinstance(values, np.ndarray):
+            values.flags.writeable = False
+    return data
 
 
 @dataclass
@@ -89,11 +106,7 @@ class Federation(Rehearsal):
         active = self.manifest.active_party
         parties = self.manifest.parties
         data = {
-            p: prepare(
-                self.tables[p],
-                self.settings(p),
-                role="active" if p == active else "passive",
-            )
+            p: _prepared(self.tables[p], self.settings(p), "active" if p == active else "passive")
             for p in parties
         }
         allowed = {p: policy() for p in parties} | self.policies

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sqlite3
 from dataclasses import replace
+from functools import cache
 
 from hdpvfl_mq.methods import prediction_of
 from parties.assets import TrainedModel
@@ -16,7 +18,9 @@ def regressions(state):
     return rounds.score_regressions if isinstance(rounds, PrivateActive) else {}
 
 
+@cache
 def trained(**changes) -> tuple[Federation, dict[str, TrainedModel]]:
+    """A run that tests share; who adds to its ledgers takes copies of them."""
     federation = Federation(manifest(**changes), tables(300))
     simulation = federation.simulate()
     models = {
@@ -31,6 +35,14 @@ def trained(**changes) -> tuple[Federation, dict[str, TrainedModel]]:
         for party, weights in federation.weights(simulation).items()
     }
     return federation, models
+
+
+def ledgers_of(federation: Federation) -> dict[str, sqlite3.Connection]:
+    """Copies of its ledgers, for a run that comes later."""
+    copies = {p: sqlite3.connect(":memory:", isolation_level=None) for p in federation.ledgers}
+    for party, copy in copies.items():
+        federation.ledgers[party].backup(copy)
+    return copies
 
 
 def prediction(models, policies=None, rows=80, ledgers=None, **changes) -> Federation:

@@ -17,8 +17,9 @@ from schemas.methods import ActiveSide, PassiveSide
 from tests.federation import Federation, manifest, tables
 from tests.simulation.brittle import UNKIND, BrittleFederation, many_tables, sized_manifest
 
-SEEDS, BLOCKS = 200, 40
+SEEDS, BLOCKS = 200, 50
 SMALL = {"batch_rows": 17}  # nine rounds in three batches, cheap enough to run 200 times
+ROWS = 50
 PLAIN = {"guarantee": "none", "budget": None}
 PAPER = {
     "guarantee": "paper",
@@ -33,16 +34,9 @@ def calm(passives: int = 0, **changes):
     if passives:
         federation = Federation(sized_manifest(passives, **changes), many_tables(passives))
     else:
-        federation = Federation(manifest(**changes))
+        federation = Federation(manifest(**changes), tables(ROWS))
     simulation = federation.simulate()
     assert set(federation.outcomes.values()) == {"completed"}
-    return federation.weights(simulation), federation.spent()
-
-
-@cache
-def calm_and_small():
-    federation = Federation(manifest(**SMALL), tables(rows=50))
-    simulation = federation.simulate()
     return federation.weights(simulation), federation.spent()
 
 
@@ -62,12 +56,12 @@ DRAWN = [0, *(pytest.param(n, marks=REPEATED) for n in (1, 2))]
 def test_200_disturbed_runs_end_like_the_calm_one(block):
     killed = 0
     for seed in range(block * SEEDS // BLOCKS, (block + 1) * SEEDS // BLOCKS):
-        federation = BrittleFederation(manifest(**SMALL), tables(rows=50), seed=seed)
+        federation = BrittleFederation(manifest(**SMALL), tables(ROWS), seed=seed)
         try:
             simulation = federation.disturbed()
         except Exception as broken:
             raise AssertionError(f"seed {seed} does not end well") from broken
-        assert_same(federation, simulation, calm_and_small(), seed)
+        assert_same(federation, simulation, calm(**SMALL), seed)
         killed += simulation.crashes
     assert killed > SEEDS // BLOCKS  # the faults are there, or the test shows nothing
 
@@ -85,26 +79,23 @@ def test_one_and_five_passive_parties(passives, seed):
 @pytest.mark.parametrize("seed", DRAWN)
 @pytest.mark.parametrize("guarantee", [PLAIN, PAPER], ids=["none", "paper"])
 def test_the_other_guarantees(guarantee, seed):
-    federation = BrittleFederation(manifest(**guarantee), seed=seed)
-    simulation = federation.disturbed()
-    expected = Federation(manifest(**guarantee))
-    calm_run = expected.simulate()
-    assert_same(federation, simulation, (expected.weights(calm_run), expected.spent()), seed)
+    federation = BrittleFederation(manifest(**SMALL, **guarantee), tables(ROWS), seed=seed)
+    assert_same(federation, federation.disturbed(), calm(**SMALL, **guarantee), seed)
 
 
 @pytest.mark.parametrize("seed", DRAWN)
 @pytest.mark.parametrize("batch_rows", [10, 10**9])
 def test_many_batches_and_one(batch_rows, seed):
-    federation = BrittleFederation(manifest(batch_rows=batch_rows), seed=seed)
+    federation = BrittleFederation(manifest(batch_rows=batch_rows), tables(ROWS), seed=seed)
     assert_same(federation, federation.disturbed(), calm(batch_rows=batch_rows), seed)
 
 
 @pytest.mark.parametrize("seed", DRAWN)
 def test_kills_in_every_tenth_commit(seed):
     """Most steps are taken twice; none is booked twice."""
-    federation = BrittleFederation(seed=seed, risk=0.05)
+    federation = BrittleFederation(manifest(**SMALL), tables(ROWS), seed=seed, risk=0.05)
     simulation = federation.disturbed(Faults(delay_s=0.01))
-    assert_same(federation, simulation, calm(), seed)
+    assert_same(federation, simulation, calm(**SMALL), seed)
     assert simulation.crashes >= 5
 
 
@@ -113,10 +104,10 @@ def test_kills_in_every_tenth_commit(seed):
     "moment", [0.0, 0.1, 0.6, 1.5, *(pytest.param(n, marks=REPEATED) for n in (0.02, 0.3, 1.0))]
 )
 def test_each_process_killed_at_each_stage(victim, moment):
-    federation = Federation()
+    federation = Federation(manifest(**SMALL), tables(ROWS))
     faults = Faults(delay_s=0.05, absences=((victim, moment, 2.0),))
     simulation = federation.simulate(faults=faults)
-    assert_same(federation, simulation, calm(), 0)
+    assert_same(federation, simulation, calm(**SMALL), 0)
 
 
 def journals_of(federation: Federation) -> dict[str, list]:
@@ -124,7 +115,7 @@ def journals_of(federation: Federation) -> dict[str, list]:
 
 
 def test_a_seed_gives_one_sequence_of_events():
-    small = manifest(**SMALL), tables(rows=50)
+    small = manifest(**SMALL, epochs=2), tables(ROWS)
     runs = [BrittleFederation(*small, seed=11) for _ in range(2)]
     simulations = [run.disturbed(UNKIND) for run in runs]
     # Every input of every process in its order, with all that it sent, chained by hashes.

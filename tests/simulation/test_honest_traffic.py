@@ -33,7 +33,7 @@ class Late:
 
 @pytest.fixture(scope="module")
 def late_run():
-    federation = Federation(manifest(epochs=60, absence="last", absent_after_s=2.0, rounds_ahead=4))
+    federation = Federation(manifest(epochs=20, absence="last", absent_after_s=2.0, rounds_ahead=4))
     late = Late(federation)
     federation.operators["bank"] = lambda node: late.states.append((node.role, node.state))
     honestly = allowance.Allowance.note_taken
@@ -80,13 +80,13 @@ def test_a_party_that_was_away_pays_later_and_no_verifier_takes_that_for_a_lie(l
 
 
 @pytest.mark.parametrize(
-    "limits", [{"MAX": 6000}, {"ALL": 10_000, "EACH": 3000}], ids=["of one", "of all"]
+    "limits", [{"MAX": 3000}, {"ALL": 5000, "EACH": 1500}], ids=["of one", "of all"]
 )
 def test_reports_of_an_honest_run_do_not_count(monkeypatch, limits):
     """Bug: long runs, and large ones that members had filled up, ended and named honest parties."""
     for name, limit in limits.items():
         monkeypatch.setattr(allowance, f"IDLE_BYTES_{name}", limit)
-    federation = Federation(manifest(epochs=40, rounds_ahead=4))
+    federation = Federation(manifest(epochs=20, rounds_ahead=4))
     simulation = federation.simulate(faults=SHORT)
-    assert simulation.nodes["bank"].state.trained.round >= 40
+    assert simulation.nodes["bank"].state.trained.round >= 20
     assert set(federation.outcomes.values()) == {"completed"}

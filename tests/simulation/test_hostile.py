@@ -15,11 +15,12 @@ from hdpvfl_mq.wire.canonical import pack, unpack
 from hdpvfl_mq.wire.codec import encode_body, encode_header
 from hdpvfl_mq.wire.signing import envelope_digest, sign
 from schemas.envelope import NO_PARENT, Header
-from tests.federation import Federation
+from tests.federation import Federation, manifest, tables
 from tests.samples import example
 
 LIAR = {"score_share": "telco", "residual": "bank"}
 HEARER = {"score_share": "bank", "residual": "shop"}
+SMALL = {"epochs": 2, "batch_rows": 20}  # a lie is told in the first of four rounds
 
 
 def tensor_of(body, **changes):
@@ -156,14 +157,14 @@ class LyingFederation(Federation):
 
 @pytest.fixture(scope="module")
 def calm():
-    federation = Federation()
+    federation = Federation(manifest(**SMALL), tables(40))
     return federation.weights(federation.simulate()), federation.spent()
 
 
 @pytest.mark.parametrize("kind", LIAR)
 @pytest.mark.parametrize("name", LIES)
 def test_a_lie_is_refused_recorded_and_without_effect(calm, kind, name):
-    federation = LyingFederation()
+    federation = LyingFederation(manifest(**SMALL), tables(40))
     federation.kind, federation.lie, federation.words = kind, LIES[name], ["not told"]
     simulation = federation.simulate()
     assert set(federation.outcomes.values()) == {"completed"}

@@ -57,10 +57,16 @@ def weights(simulation) -> dict[str, list[float]]:
 
 
 @cache
-def in_one_frame() -> dict[str, list[float]]:
+def without_parts() -> tuple[Federation, Simulation]:
+    """An undisturbed run for tests that only read it."""
     with pytest.MonkeyPatch.context() as large:
         large.setattr(parts, "LARGE_BYTES", 2**20)
-        return weights(made().simulate())
+        federation = made()
+        return federation, federation.simulate()
+
+
+def in_one_frame() -> dict[str, list[float]]:
+    return weights(without_parts()[1])
 
 
 @cache
@@ -77,16 +83,14 @@ def test_a_run_in_parts_gives_the_model_of_a_run_in_one_frame():
     assert weights(simulation) == in_one_frame()
 
 
-def test_small_releases_have_no_parts_and_no_table(monkeypatch):
-    monkeypatch.setattr(parts, "LARGE_BYTES", 2**20)
-    federation = made()
-    federation.simulate()
+def test_small_releases_have_no_parts_and_no_table():
+    federation, _ = without_parts()
     for journal in federation.journals.values():
         names = {n for (n,) in journal._connection.execute("SELECT name FROM sqlite_master")}
         assert "parts" not in names
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", [0, *(pytest.param(n, marks=pytest.mark.slow) for n in (1, 2))])
 def test_lost_copied_and_late_parts_are_asked_for_again(seed):
     federation = made()
     faults = Faults(loss=0.2, copies=0.2, delay_s=0.3, crashes=4, crash_window_s=12.0)
@@ -143,19 +147,23 @@ def nobody_killed() -> MortalFederation:
 
 
 @pytest.mark.parametrize(
-    ("party", "is_after"),
+    ("party", "is_after", "is_always"),
     [
-        ("bank", True),
-        ("shop", False),
-        pytest.param("bank", False, marks=pytest.mark.slow),
-        pytest.param("shop", True, marks=pytest.mark.slow),
+        ("bank", True, False),
+        ("shop", False, False),
+        *(
+            pytest.param(party, is_after, True, marks=pytest.mark.slow)
+            for party in ("bank", "shop")
+            for is_after in (False, True)
+        ),
     ],
 )
-def test_killed_whenever_a_part_is_stored(party, is_after):
+def test_killed_whenever_a_part_is_stored(party, is_after, is_always):
+    """Four of the moments here, all of them in make soak."""
     expected, whole = in_one_frame(), nobody_killed()
     stages = whole.plan.calls[party]
     assert stages > 3  # own parts, and several turns of a peer's
-    for call in (*range(1, 5), stages // 2, stages):
+    for call in range(1, stages + 1) if is_always else (1, 2, stages // 2, stages):
         federation = made(MortalFederation, plan=MortalPlan((party, call), is_after))
         simulation = federation.simulate()
         assert simulation.crashes == 1
@@ -260,6 +268,7 @@ def test_parts_twice_unasked_and_for_nothing_are_refused_and_change_nothing():
 
 
 MINUTES = 180.0  # of virtual time; the deadline is a day
+AWAY_S = 2 * MINUTES
 
 
 @pytest.mark.parametrize("served", [0, 3])
@@ -310,7 +319,7 @@ class Gone(Simulation):
             return  # of the turn in which it died
         super()._send(party, frames)
         if is_part and not self.crashes:
-            self._crash(party, 1000.0)
+            self._crash(party, AWAY_S)
 
 
 def test_a_party_that_is_away_while_its_parts_are_awaited_is_waited_for(monkeypatch):
@@ -323,7 +332,7 @@ def test_a_party_that_is_away_while_its_parts_are_awaited_is_waited_for(monkeypa
 
     federation.operators["bank"] = look
     simulation = federation.simulate()
-    assert simulation.now > 1000.0
+    assert simulation.now > AWAY_S
     assert any(asked)
     assert weights(simulation) == in_one_frame()
 

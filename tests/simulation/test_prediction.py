@@ -22,7 +22,7 @@ from schemas.privacy import Budget, Release
 from tests.evidence import evidence_of
 from tests.federation import Federation, manifest, policy, tables
 from tests.samples import release
-from tests.simulation.predicting import EXACT, changed, prediction, refused, trained
+from tests.simulation.predicting import EXACT, changed, ledgers_of, prediction, refused, trained
 
 
 def theta_by_id(federation, simulation) -> dict[int, float]:
@@ -57,7 +57,7 @@ def test_exact_scores_are_those_of_all_weights_in_one_place():
 
 def test_only_the_passive_parties_pay_and_on_top_of_the_training():
     before, models = trained()
-    federation = prediction(models, ledgers=before.ledgers)
+    federation = prediction(models, ledgers=ledgers_of(before))
     alone = {p: Ledger(db, p).books.epsilon_spent("people") for p, db in before.ledgers.items()}
     federation.simulate()
     books = {p: Ledger(db, p).books for p, db in federation.ledgers.items()}
@@ -70,7 +70,7 @@ def test_only_the_passive_parties_pay_and_on_top_of_the_training():
 
 def test_exact_scores_are_booked_as_infinitely_much():
     before, models = trained()
-    federation = prediction(models, ledgers=before.ledgers, **EXACT)
+    federation = prediction(models, ledgers=ledgers_of(before), **EXACT)
     federation.simulate()
     books = {p: Ledger(db, p).books for p, db in federation.ledgers.items()}
     assert books["bank"].epsilon_spent("people") < 1.1

@@ -146,10 +146,16 @@ def test_a_number_outside_the_bounds_is_withheld(bounds, passives):
 # -- kept alignments --------------------------------------------------------------------------
 
 
+@cache
+def resolved(passives: int):
+    """A run that tests share; they read its journals, states and alignments."""
+    first = federation_of(passives)
+    return first, first.simulate()
+
+
 def after_a_run(passives: int = 2, **again):
     """A second federation on the same rows, whose parties keep what the first run found."""
-    first = federation_of(passives)
-    simulation = first.simulate()
+    first, simulation = resolved(passives)
     second = federation_of(passives, **again)
     second.kept = {p: (simulation.nodes[p].state.trained.setup.alignment,) for p in second.parties}
     return first, simulation, second
@@ -230,8 +236,7 @@ def test_faults_while_a_kept_alignment_is_taken_change_nothing(seed):
 
 
 def test_a_coordinator_cannot_make_up_a_kept_alignment():
-    federation = federation_of(1)
-    simulation = federation.simulate()
+    federation, simulation = resolved(1)
     node = simulation.nodes["p1"]
     state = Accepted(standing=node.state.standing, manifest=federation.manifest)
     own = toss_commitment(node.role.own)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -23,7 +24,7 @@ METHODS = ["ecdh", "oprf"]
 
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("shape", SHAPES)
-@pytest.mark.parametrize(("parties", "size"), [(2, 0), (2, 300), (3, 70), (5, 1)])
+@pytest.mark.parametrize(("parties", "size"), [(2, 0), (2, 300), (3, 70), (4, 1)])
 def test_every_party_finds_the_intersection(
     method: str, shape: str, parties: int, size: int
 ) -> None:
@@ -45,7 +46,7 @@ def test_many_parties(method: str, parties: int, size: int) -> None:
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-@pytest.mark.parametrize(("parties", "size"), [(2, 6000), (3, 6000)])
+@pytest.mark.parametrize(("parties", "size"), [(2, 6000), (3, 2500)])
 def test_thousands_of_ids_by_oprf(shape: str, parties: int, size: int) -> None:
     Federation("oprf", shaped_sets(shape, parties, size)).run().check()
 
@@ -76,7 +77,7 @@ def test_sizes_may_differ_widely(method: str) -> None:
 @pytest.mark.parametrize(("method", "bucket_ids"), [("ecdh", 40), ("oprf", 400)])
 @pytest.mark.parametrize("parties", [2, 3])
 def test_many_buckets(method: str, bucket_ids: int, parties: int) -> None:
-    sets = shaped_sets("overlapping", parties, 5 * bucket_ids)
+    sets = shaped_sets("overlapping", parties, 3 * bucket_ids)
     Federation(method, sets, bucket_ids=bucket_ids).run(random.Random(3)).check()
 
 
@@ -100,19 +101,24 @@ class _Repeating(Federation):
 
     repeated = 0
 
+    def __init__(self, *given: Any, **terms: Any) -> None:
+        super().__init__(*given, **terms)
+        self.digests = {name: deep_digest(session) for name, session in self.sessions.items()}
+
     def before(self, sender: str, receiver: str, message: Outgoing) -> None:
         session, work, block = (
             self.sessions[receiver],
             self.works[receiver],
             received(sender, message),
         )
-        before = deep_digest(session)
         after, outgoing = session.receive(work, block)
         work.forget()
         again, same = session.receive(work, block)
         assert outgoing == same
-        assert deep_digest(after) == deep_digest(again)
-        assert deep_digest(session) == before
+        digest = deep_digest(after)
+        assert deep_digest(again) == digest
+        assert deep_digest(session) == self.digests[receiver]  # as the move before left it
+        self.digests[receiver] = digest
         self.repeated += 1
 
 
@@ -135,7 +141,7 @@ def test_another_secret_or_seed_changes_all_blocks(method: str) -> None:
     assert not payloads[0] & payloads[1]
 
 
-@pytest.mark.parametrize(("method", "size"), [("ecdh", 3000), ("oprf", 3000)])
+@pytest.mark.parametrize(("method", "size"), [("ecdh", 1500), ("oprf", 3000)])
 def test_window_bounds_what_is_on_the_way(method: str, size: int) -> None:
     terms = {"block_bytes": 1 << 14, "window": 2}
     federation = Federation(method, shaped_sets("identical", 2, size), **terms).run().check()
