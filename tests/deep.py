@@ -33,7 +33,7 @@ def _parts(value: Any) -> list[bytes]:
 
 
 def _add(value: Any, put: Put) -> None:
-    """Put all parts of a value; nested generators would take three times as long."""
+    """Put all parts of a value; nested generators would be slower."""
     put(type(value).__name__.encode())
     if type(value) in _LEAVES or isinstance(value, bool | int | float | str | bytes | type):
         put(repr(value).encode())
