@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from functools import partial
 from itertools import chain
@@ -22,48 +22,57 @@ def deep_digest(value: Any) -> str:
     return digest.hexdigest()
 
 
+Put = Callable[[bytes], object]
 _LEAVES = {type(None), bool, int, float, str, bytes}
 
 
-def _parts(value: Any) -> Iterator[bytes]:
-    yield type(value).__name__.encode()
-    if value is None or isinstance(value, bool | int | float | str | bytes | type):
-        yield repr(value).encode()
+def _parts(value: Any) -> list[bytes]:
+    found: list[bytes] = []
+    _add(value, found.append)
+    return found
+
+
+def _add(value: Any, put: Put) -> None:
+    """Put all parts of a value; nested generators would be slower."""
+    put(type(value).__name__.encode())
+    if type(value) in _LEAVES or isinstance(value, bool | int | float | str | bytes | type):
+        put(repr(value).encode())
     elif isinstance(value, np.ndarray):
-        yield repr((value.dtype, value.shape)).encode()
-        yield np.ascontiguousarray(value).tobytes()
-    elif isinstance(value, Mapping):
-        for key, each in sorted(value.items(), key=lambda item: repr(item[0])):
-            yield from _parts(key)
-            yield from _parts(each)
+        put(repr((value.dtype, value.shape)).encode())
+        put(np.ascontiguousarray(value).tobytes())
     elif isinstance(value, tuple | list):
-        yield from _row(value)
-    elif isinstance(value, set | frozenset):
-        yield from sorted(b"".join(_parts(each)) for each in value)
+        _add_row(value, put)
     elif isinstance(value, BaseModel):
         # Declared fields, as of a dataclass: a cached property follows from them.
-        yield from _parts({name: getattr(value, name) for name in type(value).model_fields})
+        _add({name: getattr(value, name) for name in type(value).model_fields}, put)
+    elif isinstance(value, Mapping):
+        for key, each in sorted(value.items(), key=lambda item: repr(item[0])):
+            _add(key, put)
+            _add(each, put)
+    elif isinstance(value, set | frozenset):
+        for each in sorted(b"".join(_parts(each)) for each in value):
+            put(each)
     elif is_dataclass(value):
-        for each in fields(value):
-            yield from _parts(getattr(value, each.name))
+        for field in fields(value):
+            _add(getattr(value, field.name), put)
     else:
-        yield from _attributes(value)
+        _add_attributes(value, put)
 
 
-def _row(value: Sequence[Any]) -> Iterator[bytes]:
+def _add_row(value: Sequence[Any], put: Put) -> None:
     """Rows of plain values at once: states of entity resolution hold thousands of keys."""
     kinds = set(map(type, value))
     if kinds == {bytes}:
-        yield repr([len(each) for each in value]).encode()
-        yield b"".join(value)
+        put(repr([len(each) for each in value]).encode())
+        put(b"".join(value))
     elif kinds <= _LEAVES:
-        yield repr(list(value)).encode()
+        put(repr(list(value)).encode())
     elif kinds == {tuple}:
-        yield repr([len(each) for each in value]).encode()
-        yield from _row(list(chain.from_iterable(value)))
+        put(repr([len(each) for each in value]).encode())
+        _add_row(list(chain.from_iterable(value)), put)
     else:
         for each in value:
-            yield from _parts(each)
+            _add(each, put)
 
 
 def arrays_in(value: Any) -> Iterator[np.ndarray]:
@@ -80,7 +89,7 @@ def arrays_in(value: Any) -> Iterator[np.ndarray]:
             yield from arrays_in(getattr(value, each.name))
 
 
-def _attributes(value: Any) -> Iterator[bytes]:
+def _add_attributes(value: Any, put: Put) -> None:
     """Of a plain object, its slots among them; functions and other opaque things are refused."""
     slots = (
         f"_{cls.__name__}{name}" if name.startswith("__") else name
@@ -90,4 +99,4 @@ def _attributes(value: Any) -> Iterator[bytes]:
     held = {name: getattr(value, name) for name in slots} | getattr(value, "__dict__", {})
     if isinstance(value, FunctionType | MethodType | partial) or not held:
         raise TypeError(f"cannot look into a {type(value).__name__}")
-    yield from _parts(held)
+    _add(held, put)

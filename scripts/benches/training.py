@@ -17,8 +17,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from sklearn.linear_model import LogisticRegression
-from sklearn.metrics import roc_auc_score
 
 from hdpvfl_mq.app.demo import evaluate
 from hdpvfl_mq.glm.block import scale_rows
@@ -86,6 +84,9 @@ def _trained(folder: Path, dataset: str, guarantee: str) -> list[Row]:
 
 def _central(run: Path) -> tuple[float, float]:
     """Seconds and test AUC of scikit-learn on the same rows, scaled as the parties scale them."""
+    from sklearn.linear_model import LogisticRegression  # noqa: PLC0415 - late, for its size
+    from sklearn.metrics import roc_auc_score  # noqa: PLC0415 - late, for its size
+
     models = {p.parent.name: json.loads(p.read_text()) for p in run.glob("*/model.json")}
     parts = {}
     for part in ("train", "test"):

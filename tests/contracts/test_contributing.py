@@ -72,7 +72,6 @@ def not_counted() -> set[str]:
     return set(re.findall(r"`([\w/]+\.py)`", note))
 
 
-@cache
 def words(path: Path) -> set[str]:
     """Every identifier and string constant of a module; no comment, no docstring."""
     found = set()
@@ -92,13 +91,21 @@ def product() -> Iterator[Path]:
         yield from (ROOT / package).rglob("*.py")
 
 
+@cache
+def naming() -> dict[str, set[str]]:
+    """The product files of every word."""
+    found: dict[str, set[str]] = {}
+    for path in product():
+        file = path.relative_to(ROOT).as_posix()
+        for word in words(path):
+            found.setdefault(word, set()).add(file)
+    return found
+
+
 def places(pattern: str) -> set[str]:
     """Where code names an example; a package is one place."""
-    files = {
-        path.relative_to(ROOT).as_posix()
-        for path in product()
-        if any(re.fullmatch(pattern, word) for word in words(path))
-    }
+    names = re.compile(pattern)
+    files = set().union(*(held for word, held in naming().items() if names.fullmatch(word)))
     return {next((p for p in PACKAGES if file.startswith(p)), file) for file in files}
 
 
@@ -153,6 +160,7 @@ PASSED = re.findall(r"^\| ([\w ]+) \| `([\w/.]+)` \| `(\w+)` \|", WALK, re.MULTI
 STEPS = [step for step in PASSED if " " not in step[0]]
 
 
+@cache
 def functions(path: Path) -> set[str]:
     tree = ast.parse(path.read_text())
     kinds = ast.FunctionDef | ast.AsyncFunctionDef

@@ -22,12 +22,12 @@ pytestmark = pytest.mark.seconds
 
 LOSSES = {name: FAMILIES[name].label_kind for name in FAMILIES}
 PENALTIES = ("none", "l2", "l1", "elastic_net")
-EPOCHS = 3  # of three batches; equality is bit by bit, so more of them show no more
+EPOCHS = 2  # of three batches; equality is bit by bit, so more of them show no more
 
 
 def labelled(kind: str) -> dict[str, Table]:
     """The test tables with labels of a kind."""
-    found, dice = tables(rows=60), np.random.default_rng(11)
+    found, dice = tables(rows=30), np.random.default_rng(11)
     bank = found["bank"]
     rows = bank.rows
     y = {
@@ -70,7 +70,7 @@ def test_a_federation_computes_what_plain_arithmetic_does(loss, penalty):
             loss=LossSpec(name=loss),
             penalty=PenaltySpec(name=penalty, **strength),
             epochs=EPOCHS,
-            batch_rows=25,
+            batch_rows=11,
             step_decay=0.1,
             active=ActiveSide(step_size=0.05, weight_norm=50.0),
             passive=PassiveSide(step_size=0.04, weight_norm=50.0),

@@ -7,7 +7,7 @@ import asyncio
 import numpy as np
 import pytest
 
-from hdpvfl_mq import VFLClassifier
+import hdpvfl_mq
 from hdpvfl_mq.app import cli
 from hdpvfl_mq.app.live import Federation, Wanted
 from hdpvfl_mq.data.readers import load_table
@@ -23,7 +23,7 @@ async def test_an_estimator_is_trained_by_the_services(tmp_path):
         federation = await asyncio.to_thread(Federation.connect, path)
         assert federation.settings.party == "active"
         assert repr(federation).startswith("Federation('first.fed', party='active'")
-        wanted = VFLClassifier(epsilon=0.5, delta=0.01, disclosed_rows=0)
+        wanted = hdpvfl_mq.VFLClassifier(epsilon=0.5, delta=0.01, disclosed_rows=0)
         run = await asyncio.to_thread(federation.fit, wanted, run="live")
         seen = [progress async for progress in run.progress()]
         assert seen[-1].is_over
@@ -87,7 +87,9 @@ async def test_a_refusal_reaches_the_program_with_its_reason(tmp_path):
         services.change_policy(run_epsilon_max=0.1)
         await until(lambda: services.live["active"].link.is_connected, "the connection")
         federation = await asyncio.to_thread(Federation.connect, services.demo.service("active"))
-        run = await asyncio.to_thread(federation.fit, VFLClassifier(delta=0.01), run="dear")
+        run = await asyncio.to_thread(
+            federation.fit, hdpvfl_mq.VFLClassifier(delta=0.01), run="dear"
+        )
         with pytest.raises(RefusedError, match="epsilon"):
             await asyncio.to_thread(run.wait)
 
@@ -97,11 +99,11 @@ async def test_what_cannot_be_proposed_is_said_before_anybody_is_asked(tmp_path)
         path = services.demo.service("active")
         federation = await asyncio.to_thread(Federation.connect, path)
         for wrong in (
-            VFLClassifier(columns=[["a"], ["b"]]),
-            VFLClassifier(epsilon=-1.0),
-            VFLClassifier(penalty="l7"),
-            VFLClassifier(guarantee="sounds"),
-            VFLClassifier(guarantee="none", disclosed_rows=10),
+            hdpvfl_mq.VFLClassifier(columns=[["a"], ["b"]]),
+            hdpvfl_mq.VFLClassifier(epsilon=-1.0),
+            hdpvfl_mq.VFLClassifier(penalty="l7"),
+            hdpvfl_mq.VFLClassifier(guarantee="sounds"),
+            hdpvfl_mq.VFLClassifier(guarantee="none", disclosed_rows=10),
         ):
             with pytest.raises(SettingsError):
                 await asyncio.to_thread(federation.fit, wrong)
@@ -120,7 +122,9 @@ async def test_a_live_model_predicts_the_rows_it_is_given(tmp_path):
         await services.start()
         await until(lambda: services.live["active"].link.is_connected, "the connection")
         federation = await asyncio.to_thread(Federation.connect, services.demo.service("active"))
-        run = await asyncio.to_thread(federation.fit, VFLClassifier(delta=0.01), run="live")
+        run = await asyncio.to_thread(
+            federation.fit, hdpvfl_mq.VFLClassifier(delta=0.01), run="live"
+        )
         model = await asyncio.to_thread(run.model)
         table = load_table(services.demo.rows("active", "train"))
         some = table.take(np.arange(40)[::-1])  # another order than the file's
@@ -150,7 +154,9 @@ async def test_a_policy_that_scores_nobody_is_an_error_with_its_reason(tmp_path,
         services.change_policy(rows_min=2, scoring="none")
         await until(lambda: services.live["active"].link.is_connected, "the connection")
         federation = await asyncio.to_thread(Federation.connect, services.demo.service("active"))
-        run = await asyncio.to_thread(federation.fit, VFLClassifier(delta=0.01), run="live")
+        run = await asyncio.to_thread(
+            federation.fit, hdpvfl_mq.VFLClassifier(delta=0.01), run="live"
+        )
         shown = await asyncio.to_thread(run.show)  # lines, as this is no notebook
         assert shown["run"] == "live"
         assert "completed" in capsys.readouterr().out

@@ -11,10 +11,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from scipy import special
 
 from hdpvfl_mq.privacy.calibration import epsilon_of
 from hdpvfl_mq.privacy.noise import ladder
+from tests.lazily import Lazily
+
+special = Lazily("scipy.special")
+
 
 Array = np.ndarray
 # Either rate may miss its bound with half of what 99.9 % leaves.

@@ -20,7 +20,7 @@ ALL = (COORDINATOR, "bank", "shop", "telco")
 
 @cache
 def _lived(liar: str, lie: str) -> CheatingFederation:
-    brief = manifest(**SMALL, epochs=4, rounds_ahead=2, deadline_s=20.0)
+    brief = manifest(**{**SMALL, "epochs": 4}, rounds_ahead=2, deadline_s=20.0)
     cheats = {liar: {"says": LIES[lie]}}
     federation = CheatingFederation(brief, tables(ROWS), cheats=cheats)
     with suppress(HdpvflError):  # however it ended, the journals are what is looked at

@@ -8,7 +8,7 @@ from hdpvfl_mq.audit.evidence import Evidence
 from tests.evidence import CheatingFederation, evidence_of
 from tests.federation import Federation, manifest, tables
 
-SMALL = {"batch_rows": 20}
+SMALL = {"batch_rows": 20, "epochs": 2}
 ROWS = 44
 
 

@@ -11,11 +11,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from scipy.optimize import minimize
-from sklearn import linear_model as lm
-from sklearn.svm import LinearSVC
 
 from schemas.model import PenaltySpec
+from tests.lazily import Lazily
+
+lm, svm, optimize = map(Lazily, ("sklearn.linear_model", "sklearn.svm", "scipy.optimize"))
+
 
 FAR_INTERCEPT = 300.0  # LinearSVC penalises the intercept; this far out it weighs nothing.
 
@@ -108,7 +109,7 @@ def squared_hinge(X: np.ndarray, y: np.ndarray, spec: PenaltySpec) -> Reference:
     if (l1 > 0.0) == (l2 > 0.0):
         sign = np.where(y > 0, 1.0, -1.0)
         return _scipy(X, sign, spec, _hinge_value)
-    model = LinearSVC(
+    model = svm.LinearSVC(
         penalty="l2" if l2 else "l1",
         loss="squared_hinge",
         dual=False,
@@ -188,7 +189,9 @@ def _scipy(X, y, spec, loss, start=0.0):
     options = {"maxiter": 20_000, "maxfun": 40_000, "ftol": 1e-16, "gtol": 1e-11, "maxcor": 50}
     for _ in range(5):  # until another start from there finds nothing lower
         before = z
-        z = minimize(value, z, jac=True, method="L-BFGS-B", bounds=bounds, options=options).x
+        z = optimize.minimize(
+            value, z, jac=True, method="L-BFGS-B", bounds=bounds, options=options
+        ).x
         if np.abs(z - before).max() < 1e-8:
             break
     return Reference("scipy L-BFGS-B", np.append(z[:columns] - z[columns:-1], z[-1]))

@@ -128,9 +128,10 @@ def parted(weights: np.ndarray, blocks: list[ColumnBlock]) -> list[np.ndarray]:
 
 
 def step_for(matrices: tuple[np.ndarray, ...], curvature: float, spec: PenaltySpec) -> StepSize:
+    """Nearly 2 / L, where steps still come closer: half as many rounds as with 1 / L."""
     design = np.hstack([*matrices, np.ones((len(matrices[0]), 1))])
     steepest = curvature * np.linalg.eigvalsh(design.T @ design / len(design)).max()
-    return StepSize(1.0 / (steepest + spec.strength))
+    return StepSize(1.8 / (steepest + spec.strength))
 
 
 def settled(problem: Problem, step: StepSize) -> tuple[list[np.ndarray], int]:

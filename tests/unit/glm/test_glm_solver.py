@@ -6,13 +6,16 @@ import math
 
 import numpy as np
 import pytest
-from scipy.optimize import minimize
 
 from hdpvfl_mq.glm.block import ColumnBlock
 from hdpvfl_mq.glm.families import FAMILIES, family
 from hdpvfl_mq.glm.response import Response
 from hdpvfl_mq.glm.solver import Objective, newton
 from schemas.model import LossName, LossSpec
+from tests.lazily import Lazily
+
+optimize = Lazily("scipy.optimize")
+
 
 NAMES = [name for name in FAMILIES if name != "gamma_canonical"]
 ROWS = 300
@@ -51,7 +54,7 @@ def test_it_is_what_scipy_finds(name: LossName) -> None:
         losses = target.response.loss(rows, target.block.scores(rows, w), 0.0).expose()
         return float(losses.mean() + 0.02 * w @ w / 2)
 
-    found = minimize(value, np.zeros(4), method="BFGS", options={"gtol": 1e-9})
+    found = optimize.minimize(value, np.zeros(4), method="BFGS", options={"gtol": 1e-9})
     w = newton(target, tolerance=1e-11)
     assert np.allclose(w, found.x, atol=1e-4)
     assert value(w) <= found.fun + 1e-12

@@ -27,6 +27,8 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
 ]
 CRASHES, CRASHES_FULL = 200, 2000
+# Of two writes at once, each at another write: 120 of these are as many as 200 draws find.
+BETWEEN = pytest.mark.parametrize("crashes", [120, pytest.param(2000, marks=pytest.mark.slow)])
 SECRET = LedgerSecret(bytes(32))
 SPENDS = 6
 
@@ -89,6 +91,13 @@ def book_until_failure(disk: Disk, synchronous: str) -> list[int]:
 
 def copy(disk: Disk, fails_at: int = 0) -> Disk:
     return Disk({n: type(f)(bytearray(f.safe)) for n, f in disk.files.items()}, fails_at)
+
+
+def failing_writes(dice: random.Random, operations: int, crashes: int) -> list[int]:
+    """At which write the power fails; none a second time before all have had their turn."""
+    every = range(1, operations + 2)
+    turns = -(-crashes // len(every))
+    return [at for _ in range(turns) for at in dice.sample(every, len(every))][:crashes]
 
 
 def lost_spends(crashes: int, synchronous: str) -> int:
@@ -174,15 +183,18 @@ def release_until_failure(disk: Disk, order: str, monkeypatch) -> list[int]:
     return sent
 
 
+@BETWEEN
 @pytest.mark.parametrize("order", ["ledger first", "journal first"])
-def test_after_power_loss_between_two_writes_no_sent_release_is_missing(order, monkeypatch):
+def test_after_power_loss_between_two_writes_no_sent_release_is_missing(
+    order, crashes, monkeypatch
+):
     """Two writes at once may reach the disk in either order; nothing is sent before both have."""
     dice, start = random.Random(11), prepared()
     whole = copy(start)
     assert release_until_failure(whole, order, monkeypatch) == list(range(SPENDS))
     apart = 0
-    for _ in range(CRASHES):
-        disk = copy(start, fails_at=dice.randint(1, whole.operations + 1))
+    for fails_at in failing_writes(dice, whole.operations, crashes):
+        disk = copy(start, fails_at)
         sent = release_until_failure(disk, order, monkeypatch)
         left = disk.after_failure(dice)
         ledger = Ledger(Connection(left, "ledger"), "shop", SECRET)
@@ -265,8 +277,9 @@ def score_until_failure(disk: Disk, order: str, monkeypatch) -> list[int]:
     return sent
 
 
+@BETWEEN
 @pytest.mark.parametrize("order", ["ledger first", "journal first"])
-def test_after_power_loss_no_scored_person_is_uncounted(order, monkeypatch):
+def test_after_power_loss_no_scored_person_is_uncounted(order, crashes, monkeypatch):
     """The account does not wait for the disk: ledger or journal have what it may lose."""
     monkeypatch.setattr(scored_file, "UNSYNCED_MAX", 3)  # the ledger drops what is safe
     dice, start = random.Random(12), prepared()
@@ -276,8 +289,8 @@ def test_after_power_loss_no_scored_person_is_uncounted(order, monkeypatch):
     whole = copy(start)
     assert score_until_failure(whole, order, monkeypatch) == list(range(SPENDS))
     lost = again = 0
-    for _ in range(CRASHES):
-        disk = copy(start, fails_at=dice.randint(1, whole.operations + 1))
+    for fails_at in failing_writes(dice, whole.operations, crashes):
+        disk = copy(start, fails_at)
         sent = score_until_failure(disk, order, monkeypatch)
         left = disk.after_failure(dice)
         ledger = Ledger(Connection(left, "ledger"), "shop", SECRET)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 
 import pytest
-from scipy import special
 
 from hdpvfl_mq.errors import SettingsError
 from hdpvfl_mq.privacy.calibration import (
@@ -17,6 +16,10 @@ from hdpvfl_mq.privacy.calibration import (
     noise_std_classical,
 )
 from tests.curve import delta_of
+from tests.lazily import Lazily
+
+special = Lazily("scipy.special")
+
 
 EPSILONS = (1e-3, 1e-2, 0.1, 1.0, 5.0, 10.0, 20.0, 100.0, 1e3)
 DELTAS = (1e-12, 1e-9, 1e-5, 1e-2, 0.3)

@@ -8,10 +8,13 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
-from scipy import special, stats
 
 from hdpvfl_mq.errors import SettingsError
 from hdpvfl_mq.privacy.noise import commitment, ladder, round_ratio, stream_key
+from tests.lazily import Lazily
+
+special, stats = Lazily("scipy.special"), Lazily("scipy.stats")
+
 
 KEY = bytes(range(32))
 

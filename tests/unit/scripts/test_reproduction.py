@@ -9,23 +9,20 @@ from functools import partial
 import numpy as np
 import pytest
 
-from scripts import reproduce
-from scripts.reproduction import (
-    attacks,
-    he,
-    methods,
-    page_quality,
-    page_recovery,
-    partners,
-    questions,
-    tables,
-    targets,
-    timing,
-)
 from scripts.reproduction.data import ACTIVE, PASSIVE, fold, held_rows, split
 from scripts.reproduction.grid import DATASETS, DELTA, TINY
+from tests.lazily import Lazily
 
 pytestmark = pytest.mark.seconds
+
+reproduce = Lazily("scripts.reproduce")  # with scikit-learn, as are most of these
+attacks, he, methods, page_quality, page_recovery, partners = (
+    Lazily(f"scripts.reproduction.{name}")
+    for name in ("attacks", "he", "methods", "page_quality", "page_recovery", "partners")
+)
+questions, tables, targets, timing = (
+    Lazily(f"scripts.reproduction.{name}") for name in ("questions", "tables", "targets", "timing")
+)
 
 SMALL = replace(TINY, epsilons=(1.0,), fresh_splits=range(0), game_runs=2)
 
