@@ -1,4 +1,4 @@
-"""100,000 frames with valid signatures: every one is a legal move or a refusal, never an error.
+"""64,000 frames with valid signatures: every one is a legal move or a refusal, never an error.
 
 `make fuzz` throws 20 million.
 """
@@ -9,7 +9,7 @@ import pytest
 
 from tests.properties.fuzz_frames import throw
 
-FRAMES, BLOCKS = 100_000, 16  # a block meets one method in one version of the protocol
+FRAMES, BLOCKS = 64_000, 16  # a block meets one method in one version of the protocol
 SIGNED = 2  # blocks with Ed25519; the others have keyed hashes, as nine of ten in make fuzz
 
 

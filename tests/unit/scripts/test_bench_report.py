@@ -10,6 +10,12 @@ from scripts.benches import floor, picture, report, targets
 from scripts.benches.row import Row
 
 
+@pytest.fixture
+def no_picture(monkeypatch):
+    """Drawing takes longer than all else here; two tests look at pictures."""
+    monkeypatch.setattr(picture, "draw", lambda rows, path: None)
+
+
 def a_round(cpu: float, wall: float = 1.5) -> Row:
     return Row("a round", "", key="round.1", value=wall, cpu_value=cpu)
 
@@ -25,22 +31,26 @@ def test_a_target_is_met_or_not_met(tmp_path):
     assert json.loads((tmp_path / "bench.json").read_text())["rows"][0]["cpu_value"] == 2.0
 
 
+@pytest.mark.usefixtures("no_picture")
 @pytest.mark.parametrize(("cpu", "found"), [(2.0, 0), (2.9, 0), (3.1, 1)])
 def test_a_ratio_that_grew_by_half_is_a_regression(tmp_path, cpu, found):
     report.record([a_round(2.0)], tmp_path)
     assert len(report.grown([a_round(cpu)], tmp_path)) == found
 
 
+@pytest.mark.usefixtures("no_picture")
 def test_a_record_without_these_rows_is_no_success(tmp_path):
     report.record([Row("other", "", key="up.2", value=1.0)], tmp_path)
     assert len(report.grown([a_round(1.0)], tmp_path)) == 1
 
 
+@pytest.mark.usefixtures("no_picture")
 def test_a_record_names_the_parts_that_have_not_run(tmp_path):
     report.record([a_round(2.0)], tmp_path, unfinished=["scores", "many"])
     assert "**Not finished**: scores, many" in (tmp_path / "bench.md").read_text()
 
 
+@pytest.mark.usefixtures("no_picture")
 def test_the_page_names_the_commit_that_was_measured(tmp_path):
     report.record([a_round(2.0)], tmp_path, commit="0a1b2c3")
     assert "from commit 0a1b2c3:" in (tmp_path / "bench.md").read_text()
