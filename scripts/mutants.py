@@ -2,7 +2,7 @@
 
 tests/mutants.toml lists the faults: a file, a text in it, what it becomes, and the few tests that
 must notice. Everything runs on a copy of the tree. Exit code 1 if a fault survives, if its text is
-not in the file exactly once, or if its tests do not even run. `--draw` takes a tenth of the list,
+not in the file exactly once, or if its tests do not even run. `--draw` takes a twentieth of it,
 chosen by the commit (outside git by the version), so that every commit is asked other questions.
 """
 
@@ -73,7 +73,7 @@ def mutants(path: Path = LIST) -> tuple[Mutant, ...]:
 
 
 def commit() -> str:
-    """The seed that chooses a tenth: the commit, or the version where there is no git."""
+    """The seed that chooses a twentieth: the commit, or the version where there is no git."""
     asked = subprocess.run(
         ["git", "rev-parse", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=False
     )
@@ -84,12 +84,12 @@ def commit() -> str:
 
 
 def drawn(listed: Sequence[Mutant], chosen_by: str) -> tuple[Mutant, ...]:
-    """A tenth of the list, rounded up."""
+    """A twentieth of the list, rounded up."""
 
     def place(mutant: Mutant) -> bytes:
         return hashlib.sha256(f"{chosen_by}\n{mutant.name}".encode()).digest()
 
-    return tuple(sorted(listed, key=place)[: -(-len(listed) // 10)])
+    return tuple(sorted(listed, key=place)[: -(-len(listed) // 20)])
 
 
 def copied(to: Path) -> None:
@@ -180,7 +180,7 @@ def table(results: Sequence[tuple[Mutant, Verdict, float]]) -> str:
         "# Planted faults",
         "",
         "Made by `make mutants` from tests/mutants.toml; do not edit. Each fault is planted in a",
-        "copy of the tree, one at a time, and the tests named for it must fail. A tenth of them,",
+        "copy of the tree, one at a time, and the tests named for it must fail. A twentieth,",
         f"drawn by the commit, is in `make test`. {killed} of {len(results)} killed.",
         "",
         "| fault | file | killed by |",
@@ -200,7 +200,7 @@ def _short(test: str) -> str:
 def main() -> int:
     """Run the program; exit code 0 if every fault was noticed."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--draw", action="store_true", help="a tenth, chosen by the commit")
+    parser.add_argument("--draw", action="store_true", help="a twentieth, chosen by the commit")
     parser.add_argument("--only", help="those with this word in their name or file")
     parser.add_argument("--jobs", type=int, default=1, help="number of faults to try at a time")
     arguments = parser.parse_args()

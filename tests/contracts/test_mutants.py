@@ -33,7 +33,7 @@ def test_a_text_that_is_gone_is_told():
     assert "is gone" in (replace(gone, file="parties/nothing.py").problem(ROOT) or "")
 
 
-def test_another_commit_draws_others_and_ten_draws_find_most():
-    draws = [drawn(LISTED, f"commit {number}") for number in range(30)]
-    assert all(len(draw) == -(-len(LISTED) // 10) for draw in draws)
+def test_another_commit_draws_others_and_sixty_draws_find_most():
+    draws = [drawn(LISTED, f"commit {number}") for number in range(60)]
+    assert all(len(draw) == -(-len(LISTED) // 20) for draw in draws)
     assert len({mutant.name for draw in draws for mutant in draw}) > 0.8 * len(LISTED)

@@ -1,4 +1,4 @@
-"""A tenth of the planted faults is tried with every commit, and the page lists all of them."""
+"""A twentieth of the planted faults is tried with every commit, and the page lists all of them."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_a_fault_that_nobody_notices_survives_and_one_that_does_not_run_is_told(
     assert told.stdout.strip() == "SURVIVED/DOES NOT RUN"
 
 
-def test_a_tenth_of_the_faults_is_noticed():
+def test_a_twentieth_of_the_faults_is_noticed():
     """Drawn by the commit; `make mutants` tries all."""
     told = subprocess.run(
         [sys.executable, "scripts/mutants.py", "--draw"],
