@@ -28,8 +28,8 @@ from hdpvfl_mq.runtime.profile import numeric_profile
 from hdpvfl_mq.runtime.settings import fields_of, load_settings
 from hdpvfl_mq.wire.codec import model_digest
 from parties.assets import Assets
-from parties.party import Party
 from parties.process.build import PartyFiles, contacts, identity_of, load_assets
+from parties.process.steps_on_disk import role_of
 from schemas.config import BrokerSettings, PartySettings, RunManifest
 from schemas.engine import EngineSettings
 from schemas.ids import COORDINATOR, PartyId
@@ -101,7 +101,7 @@ def _member(settings: PartySettings, transcript: Transcript) -> Node:
     own = load_assets(settings, keys)
     _check_seed(own, transcript)
     store = RecordedStore(transcript.rows, transcript.joined)
-    return Node(Party(own), identity_of(settings, keys), contacts(settings), journal=store)
+    return Node(role_of(own), identity_of(settings, keys), contacts(settings), journal=store)
 
 
 def _coordinator(settings: BrokerSettings, transcript: Transcript) -> Node:

@@ -14,10 +14,10 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from itertools import chain, count, islice, starmap
 from multiprocessing.connection import Connection, wait
-from pathlib import Path
 from typing import Any
 
 from hdpvfl_mq.engine.channel import receive
+from hdpvfl_mq.engine.disk_space import DiskSpace
 from hdpvfl_mq.engine.port import Job, Piece, R, Result, Unseen, WorkersRows
 from hdpvfl_mq.engine.shared_rows import SharedFile
 from hdpvfl_mq.engine.worker import Asked, Call, Compute, Failure
@@ -81,10 +81,10 @@ class SharedRows(WorkersRows):
 class ProcessEngine:
     """Workers of this host, started with the first job and used for all that follow."""
 
-    def __init__(self, workers: int | None = None, folder: Path | None = None) -> None:
-        """`folder` is where matrices are stored; None stores them in memory."""
+    def __init__(self, workers: int | None = None, space: DiskSpace | None = None) -> None:
+        """`space` is where matrices are stored; None stores them in memory."""
         self._count = workers or len(os.sched_getaffinity(0))
-        self._folder = folder
+        self._space = space
         self._workers: list[WorkerProcess] = []
         self._numbers = count()
         self._dropped: deque[int] = deque()
@@ -97,7 +97,7 @@ class ProcessEngine:
 
     def allocate_rows(self, shape: tuple[int, int], dtype: Any) -> SharedRows:
         """A matrix that workers can map."""
-        number, file = next(self._numbers), SharedFile(shape, dtype, self._folder)
+        number, file = next(self._numbers), SharedFile(shape, dtype, self._space)
         rows = SharedRows(self, number, file)
         weakref.finalize(rows, _forget, self._dropped, number, file)
         return rows

@@ -31,6 +31,7 @@ class Take:
     number: int
     shape: tuple[int, int]
     dtype: str
+    start: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +113,7 @@ def _read(connection: Connection, asked: Queue[Asked | _Taken | Drop | None]) ->
             each = receive(connection)
             if isinstance(each, Take):
                 descriptor = recv_handle(connection)
-                X = matrix_of(descriptor, each.shape, each.dtype, mmap.ACCESS_READ)
+                X = matrix_of(descriptor, each.shape, each.dtype, mmap.ACCESS_READ, each.start)
                 os.close(descriptor)
                 each = _Taken(each.number, X)
             asked.put(each)

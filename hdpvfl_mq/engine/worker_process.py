@@ -46,7 +46,7 @@ class WorkerProcess:
         if number in self.held:
             return True
         try:
-            send(self.connection, Take(number, file.shape, file.dtype.str))
+            send(self.connection, Take(number, file.shape, file.dtype.str, file.start))
             send_handle(self.connection, file.descriptor, self.process.pid)
         except OSError:
             return False

@@ -31,14 +31,14 @@ from hdpvfl_mq.runtime.keys import Keys, former_keys, read_secret, write_secret
 from hdpvfl_mq.runtime.profile import numeric_profile
 from hdpvfl_mq.runtime.settings import fields_of, load_settings
 from parties.assets import Assets, ids_digest
-from parties.party import Party
 from parties.process import alignment_store
-from parties.process.engines import engine_of
+from parties.process.engines import engine_of, space_of
 from parties.process.gram_store import GramStore
 from parties.process.ledger_book import LedgerBook, recognise
 from parties.process.ledger_file import open_ledger
 from parties.process.mapped_arrays import MappedArrays
 from parties.process.models import read_model, scoring_settings
+from parties.process.steps_on_disk import role_of
 from schemas.config import PartyServiceSettings, PartySettings
 from schemas.data import DataSettings
 from schemas.policy import PartyPolicy
@@ -156,10 +156,13 @@ def _assets(settings: PartySettings, keys: Keys) -> Assets:
     policy = load_settings(PartyPolicy, Path(settings.policy))
     model = read_model(Path(settings.model), settings) if settings.model else None
     files, source = PartyFiles(settings), TableFile.of(settings.data)
-    folder = files.state / "rows" if settings.data.on_disk else None
-    allocate: Allocate = np.empty if folder is None else MappedArrays(folder)
+    space = space_of(files.state / "rows") if settings.data.on_disk else None
+    allocate: Allocate = np.empty
+    if space is not None:
+        space.trim()  # of runs that have ended
+        allocate = MappedArrays(space)
     rules = settings.data if model is None else scoring_settings(model, settings.data)
-    engine = engine_of(settings.engine, allocate=allocate, folder=folder)
+    engine = engine_of(settings.engine, allocate=allocate, space=space)
     data, ids = _rows(source, settings, rules, allocate, engine)
     secret, salt = run_secret(files.secret)
     return Assets(
@@ -255,7 +258,7 @@ def build_node(
     write_private(_used(files.secret), b"", durable=True)
     journal = Journal(files.journal, run=settings.run, party=settings.party)
     node = Node(
-        Party(own),
+        role_of(own),
         identity_of(settings, keys),
         known,
         journal=journal,

@@ -10,6 +10,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from hdpvfl_mq.arrays.chunked import Allocate
+from hdpvfl_mq.engine.disk_space import DiskSpace
 from hdpvfl_mq.engine.port import Engine, LocalEngine
 from hdpvfl_mq.engine.processes import ProcessEngine
 from hdpvfl_mq.errors import SettingsError
@@ -18,18 +19,24 @@ from hdpvfl_mq.runtime.profile import numeric_profile
 from schemas.engine import EngineSettings
 
 
-def engine_of(settings: EngineSettings, *, allocate: Allocate, folder: Path | None) -> Engine:
-    """An engine for one run; `folder` is where rows are kept if they are kept on disk."""
+@lru_cache(maxsize=8)
+def space_of(folder: Path) -> DiskSpace:
+    """The space on disk that all runs with rows in this folder share."""
+    return DiskSpace(folder)
+
+
+def engine_of(settings: EngineSettings, *, allocate: Allocate, space: DiskSpace | None) -> Engine:
+    """An engine for one run; `space` is where rows are kept if they are kept on disk."""
     if settings.kind == "local":
         return LocalEngine(allocate)
     if settings.kind == "processes":
-        return _processes(settings.workers, folder)
+        return _processes(settings.workers, space)
     return _cluster(settings, allocate)
 
 
 @lru_cache(maxsize=8)
-def _processes(workers: int | None, folder: Path | None) -> ProcessEngine:
-    return ProcessEngine(workers, folder)
+def _processes(workers: int | None, space: DiskSpace | None) -> ProcessEngine:
+    return ProcessEngine(workers, space)
 
 
 def _cluster(settings: EngineSettings, allocate: Allocate) -> Engine:

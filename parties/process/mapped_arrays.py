@@ -1,40 +1,35 @@
-"""Arrays larger than memory: mapped files in a party's own folder.
+"""Arrays larger than memory: mapped stretches of files in a party's own folder.
 
-It owns those files. They have no name, so nobody can open them, two processes never share one, and
-the system frees the space when the array is deleted or the process ends.
+It owns how an array lies in the space on disk, and when a stretch is free again.
 """
 
 from __future__ import annotations
 
 import math
-import os
-import tempfile
-from pathlib import Path
+import mmap
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hdpvfl_mq.errors import OperatorError
+from hdpvfl_mq.engine.disk_space import DiskSpace
 
 
 class MappedArrays:
-    """Makes arrays whose numbers are stored in a folder."""
+    """Makes arrays whose numbers are stored on disk."""
 
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
+    def __init__(self, space: DiskSpace) -> None:
+        self.space = space
 
     def __call__(self, shape: tuple[int, ...], dtype: Any) -> NDArray[Any]:
         """A new array, not yet filled."""
         size = math.prod(shape) * np.dtype(dtype).itemsize
-        if size == 0:  # an empty file cannot be mapped
+        if size == 0:  # nothing cannot be mapped
             return np.empty(shape, dtype)
-        self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        with tempfile.TemporaryFile(dir=self._folder) as file:
-            try:
-                os.posix_fallocate(file.fileno(), 0, size)  # fail now on a full disk, not later
-            except OSError as full:
-                raise OperatorError(
-                    f"{self._folder} has no room for {size / 1e9:.1f} GB of rows: {full.strerror}"
-                ) from None
-            return np.memmap(file, dtype=dtype, mode="r+", shape=shape)
+        extent = self.space.take(size)
+        array: NDArray[Any] = np.memmap(
+            extent.file, dtype=dtype, mode="r+", offset=extent.start, shape=shape
+        )
+        assert isinstance(array.base, mmap.mmap)  # every view of the array keeps it
+        self.space.give_back_with(array.base, extent)
+        return array

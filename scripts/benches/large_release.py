@@ -20,6 +20,7 @@ from pathlib import Path
 import numpy as np
 from nacl.signing import SigningKey
 
+from hdpvfl_mq.engine.disk_space import DiskSpace
 from hdpvfl_mq.journal.store import Journal
 from hdpvfl_mq.node.mailbox import Mailbox, Stamp
 from hdpvfl_mq.node.parts import PartExchange
@@ -68,7 +69,7 @@ class Side:
 def send(folder: Path, rows: int) -> None:
     """Make the values, store their parts, and serve them until the other side has all."""
     side, state = Side("passive", folder), hashlib.sha256()
-    values = MappedArrays(folder)((rows,), "<i8")
+    values = MappedArrays(DiskSpace(folder))((rows,), "<i8")
     for start in range(0, rows, ROWS_AT_ONCE):
         part = np.random.default_rng(start).integers(
             -(2**40), 2**40, min(ROWS_AT_ONCE, rows - start)

@@ -47,11 +47,12 @@ from pathlib import Path
 from hdpvfl_mq.data.preprocess import prepare, prepare_mapped
 from hdpvfl_mq.data.readers import TableFile
 from hdpvfl_mq.data.without_pandas import leave_pandas_out
+from hdpvfl_mq.engine.disk_space import DiskSpace
 from parties.process.mapped_arrays import MappedArrays
 from schemas.data import DataSettings
 leave_pandas_out()  # as a party's process does
 source, settings = TableFile(sys.argv[1]), DataSettings()
-mapped = MappedArrays(Path(tempfile.gettempdir()))
+mapped = MappedArrays(DiskSpace(Path(tempfile.gettempdir())))
 """
 _OURS = _FRAME.format(imports=_IMPORTS, work="prepare(source, settings, role='passive')")
 _ON_DISK = _FRAME.format(

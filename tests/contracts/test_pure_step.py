@@ -19,6 +19,7 @@ from broker.registrar import Registrar
 from hdpvfl_mq.app.demo.rehearsal import Rehearsal
 from hdpvfl_mq.app.refold import RecordedStore
 from hdpvfl_mq.arrays.chunked import Allocate
+from hdpvfl_mq.engine.disk_space import DiskSpace
 from hdpvfl_mq.errors import PeerError
 from hdpvfl_mq.journal import chain
 from hdpvfl_mq.machine import (
@@ -39,6 +40,7 @@ from hdpvfl_mq.wire.codec import decode_header
 from parties.party import Party
 from parties.phases import Training
 from parties.process.mapped_arrays import MappedArrays
+from parties.process.steps_on_disk import role_of
 from parties.unable import Unable
 from schemas.commands import (
     AnswerRun,
@@ -80,7 +82,7 @@ class Twice:
         def node(party: str) -> Node:
             started = start(party)
             if isinstance(started.role, Party):
-                started.role.own = replace(started.role.own, allocate=allocate)
+                started.role = role_of(replace(started.role.own, allocate=allocate))
             self.role(started.role)
             return started
 
@@ -144,7 +146,7 @@ def test_every_input_of_a_run_is_repeatable_and_changes_no_state(
     alignment = AlignmentSpec(ids=IdRules(kind="integer"), rows_min=10, method=method)
     newest = manifest(alignment=alignment, epochs=1, wire=PROTOCOL_VERSION)
     twice = Twice()
-    federation = twice.federation(Federation(newest, tables(44)), MappedArrays(tmp_path))
+    federation = twice.federation(Federation(newest, tables(44)), MappedArrays(DiskSpace(tmp_path)))
     federation.simulate()
     assert set(federation.outcomes.values()) == {"completed"}
     assert {"Joining", "Accepted", "Aligning", "Aligned", "Training"} <= twice.phases

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from hdpvfl_mq.arrays.chunked import CHUNK_ROWS, Growing, chunks, gather, group, marked, marks
+from hdpvfl_mq.engine.disk_space import DiskSpace
 from hdpvfl_mq.errors import OperatorError
 from parties.process.mapped_arrays import MappedArrays
 
@@ -15,7 +16,7 @@ DICE = np.random.default_rng(5)
 
 @pytest.fixture(params=["memory", "disk"])
 def allocate(request, tmp_path):
-    return np.empty if request.param == "memory" else MappedArrays(tmp_path)
+    return np.empty if request.param == "memory" else MappedArrays(DiskSpace(tmp_path))
 
 
 def test_chunks_cover_all_rows_once():
@@ -56,7 +57,7 @@ def test_groups_are_those_of_a_stable_sort(allocate, groups):
 
 
 def test_files_have_no_name_and_nothing_needs_none(tmp_path):
-    allocate = MappedArrays(tmp_path / "rows")
+    allocate = MappedArrays(DiskSpace(tmp_path / "rows"))
     array = allocate((3, 4), np.float32)
     assert isinstance(array, np.memmap)
     assert (array == 0.0).all()
@@ -67,4 +68,4 @@ def test_files_have_no_name_and_nothing_needs_none(tmp_path):
 
 def test_a_full_disk_is_an_error_and_not_a_crash_later_on(tmp_path):
     with pytest.raises(OperatorError, match=r"no room for 1125899\.9 GB"):
-        MappedArrays(tmp_path)((2**50,), np.uint8)
+        MappedArrays(DiskSpace(tmp_path))((2**50,), np.uint8)

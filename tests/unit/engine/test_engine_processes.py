@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 
 from hdpvfl_mq.engine import channel
+from hdpvfl_mq.engine.disk_space import DiskSpace
 from hdpvfl_mq.engine.port import Job, LocalEngine
 from hdpvfl_mq.engine.processes import ProcessEngine
 from hdpvfl_mq.engine.shared_rows import SharedFile
@@ -143,7 +144,7 @@ def test_workers_let_go_of_rows_that_are_gone(engine: ProcessEngine) -> None:
 
 
 def test_rows_on_disk_have_no_name(tmp_path: Path) -> None:
-    rows = ProcessEngine(2, tmp_path / "rows").allocate_rows((10, 2), np.float32)
+    rows = ProcessEngine(2, DiskSpace(tmp_path / "rows")).allocate_rows((10, 2), np.float32)
     rows.X[:] = 1.0
     assert isinstance(rows.file, SharedFile)
     assert list((tmp_path / "rows").iterdir()) == []
@@ -157,7 +158,7 @@ def test_a_full_disk_is_told_before_anything_is_written(
 
     monkeypatch.setattr(os, "posix_fallocate", full)
     with pytest.raises(OperatorError, match="has no room for"):
-        ProcessEngine(2, tmp_path).allocate_rows((10, 2), np.float32)
+        ProcessEngine(2, DiskSpace(tmp_path)).allocate_rows((10, 2), np.float32)
 
 
 def test_an_answer_that_memory_cannot_hold_is_not_read_from_its_middle(

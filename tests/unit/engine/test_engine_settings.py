@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from pydantic import ValidationError
 
+from hdpvfl_mq.engine.disk_space import DiskSpace
 from hdpvfl_mq.engine.port import LocalEngine
 from hdpvfl_mq.errors import NetworkError, SettingsError
 from parties.process.engines import engine_of
@@ -41,21 +42,21 @@ def test_a_cluster_on_this_host_needs_no_certificates(host: str) -> None:
 def test_a_cluster_elsewhere_needs_certificates_that_exist() -> None:
     settings = EngineSettings(kind="dask", address="tls://dask.example.org:8786", **TLS)
     with pytest.raises(SettingsError, match=r"no file ca\.pem"):
-        engine_of(settings, allocate=np.empty, folder=None)
+        engine_of(settings, allocate=np.empty, space=None)
 
 
 def test_runs_share_the_workers_of_one_process(tmp_path: Path) -> None:
     settings = EngineSettings(kind="processes", workers=2)
-    first = engine_of(settings, allocate=np.empty, folder=None)
-    assert engine_of(settings, allocate=np.empty, folder=None) is first
-    assert engine_of(settings, allocate=np.empty, folder=tmp_path) is not first
-    assert isinstance(engine_of(EngineSettings(), allocate=np.empty, folder=None), LocalEngine)
+    first = engine_of(settings, allocate=np.empty, space=None)
+    assert engine_of(settings, allocate=np.empty, space=None) is first
+    assert engine_of(settings, allocate=np.empty, space=DiskSpace(tmp_path)) is not first
+    assert isinstance(engine_of(EngineSettings(), allocate=np.empty, space=None), LocalEngine)
 
 
 def test_a_scheduler_that_does_not_answer_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     cluster = pytest.importorskip("hdpvfl_mq.engine.cluster", reason="needs the extra cluster")
     monkeypatch.setattr(cluster, "_CONNECT_S", 0.5)
     settings = EngineSettings(kind="dask", address="tcp://127.0.0.1:9")
-    rows = engine_of(settings, allocate=np.empty, folder=None).allocate_rows((4, 2), np.float64)
+    rows = engine_of(settings, allocate=np.empty, space=None).allocate_rows((4, 2), np.float64)
     with pytest.raises(NetworkError, match=r"127\.0\.0\.1:9 cannot be reached"):
         list(rows.each(np.sum, [slice(0, 2), slice(2, 4)]))

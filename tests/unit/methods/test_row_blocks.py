@@ -7,6 +7,7 @@ import tracemalloc
 import numpy as np
 import pytest
 
+from hdpvfl_mq.engine.disk_space import DiskSpace
 from hdpvfl_mq.engine.port import LocalEngine
 from hdpvfl_mq.glm.block import ColumnBlock
 from hdpvfl_mq.glm.families import family
@@ -46,7 +47,7 @@ def test_blocks_are_folded_in_order(monkeypatch):
 
 def test_a_passive_party_copies_no_residuals_of_all_rows(tmp_path):
     rows = 5 * row_blocks.BLOCK_ROWS
-    z, X = (MappedArrays(tmp_path)(shape, np.float64) for shape in ((rows,), (rows, 1)))
+    z, X = (MappedArrays(DiskSpace(tmp_path))(shape, np.float64) for shape in ((rows,), (rows, 1)))
     z[:], X[:] = 0.5, 0.25
     block = ColumnBlock(X)
     tracemalloc.start()
@@ -76,7 +77,7 @@ def test_many_blocks_give_the_fit_of_one(partners, monkeypatch, tmp_path):
 
         def allocate(shape, dtype):
             made.append(shape)
-            return MappedArrays(tmp_path)(shape, dtype)
+            return MappedArrays(DiskSpace(tmp_path))(shape, dtype)
 
         expected = expect(A, shares, allocate) if partners else None
         return last_fit.last_fit(A, labels, expected, allocate=allocate), made
@@ -93,7 +94,7 @@ def test_many_blocks_give_the_fit_of_one(partners, monkeypatch, tmp_path):
 
 
 def test_the_last_fit_of_many_rows_holds_some_blocks(monkeypatch, tmp_path):
-    size, dice, allocate = 1024, np.random.default_rng(2), MappedArrays(tmp_path)
+    size, dice, allocate = 1024, np.random.default_rng(2), MappedArrays(DiskSpace(tmp_path))
     for module in (row_blocks, expectation, problem):
         monkeypatch.setattr(module, "BLOCK_ROWS", size)
     monkeypatch.setattr(last_fit, "_ROWS_TO_VALIDATE", size)

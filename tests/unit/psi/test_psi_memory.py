@@ -11,6 +11,7 @@ import pytest
 from psi_federation import received
 
 from hdpvfl_mq.arrays import chunked
+from hdpvfl_mq.engine.disk_space import DiskSpace
 from hdpvfl_mq.psi import (
     Session,
     Terms,
@@ -62,7 +63,7 @@ def resolve(works: dict[str, Workspace]) -> dict[str, Session]:
 
 def traced_peak(folder: Path, count: int) -> int:
     """Bytes at most, of two parties together, from columns of ids to the common order."""
-    allocate, dice = MappedArrays(folder), np.random.default_rng(count)
+    allocate, dice = MappedArrays(DiskSpace(folder)), np.random.default_rng(count)
     columns = [dice.permutation(2 * count)[:count] for _ in range(2)]
     tracemalloc.start()
     ids = [normalise([column], IdRules(kind="integer"), allocate).ids for column in columns]
