@@ -127,9 +127,9 @@ def _tell_all(own: Assets, state: Training) -> Step[Training]:
     passives = state.manifest.passive_parties
     signed = frozenset(state.endings)
     missing = {p for p in passives if not state.is_away(p)} - signed
-    if missing or (state.has_told and signed <= state.told_of):
+    if missing or (state.has_forwarded and signed <= state.forwarded_of):
         return state, ()
     signatures = {**state.endings, own.party: sign(own.signing_key, statement(state))}
     names = tuple(p for p in state.manifest.parties if p in signatures)
     message = Ended(parties=names, signatures=tuple(signatures[p] for p in names))
-    return replace(state, told_of=signed, has_told=True), (Send(passives, message),)
+    return replace(state, forwarded_of=signed, has_forwarded=True), (Send(passives, message),)

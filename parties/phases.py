@@ -224,8 +224,8 @@ class Training(WithRows):
     witnesses: frozenset[PartyId] = frozenset()  # peers that co-signed the final ledger head
     endings: Mapping[PartyId, bytes] = field(default_factory=lambda: _NONE)  # signatures of the end
     is_signable: bool = False  # the ledger was read after the last round; `endings` are verified
-    has_told: bool = False  # the active party has forwarded the signatures in `endings`
-    told_of: frozenset[PartyId] = frozenset()  # parties whose signatures it has forwarded
+    has_forwarded: bool = False  # the active party has forwarded the signatures in `endings`
+    forwarded_of: frozenset[PartyId] = frozenset()  # parties whose signatures it has forwarded
     has_reported: bool = False
     is_closing: bool = False  # left out, and the others have completed the run
 

@@ -33,7 +33,7 @@ class BrokerLink:
         self.link = DealerLink(settings.broker, self._keys, broker_key, proxy=settings.proxy)
 
     @property
-    def has_told_keys(self) -> bool:
+    def has_newest_keys(self) -> bool:
         """Whether the broker has this party's newest keys."""
         waiting = self._member.node.mailbox.unacknowledged()
         return not any(decode_header(frames).kind == "key_changed" for frames in waiting)
@@ -66,7 +66,7 @@ class BrokerLink:
     def _change_keys(self, unconnected_s: float) -> bool:
         """Connect with the newest keys once the broker has them; until then try both in turn."""
         newest, former = self._member.keys, self._member.former
-        if self.has_told_keys:
+        if self.has_newest_keys:
             wanted = newest
         elif unconnected_s < OTHER_KEYS_S or former is None:
             return False

@@ -74,7 +74,7 @@ class Commands:
             "connected": service.link.is_connected,
             "trouble": service.broker.trouble or service.link.trouble,
             "keys": KEYS_KNOWN
-            if service.broker.has_told_keys
+            if service.broker.has_newest_keys
             else "new; the broker has not answered yet",
             "version": __version__,
             "members": {n: f.role for n, f in sorted(service.belonging.fellows.items())},
