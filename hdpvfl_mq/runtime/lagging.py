@@ -37,6 +37,7 @@ class _Lag:
     at: float
     since: float  # when this was noted
     resent: int = 0  # number of the last envelope sent again; 0 if none was
+    missed: int = 0  # number of the last one sent while the peer was silent; later ones get there
     wait_s: float = 0.0  # between the last two copies
 
 
@@ -104,14 +105,22 @@ class Lagging:
         return {party: self._again(party, at, now, count=EARLY_MAX)}
 
     def _next_window(self, party: PartyId, at: Position, now: float) -> int:
-        """How many envelopes follow for a peer that has acknowledged the copies it was sent."""
+        """How many envelopes follow for a peer that has acknowledged the copies it was sent.
+
+        What was sent after its answer is no copy: in a run that goes on there is always such an
+        envelope, and each would be sent twice for the rest of the run.
+        """
         lag = self.lags[party]
         if at.acknowledged < lag.resent:
+            lag.missed = at.sent
             return 0
-        if lag.resent >= at.sent or at.acknowledged == at.sent:
+        if at.acknowledged >= lag.missed:
             self._drop(party)
             return 0
-        return self._again(party, at, now, count=EARLY_MAX)
+        missed = lag.missed
+        count = self._again(party, at, now, count=min(EARLY_MAX, missed - at.acknowledged))
+        self.lags[party].missed = missed
+        return count
 
     def _scan(self, mailbox: Streams, now: float) -> dict[PartyId, int]:
         found: dict[PartyId, int] = {}
@@ -124,9 +133,9 @@ class Lagging:
             at, lag = mailbox.position(party), self.lags.get(party)
             if lag is None or lag.acknowledged != at.acknowledged:
                 self._answered(lag, now)
-                resent = lag.resent if lag else 0
+                resent, missed = (lag.resent, lag.missed) if lag else (0, 0)
                 wait_s = self._wait_s(LAG_S, at)
-                self.lags[party] = _Lag(at.acknowledged, now + wait_s, now, resent)
+                self.lags[party] = _Lag(at.acknowledged, now + wait_s, now, resent, missed)
             else:
                 silent.append((party, at, lag))
         for party, at, lag in silent:
@@ -140,7 +149,7 @@ class Lagging:
         wait_s = self._wait_s(PROBE_S, at)
         if before is not None and before.acknowledged == at.acknowledged:
             wait_s = max(wait_s, min(2 * before.wait_s, self.longest_s))
-        lag = _Lag(at.acknowledged, now + wait_s, now, wait_s=wait_s)
+        lag = _Lag(at.acknowledged, now + wait_s, now, missed=at.sent, wait_s=wait_s)
         lag.resent = min(at.sent, at.acknowledged + count)
         self.lags[party] = lag
         self.behind.add(party)
