@@ -32,6 +32,7 @@ from hdpvfl_mq.machine import (
 )
 from hdpvfl_mq.node.frozen import fields_from_plain, to_plain
 from hdpvfl_mq.wire.canonical import pack, unpack
+from schemas.ids import PartyId
 from schemas.messages import (
     Aligned,
     AlignStart,
@@ -69,12 +70,16 @@ class Coordinator(CoordinatorRounds):
         return {
             "phase": type(state).__name__.lower(),
             "joined": sorted(state.epochs),
-            "waiting_for": sorted(self.delaying(state)),
+            "waiting_for": list(self.awaits(state)),
             "rounds": planned[0],
             "planned": planned[1],
             "outcome": state.outcome if isinstance(state, Closed) else "",
             "reason": state.reason if isinstance(state, Closed) else "",
         }
+
+    def awaits(self, state: Phase) -> tuple[PartyId, ...]:
+        """The parties that keep the run waiting."""
+        return tuple(sorted(self.delaying(state)))
 
     def freeze(self, state: Phase) -> bytes:
         """The state as bytes; possible in every phase."""
