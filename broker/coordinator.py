@@ -49,6 +49,9 @@ P = TypeVar("P", bound=Phase)
 A = TypeVar("A", bound=Asking)
 _MAX_BYTES = 2**26
 ANSWER_S = 5.0  # how long parties may take to say for whom they wait
+# Hundreds of parties answer later, and each question is a message to all and one from each.
+ANSWER_PARTY_S = 0.05
+WATCH_PARTY_S = 0.25
 
 
 class Coordinator(CoordinatorRounds):
@@ -178,9 +181,14 @@ class Coordinator(CoordinatorRounds):
 
     # -- waiting ------------------------------------------------------------------------------
 
+    @property
+    def _watch_s(self) -> float:
+        """How long to wait before the rounds until the parties are asked, or told, again."""
+        return max(self.manifest.absent_after_s, WATCH_PARTY_S * len(self.parties))
+
     def wait_on(self, state: P, given: TimerFired) -> Step[P]:
         """Before the rounds every party is needed: keep waiting, and tell the parties for whom."""
-        again = arm("watch", self.manifest.absent_after_s)
+        again = arm("watch", self._watch_s)
         silent = self.waiting_for(state) - state.heard
         announced = state.announced
         state = replace(state, heard=frozenset(), announced=silent)
@@ -199,11 +207,12 @@ class Coordinator(CoordinatorRounds):
 
     def watch_aligning(self, state: Aligning, given: TimerFired) -> Step[Aligning]:
         """Parties resolve entities among themselves: ask them for whom they wait, then tell all."""
-        again_s = self.manifest.absent_after_s
+        again_s = self._watch_s
         if not state.asked:
             asking = replace(state, asked=True, heard=frozenset(), waits=MappingProxyType({}))
             pause = Pause(waiting_for=tuple(sorted(state.announced)))
-            return asking, (Send(self.parties, pause), arm("watch", min(ANSWER_S, again_s)))
+            answer_s = max(ANSWER_S, ANSWER_PARTY_S * len(self.parties))
+            return asking, (Send(self.parties, pause), arm("watch", min(answer_s, again_s)))
         delaying = (self.waiting_for(state) - state.heard) or state.delaying
         announced, state = state.announced, replace(state, asked=False, announced=delaying)
         again = arm("watch", again_s)
