@@ -134,6 +134,15 @@ class Pacing:
             self.resend_at = now + self.resend_s
         self.acknowledged = acknowledged
 
+    def was_busy(self, busy_s: float) -> None:
+        """This node read nothing for so long: what peers have sent meanwhile is not late."""
+        self.resend_at, self.greet_at, self.lack_at, self.quiet_at, self.ask_at = (
+            None if at is None else at + busy_s
+            for at in (self.resend_at, self.greet_at, self.lack_at, self.quiet_at, self.ask_at)
+        )
+        self.gaps = {party: (number, at + busy_s) for party, (number, at) in self.gaps.items()}
+        self.lagging.was_busy(busy_s)
+
     def _note_gap(self, party: PartyId, missing: int | None, now: float, wait_s: float) -> None:
         """Note a gap that lasts. A peer that sends nothing has no gap: it may be restarting."""
         number, since = self.gaps.get(party, (None, now))

@@ -22,6 +22,7 @@ from hdpvfl_mq.wire.codec import Frames
 
 FORGIVE_S = 86_400.0  # how often a peer may begin again to send what changes nothing
 LOOK_S = 1.0  # how long the loop sleeps at most
+BUSY_S = 0.1  # a turn of this length delays the peers' deadlines: nothing was read meanwhile
 FAREWELL_S = 3.0  # after the end, how long a party waits for the last acknowledgements
 
 
@@ -112,7 +113,10 @@ class Runner:
             node.note_unserved()
         given, self._given = self._given, []
         if arrivals or due.fired or given or node.has_refusals:
-            await self._finish(node.turn(arrivals, (*due.fired, *given)))
+            turn = node.turn(arrivals, (*due.fired, *given))
+            if (busy_s := monotonic() - now) >= BUSY_S:
+                self._pacing.was_busy(busy_s)
+            await self._finish(turn)
         if connected:  # what was sent over the last connection may be lost, copies too
             due = replace(due, resend=True)
         await self._again(self._pacing.again(node.mailbox, due, now), now)

@@ -375,3 +375,21 @@ def test_a_gap_of_a_silent_peer_is_no_offence(mailbox):
     mailbox.early, mailbox.number = ("shop",), 8  # the stream went on in the meantime
     pacing.after_turn(mailbox, turn(), 11 * GAP_S)
     assert pacing.due(11 * GAP_S).gaps == ()
+
+
+@pytest.mark.parametrize("peers", [1, 64])
+def test_while_this_node_works_nobody_is_late(mailbox, peers):
+    """Bug: after a turn of seconds a party sent again what had been answered meanwhile."""
+    pacing, busy_s = Pacing(), 20.0
+    mailbox.has_unacknowledged, mailbox.peer_count, mailbox.greeting = True, peers, (b"hello",)
+    mailbox.early, mailbox.number = ("shop",), 3
+    pacing.after_turn(mailbox, turn(send=[(b"",)]), 0.0)
+    mailbox.early = ()
+    deadlines = (pacing.resend_at, pacing.greet_at, pacing.lack_at, pacing.quiet_at)
+    pacing.was_busy(busy_s)
+    moved = (pacing.resend_at, pacing.greet_at, pacing.lack_at, pacing.quiet_at)
+    assert moved == tuple(None if at is None else at + busy_s for at in deadlines)
+    assert pacing.gaps == {"shop": (3, busy_s)}
+    due = pacing.due(deadlines[0])
+    assert not due.resend
+    assert pacing.due(deadlines[0] + busy_s).resend

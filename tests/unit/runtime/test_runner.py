@@ -11,7 +11,7 @@ from hdpvfl_mq.node.parts import UNSERVED_MAX, _Incoming
 from hdpvfl_mq.node.ports import Turn
 from hdpvfl_mq.runtime.arrivals import Arrivals
 from hdpvfl_mq.runtime.metrics import Tally
-from hdpvfl_mq.runtime.runner import Runner
+from hdpvfl_mq.runtime.runner import BUSY_S, Runner
 from hdpvfl_mq.wire.codec import decode_header
 from hdpvfl_mq.wire.parts import PartList
 from tests.federation import Federation, manifest, tables
@@ -213,3 +213,19 @@ async def test_a_copy_that_found_no_room_is_not_taken_for_one_that_was_sent(ende
     runner._pacing.crowd_s, runner._pacing.behind = 100.0, {"bank": 1}
     await runner._turn([], 2.0)
     assert link.sent == [(b"lost",)]  # a moment ago, to all of the crowd
+
+
+@pytest.mark.parametrize(("takes_s", "busy_s"), [(BUSY_S / 2, []), (20.0, [20.0])])
+async def test_a_long_turn_delays_what_peers_are_given(ended, monkeypatch, takes_s, busy_s):
+    clock, noted = [100.0], []
+    monkeypatch.setattr("hdpvfl_mq.runtime.runner.monotonic", lambda: clock[0])
+    runner = Runner(ended, HeldLink(), patience_s=60, observe=lambda _: None)
+    monkeypatch.setattr(runner._pacing, "was_busy", noted.append)
+
+    def turn(arrivals, events):
+        clock[0] += takes_s
+        return Turn((), (), None)
+
+    monkeypatch.setattr(ended, "turn", turn)
+    await runner._turn([(b"frames",)], clock[0])
+    assert noted == busy_s
