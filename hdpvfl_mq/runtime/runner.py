@@ -21,7 +21,10 @@ from hdpvfl_mq.runtime.pacing import Pacing
 from hdpvfl_mq.wire.codec import Frames
 
 FORGIVE_S = 86_400.0  # how often a peer may begin again to send what changes nothing
-LOOK_S = 1.0  # how long the loop sleeps at most
+# How long the loop sleeps at most while nothing is due, and after the end. In a process with many
+# runs and on a machine with many parties, looks at nothing cost more than the messages.
+LOOK_S, LAST_LOOK_S = 10.0, 1.0
+LOOKS = 10.0  # at least so many in the time after which a party gives up
 BUSY_S = 0.1  # a turn of this length delays the peers' deadlines: nothing was read meanwhile
 FAREWELL_S = 3.0  # after the end, how long a party waits for the last acknowledgements
 
@@ -96,7 +99,10 @@ class Runner:
         wake = self._link.wake
         if not wake.is_set():
             next_at = self._pacing.next()
-            left_s = LOOK_S if next_at is None else min(LOOK_S, max(0.0, next_at - monotonic()))
+            look_s = min(LOOK_S, self._patience_s / LOOKS)
+            if self._node.outcome is not None:
+                look_s = min(LAST_LOOK_S, look_s)
+            left_s = look_s if next_at is None else min(look_s, max(0.0, next_at - monotonic()))
             due = asyncio.get_running_loop().call_later(left_s, wake.set)
             await wake.wait()
             due.cancel()

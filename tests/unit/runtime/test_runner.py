@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 
 import pytest
 
@@ -11,7 +12,7 @@ from hdpvfl_mq.node.parts import UNSERVED_MAX, _Incoming
 from hdpvfl_mq.node.ports import Turn
 from hdpvfl_mq.runtime.arrivals import Arrivals
 from hdpvfl_mq.runtime.metrics import Tally
-from hdpvfl_mq.runtime.runner import BUSY_S, Runner
+from hdpvfl_mq.runtime.runner import BUSY_S, LOOK_S, Runner
 from hdpvfl_mq.wire.codec import decode_header
 from hdpvfl_mq.wire.parts import PartList
 from tests.federation import Federation, manifest, tables
@@ -229,3 +230,25 @@ async def test_a_long_turn_delays_what_peers_are_given(ended, monkeypatch, takes
     monkeypatch.setattr(ended, "turn", turn)
     await runner._turn([(b"frames",)], clock[0])
     assert noted == busy_s
+
+
+@pytest.mark.parametrize(
+    ("patience_s", "outcome", "sleeps_s"),
+    [(600.0, None, LOOK_S), (2.0, None, 0.2), (math.inf, None, LOOK_S), (600.0, "completed", 1.0)],
+)
+async def test_a_run_in_which_nothing_is_due_sleeps(
+    ended, monkeypatch, patience_s, outcome, sleeps_s
+):
+    """Bug: hundreds of parties on one machine looked at nothing every second."""
+    runner, slept = Runner(ended, HeldLink(), patience_s=patience_s, observe=lambda _: None), []
+    ended.outcome = outcome
+    loop = asyncio.get_running_loop()
+    call_later = loop.call_later
+
+    def noted(delay_s, action):
+        slept.append(delay_s)
+        return call_later(0.0, action)
+
+    monkeypatch.setattr(loop, "call_later", noted)
+    await runner._wait()
+    assert slept == [sleeps_s]
