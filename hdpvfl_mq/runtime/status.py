@@ -18,7 +18,7 @@ EVERY_S = 0.2
 # With hundreds of parties or a busy machine a status takes longer. All statuses of a process may
 # use a fiftieth of its time, but one alone is never older than this.
 SHARE, OLDEST_S = 50.0, 2.0
-OLDER_S = 0.25  # for each further status of the process; else many would use all of its time
+OLDER_S = 0.5  # for each further status of the process; else many would use all of its time
 _all: WeakSet[Status] = WeakSet()
 
 
