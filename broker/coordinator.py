@@ -49,9 +49,7 @@ P = TypeVar("P", bound=Phase)
 A = TypeVar("A", bound=Asking)
 _MAX_BYTES = 2**26
 ANSWER_S = 5.0  # how long parties may take to say for whom they wait
-# Hundreds of parties answer later, and each question is a message to all and one from each.
-ANSWER_PARTY_S = 0.05
-WATCH_PARTY_S = 0.25
+ANSWER_PARTY_S = 0.05  # hundreds of parties answer later
 
 
 class Coordinator(CoordinatorRounds):
@@ -180,11 +178,6 @@ class Coordinator(CoordinatorRounds):
         return self.plan_ahead(training)
 
     # -- waiting ------------------------------------------------------------------------------
-
-    @property
-    def _watch_s(self) -> float:
-        """How long to wait before the rounds until the parties are asked, or told, again."""
-        return max(self.manifest.absent_after_s, WATCH_PARTY_S * len(self.parties))
 
     def wait_on(self, state: P, given: TimerFired) -> Step[P]:
         """Before the rounds every party is needed: keep waiting, and tell the parties for whom."""

@@ -328,6 +328,18 @@ def test_a_crowd_is_asked_less_often_whom_it_waits_for(passives, ask_s, answer_s
     assert arms == [answer_s, ask_s]
 
 
+@pytest.mark.parametrize(("passives", "watch_s"), [(2, 30.0), (400, 100.25)])
+def test_a_crowd_is_given_longer_in_rounds_before_somebody_counts_as_away(passives, watch_s):
+    """Bug: 256 parties on a busy machine were asked every 30 seconds, 40 messages to each."""
+    crowd = manifest(passive_parties=tuple(f"passive-{k}" for k in range(passives)))
+    role = Coordinator(crowd, model_digest(crowd))
+    finished = dict.fromkeys(role.parties, 0)
+    state = coordinator.Training(plan_digest=bytes(32), rounds=9, finished_rounds=finished)
+    _, effects = role.step(state, TimerFired(timer="watch"))
+    arms = [each.delay_ms / 1000 for each in effects if isinstance(each, Arm)]
+    assert arms == [watch_s]
+
+
 def test_the_coordinator_asks_whom_it_names():
     role = Coordinator(manifest(), model_digest(manifest()))
     state, _ = role.step(role.initial(), Received("shop", sample("hello")))
