@@ -32,6 +32,7 @@ from hdpvfl_mq.machine import (
 )
 from hdpvfl_mq.node.frozen import fields_from_plain, to_plain
 from hdpvfl_mq.wire.canonical import pack, unpack
+from schemas.ids import PartyId
 from schemas.messages import (
     Aligned,
     AlignStart,
@@ -48,6 +49,7 @@ P = TypeVar("P", bound=Phase)
 A = TypeVar("A", bound=Asking)
 _MAX_BYTES = 2**26
 ANSWER_S = 5.0  # how long parties may take to say for whom they wait
+ANSWER_PARTY_S = 0.05  # hundreds of parties answer later
 
 
 class Coordinator(CoordinatorRounds):
@@ -69,12 +71,16 @@ class Coordinator(CoordinatorRounds):
         return {
             "phase": type(state).__name__.lower(),
             "joined": sorted(state.epochs),
-            "waiting_for": sorted(self.delaying(state)),
+            "waiting_for": list(self.awaits(state)),
             "rounds": planned[0],
             "planned": planned[1],
             "outcome": state.outcome if isinstance(state, Closed) else "",
             "reason": state.reason if isinstance(state, Closed) else "",
         }
+
+    def awaits(self, state: Phase) -> tuple[PartyId, ...]:
+        """The parties that keep the run waiting."""
+        return tuple(sorted(self.delaying(state)))
 
     def freeze(self, state: Phase) -> bytes:
         """The state as bytes; possible in every phase."""
@@ -175,7 +181,7 @@ class Coordinator(CoordinatorRounds):
 
     def wait_on(self, state: P, given: TimerFired) -> Step[P]:
         """Before the rounds every party is needed: keep waiting, and tell the parties for whom."""
-        again = arm("watch", self.manifest.absent_after_s)
+        again = arm("watch", self._watch_s)
         silent = self.waiting_for(state) - state.heard
         announced = state.announced
         state = replace(state, heard=frozenset(), announced=silent)
@@ -194,11 +200,12 @@ class Coordinator(CoordinatorRounds):
 
     def watch_aligning(self, state: Aligning, given: TimerFired) -> Step[Aligning]:
         """Parties resolve entities among themselves: ask them for whom they wait, then tell all."""
-        again_s = self.manifest.absent_after_s
+        again_s = self._watch_s
         if not state.asked:
             asking = replace(state, asked=True, heard=frozenset(), waits=MappingProxyType({}))
             pause = Pause(waiting_for=tuple(sorted(state.announced)))
-            return asking, (Send(self.parties, pause), arm("watch", min(ANSWER_S, again_s)))
+            answer_s = max(ANSWER_S, ANSWER_PARTY_S * len(self.parties))
+            return asking, (Send(self.parties, pause), arm("watch", min(answer_s, again_s)))
         delaying = (self.waiting_for(state) - state.heard) or state.delaying
         announced, state = state.announced, replace(state, asked=False, announced=delaying)
         again = arm("watch", again_s)

@@ -15,9 +15,17 @@ from hdpvfl_mq.machine import Effect, Received, Send, Step, TimerFired, arm
 from schemas.ids import PartyId
 from schemas.messages import Pause, Resume, RoundPlan, RoundReport, Waiting
 
+# To ask whom a crowd waits for takes a message to all parties and one from each.
+WATCH_PARTY_S = 0.25
+
 
 class CoordinatorRounds(Closing):
     """The part of the coordinator's role that runs the rounds."""
+
+    @property
+    def _watch_s(self) -> float:
+        """How long to wait until silent parties are asked for, or told of, again."""
+        return max(self.manifest.absent_after_s, WATCH_PARTY_S * len(self.parties))
 
     def report(
         self, state: Training, given: Received[RoundReport]
@@ -52,10 +60,8 @@ class CoordinatorRounds(Closing):
     def _contradicted(self, state: Training, sender: PartyId) -> PartyId | None:
         """A party that reports as many residuals as the sender, but a different hash of them."""
         count, digest = state.residuals[sender]
-        for party, (theirs, other) in sorted(state.residuals.items()):
-            if theirs == count and other != digest:
-                return party
-        return None
+        others = state.residuals.items()
+        return min((p for p, (n, other) in others if n == count and other != digest), default=None)
 
     def plan_ahead(self, state: Training) -> Step[Training]:
         """Allow more rounds before any party has to wait for permission."""
@@ -70,7 +76,7 @@ class CoordinatorRounds(Closing):
 
     def watch(self, state: Training, given: TimerFired) -> Step[Training]:
         """Ask silent parties; if they do not answer, apply the manifest's absence policy."""
-        again = arm("watch", self.manifest.absent_after_s)
+        again = arm("watch", self._watch_s)
         silent = self.waiting_for(state) - state.heard
         state = replace(state, heard=frozenset())
         if not state.asked:

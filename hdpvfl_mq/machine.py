@@ -163,6 +163,9 @@ class Role(Protocol):
     def progress(self, state: Any) -> dict[str, Any]:
         """Progress for the owner of this process; never sent."""
 
+    def awaits(self, state: Any) -> tuple[PartyId, ...]:
+        """The peers whose next message this role itself needs, besides the coordinator's."""
+
     def release_bytes_max(self, state: Any) -> int | None:
         """Bytes that a peer's release may have; None while that is not known yet."""
 
@@ -177,12 +180,19 @@ class Role(Protocol):
 
 
 def awaited(role: Role, state: Any) -> tuple[PartyId, ...]:
-    """The peers that a role may be waiting for, with the coordinator."""
-    return (COORDINATOR, *role.progress(state).get("waiting_for", ()))
+    """The peers whose next message a role may need, with the coordinator.
+
+    Whom the coordinator waits for does not count: all parties of a crowd would ask all others.
+    """
+    return (COORDINATOR, *role.awaits(state))
 
 
 class NoReleases:
-    """A role that receives no release."""
+    """A role that receives no release, and nothing of other parties unless it says so."""
+
+    def awaits(self, state: Any) -> tuple[PartyId, ...]:
+        """Nobody: what this role needs comes from the coordinator."""
+        return ()
 
     def release_bytes_max(self, state: Any) -> int | None:
         """No byte in any phase."""

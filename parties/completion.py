@@ -75,25 +75,29 @@ def ended(own: Assets, state: Training, given: Received[Ended]) -> Step[Training
     if not state.is_done or not is_whole:
         raise PeerError("signatures of the end came too early, or some are missing")
     signed = dict(zip(message.parties, message.signatures, strict=True))
-    if not all(_is_mine(own, state, *each) for each in signed.items()):
+    if _who_signed_another(own, state, signed) is not None:
         # An honest active party verifies signatures first, and sends everybody the same ones.
         return leave(own, state, "signature", about=given.sender)
     return _with_verified(own, state, signed)
 
 
-def _is_mine(own: Assets, state: Training, party: PartyId, signature: bytes) -> bool:
-    """Whether a party has signed the end that this party holds."""
-    key = own.verify_keys.get(party) or own.signing_key.verify_key
-    return is_signed(key, statement(state), signature)
+def _who_signed_another(
+    own: Assets, state: Training, signed: Mapping[PartyId, bytes]
+) -> PartyId | None:
+    """The first party that has not signed the end that this party holds; None if all have."""
+    stated, mine = statement(state), own.signing_key.verify_key
+    for party, signature in signed.items():
+        if not is_signed(own.verify_keys.get(party) or mine, stated, signature):
+            return party
+    return None
 
 
 def _with_endings(
     own: Assets, state: Training, signed: Mapping[PartyId, bytes]
 ) -> Step[Training | Leaving]:
     """Keep signatures under this party's end; any other means that a peer got other residuals."""
-    for party, signature in signed.items():
-        if not _is_mine(own, state, party, signature):
-            return leave(own, state, "residuals", about=party)
+    if (party := _who_signed_another(own, state, signed)) is not None:
+        return leave(own, state, "residuals", about=party)
     return _with_verified(own, state, signed)
 
 

@@ -73,6 +73,10 @@ class Party:
         others = [party for party in told if party != self.name]
         return others or list(awaited(self.own, state)) or told
 
+    def awaits(self, state: Phase) -> tuple[PartyId, ...]:
+        """The parties whose next message this one needs now."""
+        return awaited(self.own, state)
+
     def release_bytes_max(self, state: Phase) -> int | None:
         """Eight bytes for each common row and the tag of a sealed release; None before the plan."""
         setup = setup_of(state)

@@ -132,7 +132,8 @@ WORDS = {
     "PrivateModel.signal_share": "prior variance of weights, as a share of the labels'",
     "PrivateModel.pure_share": "share of the budget for bounded noise",
     "RunManifest.absence": "what happens when a party stays away",
-    "RunManifest.absent_after_s": "seconds of silence after which a party counts as away",
+    "RunManifest.absent_after_s": "seconds of silence after which a party counts as away; a "
+    "quarter of a second for each party if that is longer",
     "RunManifest.active_party": "the party with the label",
     "RunManifest.alignment": "how common rows are found",
     "RunManifest.budget": "epsilon and delta of every party for this run",

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from types import MappingProxyType
 from typing import Any, TypeVar
 
@@ -76,23 +77,25 @@ class Exchange:
     blocks_done: int = 0
 
     # -- what follows from the hellos -----------------------------------------------------------
+    # What is cached follows from the fields, which never change, and looks at all parties. Each
+    # message and each status asks for it, some of them once for each party.
 
     @property
     def peers(self) -> tuple[str, ...]:
         """All other parties."""
         return tuple(party for party in self.terms.parties if party != self.me)
 
-    @property
+    @cached_property
     def seed(self) -> bytes:
         """The public seed, once every peer has said hello."""
         return toss(self.terms.session_id, [self.nonces[party] for party in self.terms.parties])
 
-    @property
+    @cached_property
     def method(self) -> AlignmentMethod:
         """The manifest's method, or the one that all parties choose from the sizes."""
         return method_for(self.terms.method, self.sizes.values())
 
-    @property
+    @cached_property
     def buckets(self) -> int:
         """Number of buckets into which every set is split."""
         return bucket_count(

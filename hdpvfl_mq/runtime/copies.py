@@ -1,11 +1,12 @@
-"""Which envelopes were sent again lately.
+"""Which envelopes were sent lately, and which were sent again.
 
-It owns the memory of copies. Resending an envelope sends it to all its receivers, even if
-only one needs it. It reads no clock.
+It owns the memory of both. Resending an envelope sends it to all its receivers, even if only one
+needs it. It reads no clock.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 
 from hdpvfl_mq.wire.codec import Frames
@@ -41,3 +42,21 @@ class Copies:
     def _is_recent(self, frames: Frames, lost: set[int], before: float) -> bool:
         sent = self._sent.get(id(frames))
         return sent is not None and not (id(frames) in lost and sent[0] <= before)
+
+
+class Sendings:
+    """When the envelopes of the last seconds were first sent."""
+
+    def __init__(self) -> None:
+        # By header and signature: the arrays of what is acknowledged must not stay in memory.
+        self._first: dict[Frames, float] = {}
+
+    def note(self, frames: Iterable[Frames], now: float, *, kept_s: float) -> None:
+        """Remember for `kept_s` that these envelopes are sent for the first time now."""
+        while self._first and next(iter(self._first.values())) <= now - kept_s:
+            del self._first[next(iter(self._first))]
+        self._first |= {each[:2]: now for each in frames}
+
+    def is_fresh(self, frames: Iterable[Frames], now: float, *, within_s: float) -> bool:
+        """Whether one of these envelopes was sent so lately that no answer can be here yet."""
+        return any(self._first.get(each[:2], -math.inf) > now - within_s for each in frames)

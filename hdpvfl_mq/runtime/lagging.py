@@ -62,6 +62,14 @@ class Lagging:
         self.lags.clear()
         self.behind.clear()
 
+    def was_busy(self, busy_s: float) -> None:
+        """Nothing was read for so long: no peer has taken that time to answer."""
+        if self.check_at is not None:
+            self.check_at += busy_s
+        for lag in self.lags.values():
+            lag.at += busy_s
+            lag.since += busy_s
+
     def idle(self) -> None:
         """Every peer has acknowledged everything."""
         if self.check_at is not None:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from hdpvfl_mq.node.mailbox import Mailbox
 from hdpvfl_mq.node.ports import Turn
-from hdpvfl_mq.runtime.copies import Copies
+from hdpvfl_mq.runtime.copies import Copies, Sendings
 from hdpvfl_mq.runtime.lagging import Lagging
 from hdpvfl_mq.wire.codec import Frames
 from hdpvfl_mq.wire.sequence import EARLY_MAX
@@ -99,11 +99,14 @@ class Pacing:
     behind: dict[PartyId, int] = field(default_factory=dict)
     asked: set[PartyId] = field(default_factory=set)
     copies: Copies = field(default_factory=Copies)
+    sendings: Sendings = field(default_factory=Sendings)
 
     def after_turn(self, mailbox: Mailbox, turn: Turn, now: float) -> None:
         """Set the deadlines for what is pending after a turn."""
         self.crowd_s = CROWD_S * max(0, mailbox.peer_count - CROWD_PEERS)
         self.greet_at = None if mailbox.greeting is None else now + GREET_S + self.crowd_s
+        if self.crowd_s:
+            self.sendings.note(turn.send, now, kept_s=LOST_S + self.crowd_s)
         acknowledged = mailbox.acknowledged
         stopped = dict(turn.stopped)
         gap_s = max(GAP_S, GAP_PEER_S * mailbox.peer_count)
@@ -130,6 +133,15 @@ class Pacing:
         elif now < self.busy_until:  # others of the crowd are heard, so it works
             self.resend_at = now + self.resend_s
         self.acknowledged = acknowledged
+
+    def was_busy(self, busy_s: float) -> None:
+        """This node read nothing for so long: what peers have sent meanwhile is not late."""
+        self.resend_at, self.greet_at, self.lack_at, self.quiet_at, self.ask_at = (
+            None if at is None else at + busy_s
+            for at in (self.resend_at, self.greet_at, self.lack_at, self.quiet_at, self.ask_at)
+        )
+        self.gaps = {party: (number, at + busy_s) for party, (number, at) in self.gaps.items()}
+        self.lagging.was_busy(busy_s)
 
     def _note_gap(self, party: PartyId, missing: int | None, now: float, wait_s: float) -> None:
         """Note a gap that lasts. A peer that sends nothing has no gap: it may be restarting."""
@@ -179,6 +191,9 @@ class Pacing:
                 mailbox, now, pace_s=self.resend_s, longest_s=CROWD_SLOWER * self.crowd_s
             )
             for party in lacking:
+                first = mailbox.unacknowledged_by(party, 1)
+                if self.crowd_s and self.sendings.is_fresh(first, now, within_s=self.lost_s):
+                    continue  # it asks because the crowd is slow, and asks again if it must
                 found = self.lagging.asked(party, mailbox.position(party), now)
                 self.behind |= found
                 self.asked |= found.keys()
@@ -242,8 +257,16 @@ class Pacing:
         found = mailbox.unacknowledged_by_each(due.behind)
         asked = mailbox.unacknowledged_by_each([b for b in due.behind if b[0] in due.asked])
         wait_s = self.slower * self.crowd_s
-        lost_s = LOST_S + self.crowd_s / QUIET_SHARE
-        return self.copies.due(found, now, wait_s=wait_s, asked=asked, lost_s=lost_s)
+        return self.copies.due(found, now, wait_s=wait_s, asked=asked, lost_s=self.lost_s)
+
+    @property
+    def lost_s(self) -> float:
+        """How long an envelope may take in a crowd before a peer that asks for it has lost it.
+
+        On a busy machine that is as long as the slowest peer has taken, whose queue is the longest.
+        """
+        slowest_s = min(self.lagging.answer_s, self.crowd_s)
+        return max(LOST_S + self.crowd_s / QUIET_SHARE, slowest_s)
 
     def next(self) -> float | None:
         """The time of the next deadline."""

@@ -21,7 +21,11 @@ from hdpvfl_mq.runtime.pacing import Pacing
 from hdpvfl_mq.wire.codec import Frames
 
 FORGIVE_S = 86_400.0  # how often a peer may begin again to send what changes nothing
-LOOK_S = 1.0  # how long the loop sleeps at most
+# How long the loop sleeps at most while nothing is due, and after the end. In a process with many
+# runs and on a machine with many parties, looks at nothing cost more than the messages.
+LOOK_S, LAST_LOOK_S = 10.0, 1.0
+LOOKS = 10.0  # at least so many in the time after which a party gives up
+BUSY_S = 0.1  # a turn of this length delays the peers' deadlines: nothing was read meanwhile
 FAREWELL_S = 3.0  # after the end, how long a party waits for the last acknowledgements
 
 
@@ -95,7 +99,10 @@ class Runner:
         wake = self._link.wake
         if not wake.is_set():
             next_at = self._pacing.next()
-            left_s = LOOK_S if next_at is None else min(LOOK_S, max(0.0, next_at - monotonic()))
+            look_s = min(LOOK_S, self._patience_s / LOOKS)
+            if self._node.outcome is not None:
+                look_s = min(LAST_LOOK_S, look_s)
+            left_s = look_s if next_at is None else min(look_s, max(0.0, next_at - monotonic()))
             due = asyncio.get_running_loop().call_later(left_s, wake.set)
             await wake.wait()
             due.cancel()
@@ -112,7 +119,10 @@ class Runner:
             node.note_unserved()
         given, self._given = self._given, []
         if arrivals or due.fired or given or node.has_refusals:
-            await self._finish(node.turn(arrivals, (*due.fired, *given)))
+            turn = node.turn(arrivals, (*due.fired, *given))
+            if (busy_s := monotonic() - now) >= BUSY_S:
+                self._pacing.was_busy(busy_s)
+            await self._finish(turn)
         if connected:  # what was sent over the last connection may be lost, copies too
             due = replace(due, resend=True)
         await self._again(self._pacing.again(node.mailbox, due, now), now)

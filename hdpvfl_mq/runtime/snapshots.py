@@ -11,6 +11,7 @@ import hashlib
 import time
 from contextlib import suppress
 from pathlib import Path
+from weakref import WeakSet
 
 from nacl.signing import SigningKey
 from pydantic import ValidationError
@@ -26,10 +27,13 @@ from schemas.snapshot import NodeSnapshot
 # Least processor time between two snapshots; a restart repeats what was computed since the last.
 EVERY_CPU_S = 1.0
 LOOK_S = 0.05  # the clock of processor time is a system call: it is read this often
-REST_BY_COST = 20.0  # and at least this many times the processor time of the last snapshot
+# And at least this many times the processor time of the last snapshot, for each node of the
+# process, so that all of them together use at most a twentieth of its time.
+REST_BY_COST = 20.0
 _DOMAIN = b"hdpvfl-mq snapshot 1\x00"
 _SIGNATURE_BYTES = 64
 _MAX_BYTES = 2**31
+_all: WeakSet[Snapshots] = WeakSet()
 
 
 class Snapshots:
@@ -38,10 +42,12 @@ class Snapshots:
     def __init__(self, path: Path, key: SigningKey) -> None:
         self._path, self._key = path, key
         self._next_s, self._look_at = time.process_time() + EVERY_CPU_S, 0.0
+        _all.add(self)
 
     def see(self, node: Node) -> None:
         """Write a snapshot of a node after a commit, if much was computed since the last one."""
         if node.outcome is not None:
+            _all.discard(self)
             for path in (self._path, aside_of(self._path)):
                 path.unlink(missing_ok=True)
             return
@@ -57,7 +63,8 @@ class Snapshots:
             if snapshot is not None:
                 self._write(pack(snapshot.model_dump()))
         now_s = time.process_time()
-        self._next_s = now_s + max(EVERY_CPU_S, REST_BY_COST * (now_s - began_s))
+        rest_s = REST_BY_COST * len(_all) * (now_s - began_s)
+        self._next_s = now_s + max(EVERY_CPU_S, rest_s)
 
     def load(self) -> NodeSnapshot | None:
         """The last snapshot, if it is whole and signed by this process."""

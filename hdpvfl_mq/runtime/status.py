@@ -16,8 +16,9 @@ from hdpvfl_mq.runtime.files import write_private
 
 EVERY_S = 0.2
 # With hundreds of parties or a busy machine a status takes longer. All statuses of a process may
-# use a fiftieth of its time, but none is older than this.
+# use a fiftieth of its time, but one alone is never older than this.
 SHARE, OLDEST_S = 50.0, 2.0
+OLDER_S = 0.5  # for each further status of the process; else many would use all of its time
 _all: WeakSet[Status] = WeakSet()
 
 
@@ -39,7 +40,8 @@ class Status:
         write_private(self._path, json.dumps(fields))
         now = time.monotonic()
         took_s = now - self._begun_at if self._begun_at else 0.0
-        self._due_at = now + min(OLDEST_S, max(EVERY_S, SHARE * took_s * len(_all)))
+        oldest_s = OLDEST_S + OLDER_S * (len(_all) - 1)
+        self._due_at = now + min(oldest_s, max(EVERY_S, SHARE * took_s * len(_all)))
 
 
 class Stopwatch:

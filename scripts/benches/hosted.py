@@ -19,9 +19,17 @@ from hdpvfl_mq.runtime.settings import load_settings
 from parties.__main__ import _run
 from schemas.config import PartySettings
 
+HELLO_S = 0.02  # to connect on loopback
+
 
 async def _all(paths: list[Path]) -> list[str]:
-    return await asyncio.gather(*(_run(load_settings(PartySettings, path)) for path in paths))
+    parties = []
+    for path in paths:
+        parties.append(asyncio.create_task(_run(load_settings(PartySettings, path))))
+        # Let it connect and say hello before the next one reads its files: the broker cuts a
+        # connection that says nothing, and dozens of parties read for longer than that.
+        await asyncio.sleep(HELLO_S)
+    return await asyncio.gather(*parties)
 
 
 if __name__ == "__main__":

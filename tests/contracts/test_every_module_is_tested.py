@@ -52,7 +52,6 @@ COVERED_THROUGH = {
     "hdpvfl_mq/node/streams.py": "unit/node/test_mailbox.py",
     "hdpvfl_mq/privacy/ledger_rows.py": "unit/privacy/test_ledger_store.py",
     "hdpvfl_mq/psi/collect.py": "unit/psi/test_psi_ids.py",
-    "hdpvfl_mq/psi/exchange.py": "unit/psi/test_psi_sessions.py",
     "hdpvfl_mq/psi/normal_forms.py": "unit/psi/test_psi_normal_forms.py",
     "hdpvfl_mq/psi/open.py": "unit/psi/test_psi_sessions.py",
     "hdpvfl_mq/psi/seal.py": "unit/psi/test_psi_attacks.py",

@@ -11,12 +11,13 @@ from dataclasses import dataclass, field
 import numpy as np
 import pytest
 
+from hdpvfl_mq import machine
 from hdpvfl_mq.machine import Send
 from hdpvfl_mq.node import allowance
 from hdpvfl_mq.node.node import Node
 from hdpvfl_mq.runtime.simulation import Faults
 from parties.awaited import awaited
-from parties.phases import Training
+from parties.phases import Aligning, Training
 from schemas.envelope import PROTOCOL_VERSION
 from schemas.ids import COORDINATOR
 from schemas.messages import AlignBlock, Waiting
@@ -184,6 +185,26 @@ def test_all_know_who_keeps_them_waiting_in_entity_resolution(who, how):
     ended = simulation.nodes[COORDINATOR].state
     assert ended.outcome == "deadline"
     assert ended.reason == f"while aligning, waiting for {who}"
+
+
+def test_a_party_asks_only_those_whose_message_it_needs_itself():
+    """Bug: all parties of a crowd asked all for whom the run waited: the square of the parties."""
+    brief = manifest(**BRIEF, absent_after_s=10.0, deadline_s=60.0)
+    made = Watched(brief, tables(44), liars={"telco": NoAnswer})
+    asked = {}
+
+    def look(name):
+        def seen_by(node):
+            if isinstance(node.state, Aligning):
+                made.shown[name] = node.role.progress(node.state)["waiting_for"]
+                asked[name] = machine.awaited(node.role, node.state)
+
+        return seen_by
+
+    made.operators = {name: look(name) for name in ("bank", "shop")}
+    made.simulate()
+    assert made.shown == {"bank": ["telco"], "shop": ["telco"]}
+    assert asked == {"bank": (COORDINATOR, "telco"), "shop": (COORDINATOR, "bank")}
 
 
 def test_a_member_that_says_it_waits_itself_is_named_with_whom_it_accuses():

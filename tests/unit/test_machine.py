@@ -23,6 +23,7 @@ from hdpvfl_mq.machine import (
     Send,
     Started,
     TimerFired,
+    awaited,
     dispatch,
     find_move,
     fold,
@@ -47,7 +48,7 @@ from parties.rounds.scoring import NOBODY
 from schemas.commands import AskScores, EndScoring
 from schemas.ids import COORDINATOR
 from schemas.messages import ROUTES
-from schemas.records import Acknowledged, EnvelopeReceived, TurnedAway, Withheld
+from schemas.records import Acknowledged, Arm, EnvelopeReceived, TurnedAway, Withheld
 from tests.federation import Federation, manifest
 from tests.puppet import Puppet
 from tests.samples import KINDS, sample
@@ -313,3 +314,33 @@ def test_a_party_that_read_another_manifest_ends_the_run():
     state, _ = role.step(state, Received("bank", sample("run_accept")))
     assert state.outcome == "mismatch"
     assert "bank" in state.reason
+
+
+@pytest.mark.parametrize(("passives", "ask_s", "answer_s"), [(2, 30.0, 5.0), (400, 100.25, 20.05)])
+def test_a_crowd_is_asked_less_often_whom_it_waits_for(passives, ask_s, answer_s):
+    """Bug: 512 parties were asked every 35 seconds, and named 500 that had not answered yet."""
+    crowd = manifest(passive_parties=tuple(f"passive-{k}" for k in range(passives)))
+    role = Coordinator(crowd, model_digest(crowd))
+    state, arms = coordinator.Aligning(), []
+    for _ in range(2):
+        state, effects = role.step(state, TimerFired(timer="watch"))
+        arms += [each.delay_ms / 1000 for each in effects if isinstance(each, Arm)]
+    assert arms == [answer_s, ask_s]
+
+
+@pytest.mark.parametrize(("passives", "watch_s"), [(2, 30.0), (400, 100.25)])
+def test_a_crowd_is_given_longer_in_rounds_before_somebody_counts_as_away(passives, watch_s):
+    """Bug: 256 parties on a busy machine were asked every 30 seconds, 40 messages to each."""
+    crowd = manifest(passive_parties=tuple(f"passive-{k}" for k in range(passives)))
+    role = Coordinator(crowd, model_digest(crowd))
+    finished = dict.fromkeys(role.parties, 0)
+    state = coordinator.Training(plan_digest=bytes(32), rounds=9, finished_rounds=finished)
+    _, effects = role.step(state, TimerFired(timer="watch"))
+    arms = [each.delay_ms / 1000 for each in effects if isinstance(each, Arm)]
+    assert arms == [watch_s]
+
+
+def test_the_coordinator_asks_whom_it_names():
+    role = Coordinator(manifest(), model_digest(manifest()))
+    state, _ = role.step(role.initial(), Received("shop", sample("hello")))
+    assert awaited(role, state) == (COORDINATOR, "bank", "telco")

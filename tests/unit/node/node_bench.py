@@ -53,6 +53,9 @@ class Echo:
     def progress(self, state):
         return {}
 
+    def awaits(self, state):
+        return ()
+
     def is_early(self, state, kind):
         return kind in self.waits and "pause" not in state
 

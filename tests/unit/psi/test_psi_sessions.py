@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
@@ -12,7 +13,8 @@ from hypothesis import strategies as st
 from psi_federation import Federation, numbered, received, shaped_sets
 
 from hdpvfl_mq.errors import PeerError, SettingsError
-from hdpvfl_mq.psi import Outgoing, choose_method, order_digest, row_order
+from hdpvfl_mq.psi import Outgoing, choose_method, exchange, order_digest, row_order
+from hdpvfl_mq.psi.elements import bucket_count
 from hdpvfl_mq.psi.toss import commit, nonce_of, toss
 from tests.deep import deep_digest
 
@@ -234,3 +236,21 @@ def test_any_small_sets_by_ecdh(sets: list[set[bytes]], common: set[bytes]) -> N
 @given(sets=id_sets, common=st.sets(st.binary(min_size=1, max_size=40), max_size=5))
 def test_any_small_sets_by_oprf(sets: list[set[bytes]], common: set[bytes]) -> None:
     Federation("oprf", [sorted(own | common) for own in sets]).run().check()
+
+
+def test_a_status_looks_at_the_sizes_of_all_parties_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Bug: with 128 partners this took 6 % of the active party's time, and grew as a square."""
+    federation = Federation("ecdh", [numbered(range(20))] * 6)
+    federation.run()
+    active, looks = federation.sessions["party0"], list[tuple[int, ...]]()
+    shown = active.progress
+
+    def counted(sizes: Iterable[int], bucket_ids: int) -> int:
+        looks.append(tuple(sizes))
+        return bucket_count(looks[-1], bucket_ids)
+
+    monkeypatch.setattr(exchange, "bucket_count", counted)
+    fresh = replace(active)  # as after each message
+    assert fresh.progress == shown
+    assert len(looks) == 1
+    assert fresh == active

@@ -238,3 +238,13 @@ def test_a_crowd_is_not_looked_at_every_second():
 
     rounds(Lagging(), Counted(), 64.0, pace_s=128.0)
     assert 4 <= len(looks) <= 64.0 / (128.0 / LOOKS)
+
+
+def test_a_peer_that_could_not_be_heard_is_not_late():
+    lagging, streams = Lagging(), Streams()
+    streams.sent = 1
+    assert not lagging.due(streams, 0.0, pace_s=0.5)
+    assert not lagging.due(streams, LAG_S, pace_s=0.5)  # noted
+    lagging.was_busy(20.0)
+    assert not lagging.due(streams, 20.0 + 1.9 * LAG_S, pace_s=0.5)
+    assert lagging.due(streams, 20.0 + 2.1 * LAG_S, pace_s=0.5)["shop"] == EARLY_MAX

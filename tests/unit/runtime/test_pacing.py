@@ -6,6 +6,7 @@ import pytest
 
 from hdpvfl_mq.machine import TimerFired, arm
 from hdpvfl_mq.node.ports import Turn
+from hdpvfl_mq.runtime.copies import Sendings
 from hdpvfl_mq.runtime.lagging import PROBE_S
 from hdpvfl_mq.runtime.pacing import (
     ACK_DELAY_S,
@@ -40,6 +41,11 @@ class FakePost:
 
     def take_lacking(self):
         return self.lacking
+
+    unacknowledged = ()
+
+    def unacknowledged_by(self, party, first):
+        return self.unacknowledged[:first]
 
     def position(self, party):
         return Position(0, 3, 100)
@@ -228,17 +234,56 @@ def test_a_peer_that_says_what_it_has_is_sent_the_rest_at_once_and_then_slowly(m
     """Bug: what was lost with a connection waited for the timer, which is slow in a crowd."""
     pacing = Pacing()
     mailbox.has_unacknowledged, mailbox.peer_count = True, 64
-    pacing.after_turn(mailbox, turn(send=[(b"",)]), 0.0)
+    mailbox.unacknowledged = [(b"header", b"signature", b"body")]
+    pacing.after_turn(mailbox, turn(send=mailbox.unacknowledged), 0.0)
     mailbox.lacking = mailbox.waiting_peers = ("shop",)
     times = []
-    for step in range(1, 200):
+    first = round(10 * pacing.lost_s) + 1
+    for step in range(first, first + 200):
         pacing.after_turn(mailbox, turn(), 0.1 * step)
         if due := pacing.due(0.1 * step).behind:
             assert due == (("shop", EARLY_MAX),)
             times.append(0.1 * step)
-    assert times[0] == 0.1
+    assert times[0] == 0.1 * first
     assert len(times) <= 4
     assert times[1] - times[0] >= PROBE_S
+
+
+@pytest.mark.parametrize(("peers", "is_sent"), [(CROWD_PEERS, True), (64, False), (512, False)])
+def test_what_a_crowd_has_just_been_sent_is_on_its_way_not_lost(mailbox, peers, is_sent):
+    """Bug: each of 128 parties asked while a pause was in its queue; a copy went to 32 parties."""
+    pacing = Pacing()
+    mailbox.has_unacknowledged, mailbox.peer_count = True, peers
+    mailbox.unacknowledged = [(b"header", b"signature", b"body")]
+    pacing.after_turn(mailbox, turn(send=mailbox.unacknowledged), 0.0)
+    mailbox.lacking = mailbox.waiting_peers = ("shop",)
+    asked_at_s = pacing.lost_s - 0.1
+    pacing.after_turn(mailbox, turn(), asked_at_s)
+    assert bool(pacing.due(asked_at_s).asked) == is_sent
+    pacing.after_turn(mailbox, turn(), pacing.lost_s + 0.1)  # by now it is lost
+    assert is_sent or pacing.due(pacing.lost_s + 0.1).asked == ("shop",)
+
+
+def test_where_peers_answer_slowly_what_they_ask_for_may_take_as_long(mailbox):
+    pacing = Pacing()
+    mailbox.peer_count = 64
+    pacing.after_turn(mailbox, turn(), 0.0)
+    quick_s = pacing.lost_s
+    pacing.lagging.answer_s = quick_s + 1.0
+    assert pacing.lost_s == quick_s + 1.0
+    pacing.lagging.answer_s = 1000.0  # one that was away is no measure of the others
+    assert pacing.lost_s == pacing.crowd_s
+
+
+def test_the_memory_of_what_was_sent_holds_no_arrays_and_ends():
+    sendings = Sendings()
+    large = (b"header", b"signature", b"body", bytes(1000))
+    sendings.note([large], 0.0, kept_s=5.0)
+    assert sendings.is_fresh([large], 4.9, within_s=5.0)
+    assert not sendings.is_fresh([large], 5.0, within_s=5.0)
+    assert large not in sendings._first
+    sendings.note([(b"other", b"signature")], 5.0, kept_s=5.0)
+    assert list(sendings._first) == [(b"other", b"signature")]
 
 
 def test_a_gap_of_a_large_federation_may_last_as_long_as_its_senders_wait(mailbox):
@@ -330,3 +375,21 @@ def test_a_gap_of_a_silent_peer_is_no_offence(mailbox):
     mailbox.early, mailbox.number = ("shop",), 8  # the stream went on in the meantime
     pacing.after_turn(mailbox, turn(), 11 * GAP_S)
     assert pacing.due(11 * GAP_S).gaps == ()
+
+
+@pytest.mark.parametrize("peers", [1, 64])
+def test_while_this_node_works_nobody_is_late(mailbox, peers):
+    """Bug: after a turn of seconds a party sent again what had been answered meanwhile."""
+    pacing, busy_s = Pacing(), 20.0
+    mailbox.has_unacknowledged, mailbox.peer_count, mailbox.greeting = True, peers, (b"hello",)
+    mailbox.early, mailbox.number = ("shop",), 3
+    pacing.after_turn(mailbox, turn(send=[(b"",)]), 0.0)
+    mailbox.early = ()
+    deadlines = (pacing.resend_at, pacing.greet_at, pacing.lack_at, pacing.quiet_at)
+    pacing.was_busy(busy_s)
+    moved = (pacing.resend_at, pacing.greet_at, pacing.lack_at, pacing.quiet_at)
+    assert moved == tuple(None if at is None else at + busy_s for at in deadlines)
+    assert pacing.gaps == {"shop": (3, busy_s)}
+    due = pacing.due(deadlines[0])
+    assert not due.resend
+    assert pacing.due(deadlines[0] + busy_s).resend

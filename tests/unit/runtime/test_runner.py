@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 
 import pytest
 
@@ -11,7 +12,7 @@ from hdpvfl_mq.node.parts import UNSERVED_MAX, _Incoming
 from hdpvfl_mq.node.ports import Turn
 from hdpvfl_mq.runtime.arrivals import Arrivals
 from hdpvfl_mq.runtime.metrics import Tally
-from hdpvfl_mq.runtime.runner import Runner
+from hdpvfl_mq.runtime.runner import BUSY_S, LOOK_S, Runner
 from hdpvfl_mq.wire.codec import decode_header
 from hdpvfl_mq.wire.parts import PartList
 from tests.federation import Federation, manifest, tables
@@ -213,3 +214,41 @@ async def test_a_copy_that_found_no_room_is_not_taken_for_one_that_was_sent(ende
     runner._pacing.crowd_s, runner._pacing.behind = 100.0, {"bank": 1}
     await runner._turn([], 2.0)
     assert link.sent == [(b"lost",)]  # a moment ago, to all of the crowd
+
+
+@pytest.mark.parametrize(("takes_s", "busy_s"), [(BUSY_S / 2, []), (20.0, [20.0])])
+async def test_a_long_turn_delays_what_peers_are_given(ended, monkeypatch, takes_s, busy_s):
+    clock, noted = [100.0], []
+    monkeypatch.setattr("hdpvfl_mq.runtime.runner.monotonic", lambda: clock[0])
+    runner = Runner(ended, HeldLink(), patience_s=60, observe=lambda _: None)
+    monkeypatch.setattr(runner._pacing, "was_busy", noted.append)
+
+    def turn(arrivals, events):
+        clock[0] += takes_s
+        return Turn((), (), None)
+
+    monkeypatch.setattr(ended, "turn", turn)
+    await runner._turn([(b"frames",)], clock[0])
+    assert noted == busy_s
+
+
+@pytest.mark.parametrize(
+    ("patience_s", "outcome", "sleeps_s"),
+    [(600.0, None, LOOK_S), (2.0, None, 0.2), (math.inf, None, LOOK_S), (600.0, "completed", 1.0)],
+)
+async def test_a_run_in_which_nothing_is_due_sleeps(
+    ended, monkeypatch, patience_s, outcome, sleeps_s
+):
+    """Bug: hundreds of parties on one machine looked at nothing every second."""
+    runner, slept = Runner(ended, HeldLink(), patience_s=patience_s, observe=lambda _: None), []
+    ended.outcome = outcome
+    loop = asyncio.get_running_loop()
+    call_later = loop.call_later
+
+    def noted(delay_s, action):
+        slept.append(delay_s)
+        return call_later(0.0, action)
+
+    monkeypatch.setattr(loop, "call_later", noted)
+    await runner._wait()
+    assert slept == [sleeps_s]

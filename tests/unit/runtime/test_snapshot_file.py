@@ -5,6 +5,7 @@ from __future__ import annotations
 import stat
 from dataclasses import replace
 from functools import cache
+from weakref import WeakSet
 
 import numpy as np
 import pytest
@@ -12,7 +13,7 @@ from nacl.signing import SigningKey
 
 from hdpvfl_mq.node import node_snapshot
 from hdpvfl_mq.runtime import files, snapshots
-from hdpvfl_mq.runtime.snapshots import Snapshots
+from hdpvfl_mq.runtime.snapshots import EVERY_CPU_S, REST_BY_COST, Snapshots
 from tests.federation import Federation, manifest, tables
 
 pytestmark = pytest.mark.seconds
@@ -71,6 +72,33 @@ def test_nothing_is_written_before_enough_was_computed(tmp_path, monkeypatch):
     monkeypatch.setattr(snapshots, "EVERY_CPU_S", 1e9)
     kept.see(node)
     assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize("hosted", [1, 64])
+def test_the_nodes_of_one_process_share_a_twentieth_of_its_time(tmp_path, monkeypatch, hosted):
+    """Bug: each of 16 parties in one process wrote a snapshot for every second of them all."""
+    _, node, _ = training_node()
+    clock, takes_s = [100.0], 0.1
+    monkeypatch.setattr(snapshots, "LOOK_S", 0.0)
+    monkeypatch.setattr(snapshots, "_all", WeakSet())
+    monkeypatch.setattr(snapshots.time, "process_time", lambda: clock[0])
+    kept = [Snapshots(tmp_path / str(number), KEY) for number in range(hosted)]
+
+    def write(self, body):
+        clock[0] += takes_s
+        written.append(self)
+
+    written = []
+    monkeypatch.setattr(Snapshots, "_write", write)
+    clock[0] += EVERY_CPU_S
+    kept[0].see(node)
+    assert written == kept[:1]
+    clock[0] += hosted * REST_BY_COST * takes_s - 0.01
+    kept[0].see(node)
+    assert written == kept[:1]
+    clock[0] += 0.02
+    kept[0].see(node)
+    assert written == [kept[0], kept[0]]
 
 
 def test_it_is_gone_when_the_run_is_over(tmp_path, often):
