@@ -6,6 +6,9 @@ it runs until it is stopped.
 
 from __future__ import annotations
 
+import hdpvfl_mq.engine.no_plugins  # noqa: F401 - before pydantic
+
+# isort: split
 import asyncio
 import sys
 from functools import partial
