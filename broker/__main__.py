@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import hdpvfl_mq.engine.no_plugins  # noqa: F401 - before pydantic
+
+# isort: split
 import resource
 import sys
 from functools import partial

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from hdpvfl_mq.arrays.distinct import union
 from parties.phases import Over, Phase, training_of
 from parties.rounds.score_sums import Answer
 from parties.rounds.scoring import ScoringActive
@@ -81,7 +82,7 @@ class ScoreDesk:
         places = np.zeros(0, dtype=np.int64)
         while self._waiting:
             first = self._waiting[0].places
-            more = np.union1d(places, first) if len(places) else first
+            more = union(places, first) if len(places) else first
             if len(more) > MAX_QUERY_PLACES:
                 break
             places = more

@@ -13,10 +13,10 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from numpy.typing import NDArray
 from pyarrow import types
 
+from hdpvfl_mq.data import arrow_functions as functions
 from hdpvfl_mq.data.tables import TEXT, Column, Table, refuse
 from hdpvfl_mq.errors import DataError
 
@@ -64,7 +64,7 @@ def categories(table: Table, name: str) -> Words:
     column = table.arrow(name)
     if not types.is_large_string(column.type):
         _number_kind(name, column)
-    coded = column.dictionary_encode(null_encoding="encode")
+    coded = functions.coded(column)
     words = tuple(map(_word, coded.dictionary.to_pylist()))
     codes = coded.indices.to_numpy(zero_copy_only=False).astype(np.int64)
     return Words(words, codes)
@@ -76,23 +76,25 @@ def ids(table: Table, name: str, *, keep_empty: bool = False) -> Column:
     if types.is_floating(column.type):
         column = _whole(table, name, column, keep_empty=keep_empty)
     if types.is_date(column.type):
-        column = column.cast(pa.large_string())
+        column = functions.cast(column, pa.large_string())
     is_text = types.is_large_string(column.type)
     if not (is_text or types.is_integer(column.type) or types.is_null(column.type)):
         raise DataError(f"id column {name!r} holds {column.type}; give integers or text")
-    empty = column.is_null().to_numpy(zero_copy_only=False)
+    empty = functions.is_null(column).to_numpy(zero_copy_only=False)
     if is_text:
-        empty = empty | pc.equal(pc.fill_null(column, ""), "").to_numpy(zero_copy_only=False)
+        blank = functions.equal(functions.filled(column, ""), "")
+        empty = empty | blank.to_numpy(zero_copy_only=False)
     if not keep_empty:
         refuse(table.first_row, name, empty, "the id is empty")
     if types.is_integer(column.type) and not column.null_count:
         try:
-            return np.asarray(column.cast(pa.int64()).to_numpy(zero_copy_only=False))
+            return np.asarray(functions.cast(column, pa.int64()).to_numpy(zero_copy_only=False))
         except pa.ArrowInvalid:
             raise DataError(
                 f"id column {name!r} holds integers beyond 64 bits; give text"
             ) from None
-    return np.array(pc.fill_null(column.cast(pa.large_string()), "").to_pylist(), dtype=TEXT)
+    text = functions.filled(functions.cast(column, pa.large_string()), "")
+    return np.array(text.to_pylist(), dtype=TEXT)
 
 
 def _whole(table: Table, name: str, column: Any, *, keep_empty: bool) -> Any:
@@ -129,9 +131,8 @@ def as_float(table: Table, name: str, *, text: str = "") -> NDArray[np.float64]:
         return np.asarray(column.to_numpy(zero_copy_only=False))
     if not types.is_large_string(column.type):
         _number_kind(name, column)
-        return np.asarray(
-            column.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False), dtype=np.float64
-        )
+        values = functions.cast(column, pa.float64(), safe=False)
+        return np.asarray(values.to_numpy(zero_copy_only=False), dtype=np.float64)
     values, bad = parsed(column)
     if bad.any():
         is_comma = [
@@ -145,10 +146,10 @@ def as_float(table: Table, name: str, *, text: str = "") -> NDArray[np.float64]:
 
 def parsed(column: Any) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
     """A text column as numbers, NaN for an empty cell, and a mask of cells that are not numbers."""
-    trimmed = pc.utf8_trim_whitespace(column)
-    empty = pc.is_in(trimmed, value_set=pa.array(NO_NUMBER, pa.large_string()))
+    trimmed = functions.trimmed(column)
+    empty = functions.is_in(trimmed, pa.array(NO_NUMBER, pa.large_string()))
     try:
-        values = pc.if_else(empty, None, trimmed).cast(pa.float64())
+        values = functions.cast(functions.emptied(trimmed, empty), pa.float64())
         return values.to_numpy(zero_copy_only=False), np.zeros(len(column), dtype=np.bool_)
     except pa.ArrowInvalid:
         cells = [_float(cell) for cell in column.to_pylist()]

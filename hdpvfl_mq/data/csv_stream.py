@@ -18,9 +18,9 @@ from dataclasses import dataclass, replace
 from typing import IO, Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 from pyarrow import csv as arrow_csv
 
+from hdpvfl_mq.data import arrow_functions as functions
 from hdpvfl_mq.data.columns import NO_NUMBER, parsed
 from hdpvfl_mq.errors import DataError, SettingsError
 
@@ -73,7 +73,7 @@ def _with_numbers(batch: Any, numeric: Collection[str], dialect: Dialect) -> Any
     for place, name in enumerate(batch.schema.names):
         if name not in numeric:
             continue
-        column = pc.replace_substring(batch.column(place), dialect.decimal, ".")
+        column = functions.replaced(batch.column(place), dialect.decimal, ".")
         values, bad = parsed(column)
         batch = batch.set_column(place, name, column if bad.any() else pa.array(values))
     return batch

@@ -14,9 +14,9 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from hdpvfl_mq.data import arrow_functions as functions
 from hdpvfl_mq.data.tables import Column
 
 TEXT = pa.large_string()
@@ -59,8 +59,8 @@ class Fingerprint:
 def _lines(ids: tuple[Column, ...]) -> bytes:
     """The ids of each row as json.dumps writes them, one list to a line."""
     begin, between, end, nothing = (pa.scalar(each, TEXT) for each in ("[", ", ", "]\n", ""))
-    rows = pc.binary_join_element_wise(*map(_as_json, ids), between)
-    lines = pc.binary_join_element_wise(begin, rows, end, nothing)
+    rows = functions.joined(map(_as_json, ids), between)
+    lines = functions.joined((begin, rows, end), nothing)
     _, bounds, text = lines.buffers()
     size = int(np.frombuffer(bounds, np.int64)[len(lines)])
     return bytes(memoryview(text)[:size]) if size else b""
@@ -69,5 +69,5 @@ def _lines(ids: tuple[Column, ...]) -> bytes:
 def _as_json(ids: Column) -> Any:
     """Every cell as json.dumps writes it; json.dumps is slow for millions of short lists."""
     if ids.dtype.kind == "i":
-        return pa.array(ids).cast(TEXT)
+        return functions.cast(pa.array(ids), TEXT)
     return pa.array(map(encode_basestring_ascii, ids.tolist()), TEXT)

@@ -11,10 +11,10 @@ from typing import Any, Protocol
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from numpy.typing import NDArray
 from pyarrow import types
 
+from hdpvfl_mq.data import arrow_functions as functions
 from hdpvfl_mq.errors import DataError
 
 Column = NDArray[Any]
@@ -103,7 +103,7 @@ class Table:
         """A column in numpy: NaN for an empty number, "" for empty text."""
         array = self.arrow(name)
         if types.is_large_string(array.type):
-            column = np.array(pc.fill_null(array, "").to_pylist(), dtype=TEXT)
+            column = np.array(functions.filled(array, "").to_pylist(), dtype=TEXT)
         else:
             column = array.to_numpy(zero_copy_only=False).view()
         column.flags.writeable = False
@@ -117,7 +117,7 @@ class Table:
         """Only these rows, by number from 0 or by mask."""
         numbers = np.flatnonzero(rows) if rows.dtype == np.bool_ else rows
         places = pa.array(numbers)
-        return Table(self.names, [array.take(places) for array in self._columns.values()])
+        return Table(self.names, [functions.take(each, places) for each in self._columns.values()])
 
     def chunks(
         self,
@@ -179,9 +179,9 @@ def _arrow(name: str, values: Any) -> Any:
     if isinstance(values.type, pa.BaseExtensionType):
         values = values.storage
     if types.is_dictionary(values.type):
-        values = values.dictionary_decode()
+        values = functions.take(values.dictionary, values.indices)
     if types.is_string(values.type) or types.is_string_view(values.type):
-        values = values.cast(pa.large_string())
+        values = functions.cast(values, pa.large_string())
     return values
 
 

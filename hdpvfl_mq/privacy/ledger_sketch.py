@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hdpvfl_mq.arrays.chunked import OBJECT_ROWS, chunks
+from hdpvfl_mq.arrays.distinct import union
 from hdpvfl_mq.privacy.ledger_secret import LedgerSecret
 
 SIZE = 1 << 16
@@ -37,7 +38,7 @@ class IdSketch:
 
     def joined(self, other: IdSketch) -> IdSketch:
         """The sketch of the union of both sets of ids."""
-        return IdSketch(np.union1d(self.hashes, other.hashes)[:SIZE])
+        return IdSketch(union(self.hashes, other.hashes)[:SIZE])
 
 
 def sketch(ids: Sequence[bytes], secret: LedgerSecret) -> IdSketch:

@@ -27,6 +27,7 @@ from hdpvfl_mq.arrays.chunked import (
     marked,
     marks,
 )
+from hdpvfl_mq.arrays.distinct import distinct
 from hdpvfl_mq.errors import DataError
 from hdpvfl_mq.psi.ids import IdColumn, canonical_column, joined
 from hdpvfl_mq.psi.order import order_digest
@@ -55,7 +56,7 @@ class NormalisedIds:
     @property
     def people(self) -> int:
         """Number of rows with an id."""
-        return len(self.ids) if self.keys is None else len(np.unique(self.rows))
+        return len(self.ids) if self.keys is None else len(distinct(self.rows))
 
     def of_people(self, positions: NDArray[np.integer[Any]], allocate: Allocate) -> PackedIds:
         """The first id of the row of each of these ids: one name for a person, whatever the key."""

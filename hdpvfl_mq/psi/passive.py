@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from hdpvfl_mq.arrays.distinct import distinct
 from hdpvfl_mq.errors import PeerError
 from hdpvfl_mq.psi.elements import fill_bucket, find_pairs, split_buckets
 from hdpvfl_mq.psi.exchange import Block, Messages
@@ -96,7 +97,7 @@ class PassiveSession(Session):
             if (places < 0).any():
                 raise PeerError(f"{block.sender} names ids that are not held here, stage common")
             marks = unpack_marks(found[bucket], len(own))
-            if marks[places].any() or len(np.unique(places)) < len(places):
+            if marks[places].any() or len(distinct(places)) < len(places):
                 raise PeerError(f"{block.sender} names ids twice, stage common")
             marks[places] = True
             found[bucket] = pack_marks(marks)

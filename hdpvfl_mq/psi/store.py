@@ -18,6 +18,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from hdpvfl_mq.arrays.distinct import union
 from hdpvfl_mq.errors import IntegrityError
 from hdpvfl_mq.psi.bits import digits, subset_xors
 from hdpvfl_mq.psi.peel import Positions, peel
@@ -101,7 +102,7 @@ def _solve_core(table: Words, cells: Cells, values: Words, core: Positions) -> N
     """Gauss-Jordan over the few equations left, their sparse cells and the dense ones."""
     if not core.size:
         return
-    columns = np.union1d(cells.sparse[core].ravel(), np.arange(cells.size - DENSE, cells.size))
+    columns = union(cells.sparse[core].ravel(), np.arange(cells.size - DENSE, cells.size))
     matrix = np.zeros((len(core), len(columns)), dtype=bool)
     for row, equation in enumerate(core):
         matrix[row, np.searchsorted(columns, cells.sparse[equation])] = True

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import os
 import socket
+import struct
 import threading
 import time
 from collections import Counter
@@ -20,11 +21,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import zmq
-from zmq.utils.monitor import recv_monitor_message
 
 from hdpvfl_mq.runtime.tcp import Connection, borrowed, counted, peer_of
 from hdpvfl_mq.runtime.watch import watch
 
+_EVENT = struct.Struct("=Hi")  # first frame of a monitor's message: kind and descriptor
 _MESSAGE_SLACK = 512  # allowance for heartbeats between two messages of a connection
 _ASK_KERNEL_ABOVE = 2**18  # unacknowledged bytes above which the kernel is asked again
 _MUCH = 2**16  # unread bytes of one connection that are watched closely
@@ -186,8 +187,8 @@ class Connections:
 
     def _take_events(self) -> None:
         while self.monitor.poll(0):
-            happened = recv_monitor_message(self.monitor)
-            event, descriptor = int(happened["event"]), int(happened["value"])
+            # zmq.utils.monitor does the same and imports zmq.asyncio.
+            event, descriptor = _EVENT.unpack(self.monitor.recv_multipart()[0])
             if event & (_FAILED | _CLOSED | _TROUBLE):
                 self._trouble(event)
             if event & _FAILED:

@@ -12,7 +12,6 @@ from pathlib import Path
 from hdpvfl_mq.arrays.chunked import Allocate
 from hdpvfl_mq.engine.disk_space import DiskSpace
 from hdpvfl_mq.engine.port import Engine, LocalEngine
-from hdpvfl_mq.engine.processes import ProcessEngine
 from hdpvfl_mq.errors import SettingsError
 from hdpvfl_mq.runtime.process import say
 from hdpvfl_mq.runtime.profile import numeric_profile
@@ -35,7 +34,9 @@ def engine_of(settings: EngineSettings, *, allocate: Allocate, space: DiskSpace 
 
 
 @lru_cache(maxsize=8)
-def _processes(workers: int | None, space: DiskSpace | None) -> ProcessEngine:
+def _processes(workers: int | None, space: DiskSpace | None) -> Engine:
+    from hdpvfl_mq.engine.processes import ProcessEngine  # noqa: PLC0415 - large, seldom used
+
     return ProcessEngine(workers, space)
 
 

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from hdpvfl_mq.arrays.distinct import distinct
 from hdpvfl_mq.errors import OperatorError, SettingsError
 from hdpvfl_mq.node.node import Event
 from hdpvfl_mq.psi import normalise
@@ -72,7 +73,7 @@ class ScoreSession:
         rows = self._setup.plan.rows
         if not 0 <= min(places) <= max(places) < rows:
             raise OperatorError(f"the session has places 0 to {rows - 1}")
-        answer = await self._answered(np.unique(np.array(places, dtype=np.int64)), nudge)
+        answer = await self._answered(distinct(np.array(places, dtype=np.int64)), nudge)
         return {"scores": self._shown(answer, places, names)}
 
     async def _answered(self, places: Places, nudge: Callable[[], None]) -> Answer:

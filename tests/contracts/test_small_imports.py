@@ -14,12 +14,17 @@ import hdpvfl_mq
 
 ROOT = Path(__file__).parents[2]
 LARGE = {"numpy", "pyarrow", "sklearn", "scipy", "pandas", "cryptography", "rich", "jinja2"}
+# Imported by a first call: of pyarrow's methods, of np.unique, of a value that Arrow makes.
+LATE = {"pyarrow.compute", "numpy.ma", "dateutil"}
 # program -> large libraries that it may import, and modules that it may not
 PROGRAMS = {
     "hdpvfl_mq.app.cli": (set(), {"pydantic", "asyncio", "zmq", "nacl", "email"}),
     "hdpvfl_mq.app.demo.nursery": (set(), {"pydantic", "zmq", "nacl", "email"}),
-    "broker.__main__": (set(), {"multiprocessing", "threadpoolctl", "gmpy2"}),
-    "parties.__main__": ({"numpy", "pyarrow", "cryptography"}, {"pyarrow.fs", "pyarrow.parquet"}),
+    "broker.__main__": (set(), {"multiprocessing", "threadpoolctl", "gmpy2", "zmq.asyncio"}),
+    "parties.__main__": (
+        {"numpy", "pyarrow", "cryptography"},
+        {"pyarrow.fs", "pyarrow.parquet", "multiprocessing", "zmq.asyncio"} | LATE,
+    ),
 }
 
 
@@ -59,6 +64,35 @@ def test_a_party_measures_its_model_without_scikit_learn():
         "quality(family(LossSpec()), numpy.arange(4.0), numpy.array([0.0, 1.0, 0.0, 1.0]))"
     )
     assert not {"sklearn", "scipy"} & loaded_after(line)
+
+
+def test_a_party_reads_and_matches_rows_with_what_it_has_imported(tmp_path):
+    file = tmp_path / "rows.csv"
+    file.write_text("id,name,size,kind\n1,ada,2,a\n2,bob,,b\n")
+    line = (
+        "from pathlib import Path; import parties.__main__; import numpy as np; "
+        "parties.__main__.leave_pandas_out(); "
+        "from hdpvfl_mq.data.preprocess import prepare; "
+        "from hdpvfl_mq.data.readers import TableFile; "
+        "from hdpvfl_mq.privacy.ledger_sketch import IdSketch; "
+        "from schemas.data import DataSettings, NamedColumn; "
+        "rules = (NamedColumn(name='size', centre=0.0, scale=1.0, missing=0.0), "
+        "NamedColumn(name='kind', categories=('a', 'b'))); "
+        "settings = DataSettings(id_columns=('id', 'name'), rules=rules); "
+        f"data = prepare(TableFile({str(file)!r}), settings, role='passive'); "
+        "assert data.X.shape == (2, 3), data.X; "
+        "hashes = np.arange(9, dtype=np.uint64); IdSketch().joined(IdSketch(hashes))"
+    )
+    assert not LATE & loaded_after(line)
+
+
+def test_no_plugin_of_pydantic_is_looked_for():
+    line = (
+        "import importlib.metadata as metadata, parties.__main__, broker.__main__; "
+        "from pydantic.plugin import _loader; _loader.entry_points = None; "
+        "assert not list(_loader.get_plugins()); assert _loader._plugins is None"
+    )
+    loaded_after(line)
 
 
 def test_the_version_is_that_of_the_package():
