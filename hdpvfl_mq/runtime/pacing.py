@@ -22,8 +22,13 @@ ACK_DELAY_S = 0.02  # most acknowledgements travel with an answer; the others wa
 # would cost a commit here and a record there; it waits for this part of the sender's patience.
 WAITING_ACK_SHARE = 0.5
 RESEND_S = 0.5
-RESEND_BYTES_PER_S = 2e6  # bulk waits longer: its receiver works before it acknowledges
-BULK_MAX_S = 4.5
+RESEND_BYTES_PER_S = 5e5  # bulk waits longer: its receiver works before it acknowledges
+BULK_MAX_S = 15.0
+# Bulk waits this many times as long as bulk has lately taken to be acknowledged: on a busy machine
+# its receivers work for longer than any constant says, and copies would be more work for them.
+BULK_SLOWER = 2.0
+BULK_ABOVE_S = 0.25  # so much bulk is half a megabyte
+BULK_REMEMBERED_S = 60.0
 RESEND_MAX_S = 1.5  # a peer that restarts after a crash waits at most this long for its frames
 # A crowd waits longer: when all parties greet each other, each has work for all before it answers,
 # and copies would add to that work faster than it is done.
@@ -81,6 +86,9 @@ class Pacing:
     resend_at: float | None = None
     resend_s: float = RESEND_S
     bulk_s: float = 0.0
+    bulk_answer_s: float = 0.0  # the longest that bulk has lately waited for an answer
+    bulk_answered_at: float = 0.0
+    waits_since: float = 0.0  # when the wait of `resend_at` began
     crowd_s: float = 0.0
     slower: float = 1.0  # how many times longer a crowd takes than it should
     busy_until: float = 0.0  # so long a crowd that is heard may answer nothing
@@ -116,6 +124,8 @@ class Pacing:
             self.timers[arm.timer] = now + arm.delay_ms / 1000
         self._after_arrivals(mailbox, turn, now)
         self._after_answers(mailbox, now)
+        if acknowledged > self.acknowledged:
+            self._note_answer(now)
         if not mailbox.has_unacknowledged:
             self.resend_at, self.slower = None, 1.0
         elif acknowledged > self.acknowledged or self.resend_at is None or turn.send:
@@ -123,13 +133,28 @@ class Pacing:
                 size = sum(len(frame) for frames in turn.send for frame in frames)
                 # Bulk of earlier turns is probably still on its way.
                 self.bulk_s = max(size / RESEND_BYTES_PER_S, self.bulk_s / 2)
-            bulk_s = min(BULK_MAX_S, self.bulk_s)
-            self.resend_s = RESEND_S + bulk_s + self.slower * self.crowd_s
-            self.resend_at = now + self.resend_s
+            self.resend_s = RESEND_S + self._bulk_wait_s() + self.slower * self.crowd_s
+            self.resend_at, self.waits_since = now + self.resend_s, now
+            self.copies.expect(turn.send, now, self.resend_s)
             self.busy_until = now + CROWD_SLOWER * self.crowd_s
         elif now < self.busy_until:  # others of the crowd are heard, so it works
             self.resend_at = now + self.resend_s
         self.acknowledged = acknowledged
+
+    def _note_answer(self, now: float) -> None:
+        """Remember how long bulk has waited to be acknowledged."""
+        if self.bulk_s <= BULK_ABOVE_S:
+            return
+        waited_s = now - self.waits_since
+        if waited_s >= self.bulk_answer_s or now > self.bulk_answered_at + BULK_REMEMBERED_S:
+            self.bulk_answer_s, self.bulk_answered_at = waited_s, now
+
+    def _bulk_wait_s(self) -> float:
+        """How much longer bulk may take than a small message."""
+        expected_s = min(BULK_MAX_S, self.bulk_s)
+        if self.bulk_s <= BULK_ABOVE_S:
+            return expected_s
+        return max(expected_s, min(BULK_SLOWER * self.bulk_answer_s, BULK_RESEND_MAX_S))
 
     def _note_gap(self, party: PartyId, missing: int | None, now: float, wait_s: float) -> None:
         """Note a gap that lasts. A peer that sends nothing has no gap: it may be restarting."""
@@ -236,14 +261,20 @@ class Pacing:
         return Due(timers, acknowledge, resend, greet, gaps, ask, behind, asked, lacks, is_quiet)
 
     def again(self, mailbox: Mailbox, due: Due, now: float) -> tuple[Frames, ...]:
-        """The envelopes to send again, each once; tell `copies` of those that were sent."""
+        """The envelopes to send again, each once; tell `note_again` of those that were sent."""
         if due.resend:
-            return mailbox.unacknowledged(EARLY_MAX)
+            return self.copies.without_bulk(mailbox.unacknowledged(EARLY_MAX), now)
         found = mailbox.unacknowledged_by_each(due.behind)
         asked = mailbox.unacknowledged_by_each([b for b in due.behind if b[0] in due.asked])
         wait_s = self.slower * self.crowd_s
         lost_s = LOST_S + self.crowd_s / QUIET_SHARE
-        return self.copies.due(found, now, wait_s=wait_s, asked=asked, lost_s=lost_s)
+        found = self.copies.due(found, now, wait_s=wait_s, asked=asked, lost_s=lost_s)
+        return self.copies.without_bulk(found, now)
+
+    def note_again(self, frames: Frames, now: float) -> None:
+        """Remember that this envelope is sent again now."""
+        self.copies.note((frames,), now)
+        self.copies.expect((frames,), now, self.resend_s)
 
     def next(self) -> float | None:
         """The time of the next deadline."""

@@ -22,6 +22,7 @@ from hdpvfl_mq.wire.codec import Frames
 
 FORGIVE_S = 86_400.0  # how often a peer may begin again to send what changes nothing
 LOOK_S = 1.0  # how long the loop sleeps at most
+HEAR_S = 0.02  # before copies are sent: what came during a long turn is read in this time
 FAREWELL_S = 3.0  # after the end, how long a party waits for the last acknowledgements
 
 
@@ -110,11 +111,15 @@ class Runner:
             node.note_missing(party)
         if due.ask:
             node.note_unserved()
+        if due.resend or due.behind:  # an acknowledgement may wait to be read
+            await asyncio.sleep(HEAR_S)
+            arrivals = [*arrivals, *self._link.take()]
         given, self._given = self._given, []
         if arrivals or due.fired or given or node.has_refusals:
             await self._finish(node.turn(arrivals, (*due.fired, *given)))
         if connected:  # what was sent over the last connection may be lost, copies too
             due = replace(due, resend=True)
+            self._pacing.copies.forget_bulk()
         await self._again(self._pacing.again(node.mailbox, due, now), now)
         if due.ask or connected:
             for frames in node.ask_again():
@@ -133,7 +138,7 @@ class Runner:
             # What was sent may still be on its way, or the broker does not read.
             if not self._link.has_room():
                 return
-            self._pacing.copies.note((frames,), now)
+            self._pacing.note_again(frames, now)
             self._tally.resends += 1
             self.resends += 1
             await self._link.send(frames)
