@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 
 from hdpvfl_mq.node.mailbox import Mailbox
 from hdpvfl_mq.node.ports import Turn
+from hdpvfl_mq.runtime.bulk import Bulk
 from hdpvfl_mq.runtime.copies import Copies, Sendings
 from hdpvfl_mq.runtime.lagging import Lagging
 from hdpvfl_mq.wire.codec import Frames
@@ -22,8 +23,6 @@ ACK_DELAY_S = 0.02  # most acknowledgements travel with an answer; the others wa
 # would cost a commit here and a record there; it waits for this part of the sender's patience.
 WAITING_ACK_SHARE = 0.5
 RESEND_S = 0.5
-RESEND_BYTES_PER_S = 2e6  # bulk waits longer: its receiver works before it acknowledges
-BULK_MAX_S = 4.5
 RESEND_MAX_S = 1.5  # a peer that restarts after a crash waits at most this long for its frames
 # A crowd waits longer: when all parties greet each other, each has work for all before it answers,
 # and copies would add to that work faster than it is done.
@@ -33,9 +32,6 @@ CROWD_ACK_S = 0.004  # for each further peer: one acknowledgement for many, far 
 # Sending slows down to so many times this wait, so that copies stay few at any size and on any
 # machine. What was lost with a connection does not wait: whoever connects says what it has.
 CROWD_SLOWER = 8.0
-# Bulk waits up to this long, by its size: copies fill the memory of a peer that works for minutes
-# before it reads them.
-BULK_RESEND_MAX_S = 60.0
 # Later envelopes may wait this long for a missing one, which its sender resends several times. The
 # sender of a large federation waits longer before it does.
 GAP_S = 15.0
@@ -80,7 +76,8 @@ class Pacing:
     acknowledge_at: float | None = None
     resend_at: float | None = None
     resend_s: float = RESEND_S
-    bulk_s: float = 0.0
+    bulk: Bulk = field(default_factory=Bulk)
+    waits_since: float = 0.0  # when the wait of `resend_at` began
     crowd_s: float = 0.0
     slower: float = 1.0  # how many times longer a crowd takes than it should
     busy_until: float = 0.0  # so long a crowd that is heard may answer nothing
@@ -119,16 +116,16 @@ class Pacing:
             self.timers[arm.timer] = now + arm.delay_ms / 1000
         self._after_arrivals(mailbox, turn, now)
         self._after_answers(mailbox, now)
+        if acknowledged > self.acknowledged:
+            self.bulk.answered(self.waits_since, now)
         if not mailbox.has_unacknowledged:
             self.resend_at, self.slower = None, 1.0
         elif acknowledged > self.acknowledged or self.resend_at is None or turn.send:
             if turn.send:
-                size = sum(len(frame) for frames in turn.send for frame in frames)
-                # Bulk of earlier turns is probably still on its way.
-                self.bulk_s = max(size / RESEND_BYTES_PER_S, self.bulk_s / 2)
-            bulk_s = min(BULK_MAX_S, self.bulk_s)
-            self.resend_s = RESEND_S + bulk_s + self.slower * self.crowd_s
-            self.resend_at = now + self.resend_s
+                self.bulk.sent(turn.send)
+            self.resend_s = RESEND_S + self.bulk.wait_s + self.slower * self.crowd_s
+            self.resend_at, self.waits_since = now + self.resend_s, now
+            self.bulk.expect(turn.send, now, self.resend_s)
             self.busy_until = now + CROWD_SLOWER * self.crowd_s
         elif now < self.busy_until:  # others of the crowd are heard, so it works
             self.resend_at = now + self.resend_s
@@ -219,9 +216,8 @@ class Pacing:
             self.acknowledge_at = None
         resend = self.resend_at is not None and self.resend_at <= now
         if resend:
-            bulk = min(1.0, self.bulk_s / BULK_MAX_S)
-            longest_s = max(RESEND_MAX_S, bulk * BULK_RESEND_MAX_S)
-            if self.slower * self.crowd_s >= min(BULK_MAX_S, self.bulk_s):  # else bulk is the cause
+            longest_s = max(RESEND_MAX_S, self.bulk.longest_s)
+            if self.slower * self.crowd_s >= self.bulk.least_s:  # else bulk is the cause
                 self.slower = min(CROWD_SLOWER, 2 * self.slower)
             longest_s = max(longest_s, CROWD_SLOWER * self.crowd_s)
             self.resend_s = max(self.resend_s, min(longest_s, self.resend_s * 2))
@@ -251,13 +247,19 @@ class Pacing:
         return Due(timers, acknowledge, resend, greet, gaps, ask, behind, asked, lacks, is_quiet)
 
     def again(self, mailbox: Mailbox, due: Due, now: float) -> tuple[Frames, ...]:
-        """The envelopes to send again, each once; tell `copies` of those that were sent."""
+        """The envelopes to send again, each once; tell `note_again` of those that were sent."""
         if due.resend:
-            return mailbox.unacknowledged(EARLY_MAX)
+            return self.bulk.without(mailbox.unacknowledged(EARLY_MAX), now)
         found = mailbox.unacknowledged_by_each(due.behind)
         asked = mailbox.unacknowledged_by_each([b for b in due.behind if b[0] in due.asked])
         wait_s = self.slower * self.crowd_s
-        return self.copies.due(found, now, wait_s=wait_s, asked=asked, lost_s=self.lost_s)
+        found = self.copies.due(found, now, wait_s=wait_s, asked=asked, lost_s=self.lost_s)
+        return self.bulk.without(found, now)
+
+    def note_again(self, frames: Frames, now: float) -> None:
+        """Remember that this envelope is sent again now."""
+        self.copies.note((frames,), now)
+        self.bulk.expect((frames,), now, self.resend_s)
 
     @property
     def lost_s(self) -> float:

@@ -17,7 +17,7 @@ from hdpvfl_mq.node.node import Event, Node
 from hdpvfl_mq.node.ports import Turn
 from hdpvfl_mq.runtime.arrivals import Link
 from hdpvfl_mq.runtime.metrics import Tally
-from hdpvfl_mq.runtime.pacing import Pacing
+from hdpvfl_mq.runtime.pacing import Due, Pacing
 from hdpvfl_mq.wire.codec import Frames
 
 FORGIVE_S = 86_400.0  # how often a peer may begin again to send what changes nothing
@@ -26,6 +26,7 @@ FORGIVE_S = 86_400.0  # how often a peer may begin again to send what changes no
 LOOK_S, LAST_LOOK_S = 10.0, 1.0
 LOOKS = 10.0  # at least so many in the time after which a party gives up
 BUSY_S = 0.1  # a turn of this length delays the peers' deadlines: nothing was read meanwhile
+HEAR_S = 0.02  # before copies are sent: what came during a long turn is read in this time
 FAREWELL_S = 3.0  # after the end, how long a party waits for the last acknowledgements
 
 
@@ -108,7 +109,7 @@ class Runner:
             due.cancel()
         wake.clear()
 
-    async def _turn(self, arrivals: list[tuple[bytes, ...]], now: float) -> None:
+    async def _turn(self, arrivals: list[Frames], now: float) -> None:
         node, due = self._node, self._pacing.due(now)
         connected = self._link.take_connected()
         if (due.greet or connected) and node.mailbox.greeting is not None:
@@ -117,6 +118,7 @@ class Runner:
             node.note_missing(party)
         if due.ask:
             node.note_unserved()
+        arrivals = await self._heard(arrivals, due)
         given, self._given = self._given, []
         if arrivals or due.fired or given or node.has_refusals:
             turn = node.turn(arrivals, (*due.fired, *given))
@@ -125,6 +127,7 @@ class Runner:
             await self._finish(turn)
         if connected:  # what was sent over the last connection may be lost, copies too
             due = replace(due, resend=True)
+            self._pacing.bulk.forget()
         await self._again(self._pacing.again(node.mailbox, due, now), now)
         if due.ask or connected:
             for frames in node.ask_again():
@@ -138,12 +141,19 @@ class Runner:
             while (ack := node.acknowledgement()) is not None:
                 await self._link.send(ack)
 
+    async def _heard(self, arrivals: list[Frames], due: Due) -> list[Frames]:
+        """What has arrived; before copies are sent, also what waits to be read."""
+        if not (due.resend or due.behind):
+            return arrivals
+        await asyncio.sleep(HEAR_S)  # an acknowledgement may be among it
+        return [*arrivals, *self._link.take()]
+
     async def _again(self, unacknowledged: tuple[Frames, ...], now: float) -> None:
         for frames in unacknowledged:
             # What was sent may still be on its way, or the broker does not read.
             if not self._link.has_room():
                 return
-            self._pacing.copies.note((frames,), now)
+            self._pacing.note_again(frames, now)
             self._tally.resends += 1
             self.resends += 1
             await self._link.send(frames)

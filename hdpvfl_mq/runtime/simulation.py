@@ -190,8 +190,8 @@ class Simulation:
         if due.greet and process.node.mailbox.greeting is not None:
             self._send(party, process.node.mailbox.greeting)
         again = process.pacing.again(process.node.mailbox, due, self.now)
-        process.pacing.copies.note(again, self.now)
         for frames in again:
+            process.pacing.note_again(frames, self.now)
             self._send(party, frames)
         if due.ask:
             process.node.note_unserved()

@@ -6,11 +6,12 @@ import pytest
 
 from hdpvfl_mq.machine import TimerFired, arm
 from hdpvfl_mq.node.ports import Turn
+from hdpvfl_mq.runtime.bulk import MAX_S as BULK_MAX_S
+from hdpvfl_mq.runtime.bulk import RESEND_MAX_S as BULK_RESEND_MAX_S
 from hdpvfl_mq.runtime.copies import Sendings
 from hdpvfl_mq.runtime.lagging import PROBE_S
 from hdpvfl_mq.runtime.pacing import (
     ACK_DELAY_S,
-    BULK_MAX_S,
     CROWD_PEERS,
     CROWD_S,
     GAP_PEER_S,
@@ -38,17 +39,24 @@ class FakePost:
     waiting_peers = ()
 
     lacking = ()
+    again = ()
 
     def take_lacking(self):
         return self.lacking
 
-    unacknowledged = ()
+    waiting = ()
 
     def unacknowledged_by(self, party, first):
-        return self.unacknowledged[:first]
+        return self.waiting[:first]
 
     def position(self, party):
         return Position(0, 3, 100)
+
+    def unacknowledged(self, first):
+        return self.again
+
+    def unacknowledged_by_each(self, wanted):
+        return self.again if wanted else ()
 
     def take_early(self):
         return self.early
@@ -59,6 +67,10 @@ class FakePost:
 
 def turn(*, send=(), arm=(), waits=False):
     return Turn(tuple(send), tuple(arm), None, waits=waits)
+
+
+def bulk(size, signature=b"signature"):
+    return b"header", signature, bytes(size)
 
 
 @pytest.fixture
@@ -145,7 +157,7 @@ def test_sending_again_slows_down_while_nothing_gets_through(mailbox):
 def test_one_bucket_of_ids_is_sent_again_a_few_times_too(mailbox, size, times):
     pacing = Pacing()
     mailbox.has_unacknowledged = True
-    pacing.after_turn(mailbox, turn(send=[(bytes(size),)]), 0.0)
+    pacing.after_turn(mailbox, turn(send=[bulk(size)]), 0.0)
     resent = 0
     while pacing.next() < 180.0:
         resent += pacing.due(pacing.next()).resend
@@ -155,7 +167,7 @@ def test_one_bucket_of_ids_is_sent_again_a_few_times_too(mailbox, size, times):
 def test_bulk_is_sent_again_a_few_times_however_long_its_receiver_works(mailbox):
     pacing = Pacing()
     mailbox.has_unacknowledged = True
-    pacing.after_turn(mailbox, turn(send=[(bytes(32_000_000),)]), 0.0)
+    pacing.after_turn(mailbox, turn(send=[bulk(32_000_000)]), 0.0)
     pacing.after_turn(mailbox, turn(send=[(b"",)]), 1.0)  # a small one does not hurry the bulk
     moments = []
     while pacing.next() < 180.0:
@@ -163,9 +175,47 @@ def test_bulk_is_sent_again_a_few_times_however_long_its_receiver_works(mailbox)
         assert pacing.due(pacing.next()).resend
     assert moments[0] == 1.0 + RESEND_S + BULK_MAX_S
     assert len(moments) <= 6
-    mailbox.acknowledged = 1  # it got through: what is lost after it comes as soon as ever
+    mailbox.acknowledged = 1  # it got through: bulk that is lost after it may take as long
     pacing.after_turn(mailbox, turn(), 200.0)
-    assert pacing.next() == 200.0 + RESEND_S + BULK_MAX_S
+    assert pacing.next() == 200.0 + RESEND_S + BULK_RESEND_MAX_S
+
+
+def test_bulk_waits_twice_as_long_as_bulk_has_taken_to_be_acknowledged(mailbox):
+    """Bug: parties on a busy machine sent every block of entity resolution two or three times."""
+    pacing = Pacing()
+    mailbox.has_unacknowledged = True
+    for number, (took_s, wait_s) in enumerate([(9.0, 18.0), (4.0, 18.0), (1.0, 18.0)]):
+        begun = 20.0 * number
+        pacing.after_turn(mailbox, turn(send=[bulk(1_000_000)]), begun)
+        mailbox.acknowledged += 1
+        pacing.after_turn(mailbox, turn(), begun + took_s)
+        assert pacing.next() == pytest.approx(begun + took_s + RESEND_S + wait_s)
+    for number in range(20):  # small messages are sent again as soon as ever
+        pacing.after_turn(mailbox, turn(send=[(b"",)]), 100.0 + number)
+    assert pacing.next() == pytest.approx(119.0 + RESEND_S, abs=0.001)
+
+
+def test_bulk_that_was_sent_just_now_is_not_sent_again(mailbox):
+    """Bug: an acknowledgement that was written before the bulk came was taken for a request.
+
+    The party that had just sent 40 MB sent them again at once.
+    """
+    pacing, sent, small = Pacing(), bulk(1_000_000), (b"header", b"of a small one", b"")
+    mailbox.has_unacknowledged, mailbox.again = True, (small, sent)
+    pacing.after_turn(mailbox, turn(send=[small, sent]), 0.0)
+    mailbox.lacking = mailbox.waiting_peers = ("shop",)
+    pacing.after_turn(mailbox, turn(), 0.1)
+    due = pacing.due(0.1)
+    assert due.behind == (("shop", EARLY_MAX),)
+    assert pacing.again(mailbox, due, 0.1) == (small,)
+    late = pacing.next()
+    due = pacing.due(late)
+    assert due.resend
+    assert pacing.again(mailbox, due, late) == (small, sent)
+    pacing.note_again(sent, late)
+    assert pacing.again(mailbox, due, late + 0.1) == (small,)
+    pacing.bulk.forget()  # its connection is lost
+    assert pacing.again(mailbox, due, late + 0.1) == (small, sent)
 
 
 @pytest.mark.parametrize(("peers", "first_s"), [(CROWD_PEERS, 0.5), (64, 14.5), (512, 126.5)])
@@ -191,7 +241,7 @@ def test_a_crowd_does_not_keep_the_pace_of_bulk_that_got_through(mailbox):
     """Bug: what was lost later came a minute later, and its receiver took it for withheld."""
     pacing = Pacing()
     mailbox.has_unacknowledged, mailbox.peer_count = True, 20
-    pacing.after_turn(mailbox, turn(send=[(bytes(32_000_000),)]), 0.0)
+    pacing.after_turn(mailbox, turn(send=[bulk(32_000_000)]), 0.0)
     while pacing.resend_at < 180.0:
         assert pacing.due(pacing.resend_at).resend
     assert pacing.resend_s > GAP_S
@@ -234,8 +284,8 @@ def test_a_peer_that_says_what_it_has_is_sent_the_rest_at_once_and_then_slowly(m
     """Bug: what was lost with a connection waited for the timer, which is slow in a crowd."""
     pacing = Pacing()
     mailbox.has_unacknowledged, mailbox.peer_count = True, 64
-    mailbox.unacknowledged = [(b"header", b"signature", b"body")]
-    pacing.after_turn(mailbox, turn(send=mailbox.unacknowledged), 0.0)
+    mailbox.waiting = [(b"header", b"signature", b"body")]
+    pacing.after_turn(mailbox, turn(send=mailbox.waiting), 0.0)
     mailbox.lacking = mailbox.waiting_peers = ("shop",)
     times = []
     first = round(10 * pacing.lost_s) + 1
@@ -254,8 +304,8 @@ def test_what_a_crowd_has_just_been_sent_is_on_its_way_not_lost(mailbox, peers, 
     """Bug: each of 128 parties asked while a pause was in its queue; a copy went to 32 parties."""
     pacing = Pacing()
     mailbox.has_unacknowledged, mailbox.peer_count = True, peers
-    mailbox.unacknowledged = [(b"header", b"signature", b"body")]
-    pacing.after_turn(mailbox, turn(send=mailbox.unacknowledged), 0.0)
+    mailbox.waiting = [(b"header", b"signature", b"body")]
+    pacing.after_turn(mailbox, turn(send=mailbox.waiting), 0.0)
     mailbox.lacking = mailbox.waiting_peers = ("shop",)
     asked_at_s = pacing.lost_s - 0.1
     pacing.after_turn(mailbox, turn(), asked_at_s)

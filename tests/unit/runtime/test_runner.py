@@ -203,17 +203,17 @@ async def test_a_peer_that_serves_no_parts_is_recorded_when_a_request_is_due(end
 async def test_a_copy_that_found_no_room_is_not_taken_for_one_that_was_sent(ended):
     """Bug: what a peer of a crowd lacked waited minutes for its next copy."""
     outbox = ended.mailbox._outbox["bank"]
-    outbox.keep(outbox.number(), (b"lost",), 1)
+    outbox.keep(outbox.number(), (b"lost", b"signed"), 1)
     link = HeldLink()
     runner = Runner(ended, link, patience_s=60, observe=lambda _: None)
-    for room, sent in ((0, []), (1000, [(b"lost",)])):
+    for room, sent in ((0, []), (1000, [(b"lost", b"signed")])):
         link.room = room
         runner._pacing.crowd_s, runner._pacing.behind = 100.0, {"bank": 1}
         await runner._turn([], 1.0)
         assert link.sent == sent
     runner._pacing.crowd_s, runner._pacing.behind = 100.0, {"bank": 1}
     await runner._turn([], 2.0)
-    assert link.sent == [(b"lost",)]  # a moment ago, to all of the crowd
+    assert link.sent == [(b"lost", b"signed")]  # a moment ago, to all of the crowd
 
 
 @pytest.mark.parametrize(("takes_s", "busy_s"), [(BUSY_S / 2, []), (20.0, [20.0])])
@@ -252,3 +252,36 @@ async def test_a_run_in_which_nothing_is_due_sleeps(
     monkeypatch.setattr(loop, "call_later", noted)
     await runner._wait()
     assert slept == [sleeps_s]
+
+
+async def test_what_came_during_a_long_turn_is_read_before_copies_are_sent(ended, monkeypatch):
+    """Bug: an acknowledgement waited to be read while what it acknowledges was sent again."""
+    link, acknowledgement = HeldLink(), (b"acknowledgement",)
+    monkeypatch.setattr(link, "take", lambda: [acknowledgement])
+    taken = []
+
+    def turn(arrivals, events):
+        taken.extend(arrivals)
+        return Turn((), (), None)
+
+    monkeypatch.setattr(ended, "turn", turn)
+    runner = Runner(ended, link, patience_s=60, observe=lambda _: None)
+    await runner._turn([(b"earlier",)], 1.0)
+    assert taken == [(b"earlier",)]
+    runner._pacing.resend_at = 0.0
+    await runner._turn([], 1.0)
+    assert taken == [(b"earlier",), acknowledgement]
+
+
+async def test_bulk_of_a_lost_connection_is_sent_again_at_once(ended):
+    outbox, bulk = ended.mailbox._outbox["bank"], (b"header", b"signature", bytes(2**18))
+    outbox.keep(outbox.number(), bulk, 2**18)
+    link = HeldLink()
+    runner = Runner(ended, link, patience_s=60, observe=lambda _: None)
+    runner._pacing.note_again(bulk, 1.0)
+    runner._pacing.resend_at = 0.0
+    await runner._turn([], 1.1)
+    assert bulk not in link.sent
+    link.connected = True
+    await runner._turn([], 1.2)
+    assert bulk in link.sent
