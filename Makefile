@@ -4,6 +4,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+COMPILED := $(VENV)/.compiled
 # Compiled modules are kept even where the environment says otherwise: a process starts three times
 # as fast with them.
 export PYTHONDONTWRITEBYTECODE :=
@@ -47,8 +48,7 @@ setup: $(READY)
 $(READY): requirements.lock pyproject.toml
 	@test -x $(BIN)/python || { echo "making $(VENV) ..."; $(PYTHON) -m venv $(VENV); }
 	@echo "installing locked versions ..."
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@$(BIN)/python -m scripts.install_lock
 	@touch $(READY)
 
 run-parties: $(READY)
@@ -65,7 +65,13 @@ predict: $(READY)
 WORKERS ?= 4
 SPREAD = -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 
-test: $(READY)
+# Two processes compile what tests import; else all workers of the first run would compile the same.
+$(COMPILED): $(READY)
+	@echo "compiling ..."
+	@$(BIN)/python -m pytest --collect-only -q tests/unit >/dev/null & \
+	  $(BIN)/python -m pytest --collect-only -q --ignore tests/unit tests >/dev/null; wait; touch $@
+
+test: $(COMPILED)
 	@$(BIN)/python -m pytest $(SPREAD)
 
 # What failed last time, one after the other.
@@ -141,7 +147,6 @@ fuzz: $(READY)
 	@$(BIN)/python -m tests.properties.fuzz_frames $(FRAMES) --jobs $(JOBS)
 
 lock: $(READY)
-	$(BIN)/python -m pip install --quiet uv
 	$(BIN)/uv pip compile pyproject.toml --extra dev --universal --generate-hashes \
 	  --no-header --no-annotate --upgrade -o requirements.lock
 
