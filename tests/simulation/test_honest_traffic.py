@@ -19,7 +19,7 @@ from tests.federation import Federation, manifest
 from tests.samples import sample
 
 SHORT = Faults(delay_s=0.05)
-AWAY = Faults(delay_s=0.05, absences=(("shop", 1.2, 7.2),))
+AWAY = Faults(delay_s=0.05, absences=(("shop", 1.0, 9.0),))
 
 
 @dataclass
