@@ -15,7 +15,6 @@ from functools import partial
 from pathlib import Path
 
 from hdpvfl_mq.data.without_pandas import leave_pandas_out
-from hdpvfl_mq.engine.one_heap import share_heap
 from hdpvfl_mq.engine.threads import pin_threads
 from hdpvfl_mq.errors import DataError, RefusedError, SettingsError
 from hdpvfl_mq.runtime.hub import Hub
@@ -34,7 +33,6 @@ from schemas.config import PartyServiceSettings, PartySettings
 
 def main(path: Path, *, as_json: bool = False) -> int:
     """Run one party's process; the exit code says how it ended."""
-    share_heap()
     _threads = pin_threads()
     leave_pandas_out()
     if names(path, "federation"):
