@@ -23,25 +23,25 @@ LOCK = ROOT / "requirements.lock"
 PIP = (sys.executable, "-m", "pip", "--disable-pip-version-check")
 HASHED = ("install", "--require-hashes", "-r")
 ITSELF = ("install", "--no-deps", "--no-build-isolation", "-e", str(ROOT))
-# What each setting of pip is for uv, and what separates several values there.
+# What each setting of pip, with underscores, is for uv, and what separates several values there.
 SETTINGS: dict[str, tuple[tuple[str, ...], str]] = {
-    "index-url": (("UV_DEFAULT_INDEX",), " "),
-    "extra-index-url": (("UV_INDEX",), " "),
-    "find-links": (("UV_FIND_LINKS",), ","),
-    "no-index": (("UV_NO_INDEX",), " "),
-    "trusted-host": (("UV_INSECURE_HOST",), " "),
+    "index_url": (("UV_DEFAULT_INDEX",), " "),
+    "extra_index_url": (("UV_INDEX",), " "),
+    "find_links": (("UV_FIND_LINKS",), ","),
+    "no_index": (("UV_NO_INDEX",), " "),
+    "trusted_host": (("UV_INSECURE_HOST",), " "),
     "cert": (("SSL_CERT_FILE",), " "),
-    "client-cert": (("SSL_CLIENT_CERT",), " "),
+    "client_cert": (("SSL_CLIENT_CERT",), " "),
     "proxy": (("HTTP_PROXY", "HTTPS_PROXY"), " "),
-    "default-timeout": (("UV_HTTP_TIMEOUT",), " "),
+    "default_timeout": (("UV_HTTP_TIMEOUT",), " "),
     "timeout": (("UV_HTTP_TIMEOUT",), " "),
-    "no-cache-dir": (("UV_NO_CACHE",), " "),
+    "no_cache_dir": (("UV_NO_CACHE",), " "),
 }
 # These change neither what is installed nor where it comes from.
 IGNORED = {
-    *("cache-dir", "disable-pip-version-check", "no-color", "no-input", "progress-bar", "quiet"),
-    *("break-system-packages", "config-file", "require-virtualenv", "retries", "verbose"),
-    *("no-warn-script-location", "no-python-version-warning", "root-user-action"),
+    *("cache_dir", "disable_pip_version_check", "no_color", "no_input", "progress_bar", "quiet"),
+    *("break_system_packages", "config_file", "require_virtualenv", "retries", "verbose"),
+    *("no_warn_script_location", "no_python_version_warning", "root_user_action"),
 }
 _SECTIONS = ("global", "install", ":env:")  # a later one overrides an earlier one
 
@@ -53,7 +53,7 @@ def settings_of_pip(listed: str) -> dict[str, str]:
         name, _, value = line.partition("=")
         section, _, key = name.rpartition(".")
         if section in found:
-            found[section][key] = str(ast.literal_eval(value))
+            found[section][key.replace("-", "_")] = str(ast.literal_eval(value))
     return {key: value for each in found.values() for key, value in each.items()}
 
 
@@ -83,7 +83,8 @@ def by_uv(lock: Path) -> str | None:
     listed = subprocess.run([*PIP, "config", "list"], capture_output=True, text=True, check=True)
     variables, unknown = told_to_uv(settings_of_pip(listed.stdout))
     if unknown:
-        return f"pip is set to {', '.join(unknown)}, which uv cannot be told"
+        names = ", ".join(unknown).replace("_", "-")
+        return f"pip is set to {names}, which uv cannot be told"
     with tempfile.TemporaryDirectory() as folder:
         only_uv = Path(folder) / "uv.lock"
         only_uv.write_text(lines_of("uv", lock.read_text()))

@@ -13,7 +13,7 @@ from scripts.install_lock import LOCK, SETTINGS, lines_of, settings_of_pip, told
 
 LISTED = """:env:.find-links='/wheels /more'
 global.find-links='/other'
-global.extra-index-url='https://one.example/simple\\nhttps://two.example/simple'
+global.trusted-host='one.example\\ntwo.example'
 install.timeout='9'
 download.dest='/tmp'
 """
@@ -21,8 +21,8 @@ download.dest='/tmp'
 
 def test_settings_of_install_count_and_the_environment_has_the_last_word():
     assert settings_of_pip(LISTED) == {
-        "find-links": "/wheels /more",
-        "extra-index-url": "https://one.example/simple\nhttps://two.example/simple",
+        "find_links": "/wheels /more",
+        "trusted_host": "one.example\ntwo.example",
         "timeout": "9",
     }
 
@@ -32,15 +32,16 @@ def test_uv_is_told_what_pip_is_told():
     assert unknown == []
     assert variables == {
         "UV_FIND_LINKS": "/wheels,/more",
-        "UV_INDEX": "https://one.example/simple https://two.example/simple",
+        "UV_INSECURE_HOST": "one.example two.example",
         "UV_INDEX_STRATEGY": "unsafe-best-match",
         "UV_HTTP_TIMEOUT": "9",
     }
+    assert told_to_uv({"extra_index_url": "one\ntwo"})[0]["UV_INDEX"] == "one two"
 
 
 def test_a_setting_that_uv_cannot_be_told_is_named_and_a_harmless_one_is_not():
-    told = {"only-binary": ":all:", "progress-bar": "off", **dict.fromkeys(SETTINGS, "x")}
-    assert told_to_uv(told)[1] == ["only-binary"]
+    told = {"only_binary": ":all:", "progress_bar": "off", **dict.fromkeys(SETTINGS, "x")}
+    assert told_to_uv(told)[1] == ["only_binary"]
 
 
 def test_the_lock_has_uv_and_every_file_of_it_a_hash():
