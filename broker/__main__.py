@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import hdpvfl_mq.engine.no_plugins  # noqa: F401 - before pydantic
+import hdpvfl_mq.runtime.no_plugins  # noqa: F401 - before pydantic
 
 # isort: split
 import resource

@@ -6,7 +6,7 @@ it runs until it is stopped.
 
 from __future__ import annotations
 
-import hdpvfl_mq.engine.no_plugins  # noqa: F401 - before pydantic
+import hdpvfl_mq.runtime.no_plugins  # noqa: F401 - before pydantic
 
 # isort: split
 import asyncio

@@ -44,7 +44,7 @@ COVERED_THROUGH = {
     "hdpvfl_mq/endings.py": "simulation/test_refused_offers.py",
     "hdpvfl_mq/engine/core_dumps.py": "unit/engine/test_worker.py",
     "hdpvfl_mq/engine/no_pandas.py": "unit/data/test_data_engines.py",
-    "hdpvfl_mq/engine/no_plugins.py": "contracts/test_small_imports.py",
+    "hdpvfl_mq/runtime/no_plugins.py": "contracts/test_small_imports.py",
     "hdpvfl_mq/glm/families": "contracts/test_families.py",
     "hdpvfl_mq/methods/private_model/worth.py": "simulation/test_private_model.py",
     "hdpvfl_mq/node/chained.py": "unit/node/test_node.py",

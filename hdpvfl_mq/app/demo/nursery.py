@@ -29,7 +29,7 @@ LOST = 70  # exit code of a child whose parent was killed
 # What this process, the parent of a program and the parents after it all need.
 SHARED = {
     warm.BROKER: (
-        "hdpvfl_mq.engine.no_plugins",  # before pydantic
+        "hdpvfl_mq.runtime.no_plugins",  # before pydantic
         "schemas.messages",
         "hdpvfl_mq.runtime.control",
         "hdpvfl_mq.runtime.keys",
