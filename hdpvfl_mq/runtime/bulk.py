@@ -21,6 +21,9 @@ REMEMBERED_S = 60.0
 # before it reads them.
 RESEND_MAX_S = 60.0
 FROM_BYTES = 2**17  # an envelope of this size is bulk: a copy is work for everybody on its way
+# A peer that asks for bulk gets it again after this long, far below the time for which a gap may
+# last: else whoever sent it would be taken for withholding.
+ASKED_S = 5.0
 
 
 @dataclass
@@ -30,7 +33,8 @@ class Bulk:
     expected_s: float = 0.0  # what the bulk of the last turns takes by its size
     answer_s: float = 0.0  # the longest that bulk has lately waited for an answer
     answered_at: float = 0.0
-    _arrives: dict[bytes, float] = field(default_factory=dict)  # by signature: it keeps no frames
+    # When it was sent and how long it may take, by signature: it keeps no frames.
+    _sent: dict[bytes, tuple[float, float]] = field(default_factory=dict)
 
     def sent(self, frames: Iterable[Frames]) -> None:
         """A turn sent these envelopes; bulk of earlier turns is probably still on its way."""
@@ -67,13 +71,20 @@ class Bulk:
         A peer may acknowledge something else in this time, or the same again, because it has not
         read the bulk yet: that does not mean that it was lost.
         """
-        self._arrives = {name: at for name, at in self._arrives.items() if at > now}
-        self._arrives |= {e[1]: now + wait_s for e in frames if sum(map(len, e)) >= FROM_BYTES}
+        self._sent = {name: each for name, each in self._sent.items() if sum(each) > now}
+        self._sent |= {e[1]: (now, wait_s) for e in frames if sum(map(len, e)) >= FROM_BYTES}
 
     def forget(self) -> None:
         """Expect nothing any more: the connection that carried it is lost."""
-        self._arrives.clear()
+        self._sent.clear()
 
-    def without(self, frames: Iterable[Frames], now: float) -> tuple[Frames, ...]:
-        """The given envelopes that are not bulk on its way."""
-        return tuple(each for each in frames if self._arrives.get(each[1], now) <= now)
+    def without(
+        self, frames: Iterable[Frames], now: float, *, asked: bool = False
+    ) -> tuple[Frames, ...]:
+        """The given envelopes that are not bulk on its way; `asked` by a peer, it has less time."""
+        longest_s = ASKED_S if asked else RESEND_MAX_S
+        return tuple(each for each in frames if not self._is_on_way(each, now, longest_s))
+
+    def _is_on_way(self, frames: Frames, now: float, longest_s: float) -> bool:
+        sent_at, wait_s = self._sent.get(frames[1], (now, 0.0))
+        return now < sent_at + min(wait_s, longest_s)

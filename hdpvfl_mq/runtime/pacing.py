@@ -191,6 +191,8 @@ class Pacing:
                 first = mailbox.unacknowledged_by(party, 1)
                 if self.crowd_s and self.sendings.is_fresh(first, now, within_s=self.lost_s):
                     continue  # it asks because the crowd is slow, and asks again if it must
+                if len(self.bulk.without(first, now, asked=True)) < len(first):
+                    continue
                 found = self.lagging.asked(party, mailbox.position(party), now)
                 self.behind |= found
                 self.asked |= found.keys()
@@ -254,7 +256,7 @@ class Pacing:
         asked = mailbox.unacknowledged_by_each([b for b in due.behind if b[0] in due.asked])
         wait_s = self.slower * self.crowd_s
         found = self.copies.due(found, now, wait_s=wait_s, asked=asked, lost_s=self.lost_s)
-        return self.bulk.without(found, now)
+        return self.bulk.without(found, now, asked=True)
 
     def note_again(self, frames: Frames, now: float) -> None:
         """Remember that this envelope is sent again now."""

@@ -97,3 +97,20 @@ def test_a_crowd_does_not_keep_the_pace_of_bulk_that_got_through(mailbox):
         mailbox.acknowledged = answered
         pacing.after_turn(mailbox, turn(send=[(b"",)]), 200.0 + answered)
     assert pacing.resend_s <= GAP_S / 2
+
+
+def test_bulk_that_is_lost_comes_again_before_its_gap_counts_as_withholding(mailbox):
+    """Bug: it came after its whole wait, a minute at most, and a gap may last 15 seconds."""
+    pacing, lost = Pacing(), bulk(8_000_000)
+    mailbox.has_unacknowledged, mailbox.waiting, mailbox.again = True, (lost,), (lost,)
+    pacing.bulk.answer_s = pacing.bulk.answered_at = 40.0
+    pacing.after_turn(mailbox, turn(send=[lost]), 0.0)
+    assert pacing.resend_s > GAP_S
+    sent_at = []
+    for now in (2.0, 6.0, 14.0):  # when its receiver asks for what it lacks
+        mailbox.lacking = ("shop",)
+        pacing.after_turn(mailbox, turn(), now)
+        if pacing.again(mailbox, pacing.due(now), now):
+            sent_at.append(now)
+            pacing.note_again(lost, now)
+    assert sent_at[0] == 6.0
