@@ -110,6 +110,8 @@ def test_bulk_that_is_lost_comes_again_before_its_gap_counts_as_withholding(mail
     for now in (2.0, 6.0, 14.0):  # when its receiver asks for what it lacks
         mailbox.lacking = ("shop",)
         pacing.after_turn(mailbox, turn(), now)
+        # While it may be on its way a question does not count, so the next one need not wait.
+        assert ("shop" in pacing.lagging.asked_at) == (now > 2.0)
         if pacing.again(mailbox, pacing.due(now), now):
             sent_at.append(now)
             pacing.note_again(lost, now)
