@@ -10,7 +10,8 @@ from contextlib import suppress
 from pathlib import Path
 
 # A commit that makes its file longer also waits for the file system to write that down. The log is
-# made this long once and then written from the front; SQLite reads nothing behind its last commit.
+# made this long once and is written from the front again before it is full; SQLite reads nothing
+# behind its last commit. A longer log would not stay in the processor's cache.
 LOG_BYTES = 2**20
 
 
@@ -21,6 +22,8 @@ def make_exclusive(connection: sqlite3.Connection) -> None:
     connection.execute("PRAGMA synchronous = FULL")
     connection.execute("BEGIN EXCLUSIVE")
     connection.execute("COMMIT")
+    page_bytes = connection.execute("PRAGMA page_size").fetchone()[0]
+    connection.execute(f"PRAGMA wal_autocheckpoint = {LOG_BYTES // page_bytes}")
     _lengthen_log(connection)
 
 

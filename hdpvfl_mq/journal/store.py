@@ -24,8 +24,8 @@ TABLES = (
     "idx INTEGER PRIMARY KEY, record BLOB NOT NULL, digest BLOB NOT NULL) STRICT",
 )
 # Large pages halve the work on blocks of entity resolution, of 4 MiB, and small records cost the
-# same. A file keeps the pages it was made with. The log begins again after as many bytes as before.
-PAGE_BYTES, LOG_PAGES = 2**14, 250
+# same. A file keeps the pages it was made with.
+PAGE_BYTES = 2**14
 _VERIFIED_ELSEWHERE = "1"  # the older format that scripts/verify_journal implements
 
 
@@ -56,7 +56,6 @@ def open_database(path: Path | str) -> sqlite3.Connection:
         )
         connection.execute(f"PRAGMA page_size = {PAGE_BYTES}")
         make_exclusive(connection)
-        connection.execute(f"PRAGMA wal_autocheckpoint = {LOG_PAGES}")
     except OSError as broken:
         raise OperatorError(
             f"cannot open {path}: {broken.strerror}; check the folder and disk"

@@ -12,8 +12,9 @@ from hdpvfl_mq import durable
 from hdpvfl_mq.durable import LOG_BYTES, make_exclusive
 
 
-def _opened(path: Path) -> sqlite3.Connection:
+def _opened(path: Path, page_bytes: int = 2**12) -> sqlite3.Connection:
     connection = sqlite3.connect(path, timeout=0.0, isolation_level=None)
+    connection.execute(f"PRAGMA page_size = {page_bytes}")
     make_exclusive(connection)
     connection.execute("CREATE TABLE IF NOT EXISTS kept (number INTEGER PRIMARY KEY, body BLOB)")
     return connection
@@ -34,6 +35,19 @@ def test_commits_do_not_make_the_log_longer(tmp_path: Path) -> None:
     for number in range(20):
         connection.execute("INSERT INTO kept VALUES (?, ?)", (number, bytes(3000)))
     assert _log(path).stat().st_size == LOG_BYTES
+    connection.close()
+
+
+@pytest.mark.parametrize("page_bytes", [2**12, 2**14])
+def test_the_log_is_used_again_before_commits_make_it_longer(
+    tmp_path: Path, page_bytes: int
+) -> None:
+    path, body = tmp_path / "a.db", bytes(30_000)
+    connection = _opened(path, page_bytes)
+    for number in range(3 * LOG_BYTES // len(body)):
+        connection.execute("INSERT INTO kept VALUES (?, ?)", (number, body))
+    commit_bytes = len(body) + 4 * page_bytes  # with the pages that point to it
+    assert _log(path).stat().st_size < LOG_BYTES + commit_bytes
     connection.close()
 
 
