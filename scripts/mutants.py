@@ -213,7 +213,7 @@ def main() -> int:
     if arguments.only:
         chosen = tuple(m for m in listed if arguments.only in m.name or arguments.only in m.file)
     results = _all_tried(chosen, is_checked=not arguments.draw, jobs=arguments.jobs)
-    if not arguments.draw and not arguments.only:
+    if results and not arguments.draw and not arguments.only:
         TABLE.write_text(table(results))
     killed = sum(verdict == "killed" for _, verdict, _ in results)
     print(f"{killed} of {len(chosen)} killed, {sum(s for *_, s in results):.0f} s")

@@ -56,11 +56,13 @@ def pytest_xdist_make_scheduler(config: Any, log: Any) -> Any:
     return Spread(config, log)
 
 
-def pytest_collection_modifyitems(items: list[Any]) -> None:
+def pytest_collection_modifyitems(config: Any, items: list[Any]) -> None:
     """Small files come last, so workers end together. A file's tests stay in their order."""
     first = {item.path: item for item in reversed(items)}
     small = {path for path, item in first.items() if _is_small(item)}
     items.sort(key=lambda item: item.path in small)
+    if not config.pluginmanager.hasplugin("timeout"):  # planted faults are tried without it
+        return
     for item in items:  # a slow test may take as long as it likes; any other that hangs fails
         if item.get_closest_marker("slow"):
             item.add_marker(pytest.mark.timeout(0))

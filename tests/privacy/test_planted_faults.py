@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from dataclasses import replace
@@ -34,6 +35,21 @@ def test_a_fault_that_nobody_notices_survives_and_one_that_does_not_run_is_told(
         [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True
     )
     assert told.stdout.strip() == "SURVIVED/DOES NOT RUN"
+
+
+def test_slow_tests_are_collected_without_the_plugins_that_faults_are_tried_without():
+    """They have no time limit, which is a mark of a plugin."""
+    plugins = ("-p", "pytest_asyncio.plugin", "-p", "_hypothesis_pytestplugin")
+    slow = "tests/integration/test_bad_network.py"
+    found = subprocess.run(
+        [sys.executable, "-m", "pytest", "--collect-only", "-q", "-m", "slow", *plugins, slow],
+        cwd=ROOT,
+        env={**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert found.returncode == 0, found.stdout + found.stderr
 
 
 def test_a_twentieth_of_the_faults_is_noticed():
