@@ -130,17 +130,23 @@ class Node(Exchanging):
                 self._append(Acknowledged(frames=frames), ())
         for note in self.refusals.take():
             self._append(note, self._answered(note))
-        for event in events:
-            if not self._is_answered(event):
-                self._step(event, event, NO_PARENT)
-        while self.mailbox.has_arrived(self._is_ready):  # again: a step may end another's waiting
-            for header, frames, digest in self.mailbox.arrived(self._is_ready):
-                self._step(self._received(header, frames), EnvelopeReceived(frames=frames), digest)
+        # A timer ends a wait for peers: what they have sent comes before it.
+        for is_timer in (False, True):
+            for event in events:
+                if isinstance(event, TimerFired) == is_timer and not self._is_answered(event):
+                    self._step(event, event, NO_PARENT)
+            self._step_arrived()
         # Parts and requests for them travel in envelopes, which acknowledge what was received.
         self._uncommitted.is_due |= self.parts.is_busy or parts_taken > 0
         turn = self._exchanged(self._commit(), parts_taken)
         stopped = self._stopped()
         return replace(turn, stopped=stopped) if stopped else turn
+
+    def _step_arrived(self) -> None:
+        """Step all envelopes whose turn it is; a step may end another's waiting."""
+        while self.mailbox.has_arrived(self._is_ready):
+            for header, frames, digest in self.mailbox.arrived(self._is_ready):
+                self._step(self._received(header, frames), EnvelopeReceived(frames=frames), digest)
 
     def note_missing(self, party: PartyId) -> None:
         """Record with the next commit that a peer's stream has stood still for too long.

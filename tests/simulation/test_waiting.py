@@ -16,11 +16,13 @@ from hdpvfl_mq.machine import Send
 from hdpvfl_mq.node import allowance
 from hdpvfl_mq.node.node import Node
 from hdpvfl_mq.runtime.simulation import Faults
+from hdpvfl_mq.wire.codec import decode_header
 from parties.awaited import awaited
 from parties.phases import Aligning, Training
 from schemas.envelope import PROTOCOL_VERSION
 from schemas.ids import COORDINATOR
 from schemas.messages import AlignBlock, Waiting
+from schemas.records import TimerFired
 from schemas.tensor import Tensor
 from tests.federation import Federation, LyingFederation, manifest, tables
 
@@ -330,3 +332,34 @@ def test_nobody_is_told_to_wait_for_a_stranger():
     made = Watched(manifest(**STILL), tables(44), liars={"telco": NamesAStranger, "bank": NoEnded})
     ended = made.simulate().nodes[COORDINATOR].state
     assert ended.reason == "while training, waiting for bank"
+
+
+@dataclass
+class Working(Federation):
+    """The active party works while its time for shop runs out; the share comes with the timer."""
+
+    has_worked: bool = False
+
+    def node(self, party):
+        node = super().node(party)
+        turn_of = node.turn
+
+        def turn(arrivals, events=()):
+            kinds = [decode_header(frames).kind for frames in arrivals]
+            if party == "bank" and kinds == ["score_share"] and not self.has_worked:
+                self.has_worked = True
+                node.refusals.withheld(decode_header(arrivals[0]).sender, "an envelope is missing")
+                (timer,) = turn_of(()).arm
+                events = (TimerFired(timer=timer.timer),)
+            return turn_of(arrivals, events)
+
+        node.turn = turn
+        return node
+
+
+def test_a_peer_whose_message_is_here_when_its_time_is_up_is_not_named():
+    """Bug: an active party that worked for six seconds named a peer that had sent its share."""
+    made = Working(manifest(**BRIEF), tables(44))
+    made.simulate()
+    assert made.has_worked
+    assert set(made.outcomes.values()) == {"completed"}

@@ -43,7 +43,7 @@ class Echo:
             Started: lambda: "started",
             Received: lambda: given.message.kind,
             TimerFired: lambda: f"timer:{given.timer}",
-            OperatorRequest: lambda: given.order,
+            OperatorRequest: lambda: given.request,
         }[type(given)]()
         effects = self.script.get(name, ())
         if effects == "refuse":

@@ -9,7 +9,7 @@ from nacl.signing import SigningKey
 
 from hdpvfl_mq.errors import IntegrityError, OperatorError
 from hdpvfl_mq.journal.store import Journal
-from hdpvfl_mq.machine import Finish, Send, TimerFired, arm
+from hdpvfl_mq.machine import Finish, OperatorRequest, Send, TimerFired, arm
 from hdpvfl_mq.node.performing import RECEIVERS_MAX, spread
 from hdpvfl_mq.node.uncommitted import one_by_one
 from hdpvfl_mq.wire.codec import decode_header
@@ -240,3 +240,17 @@ def test_a_peer_whose_stream_this_node_stops_withholds_nothing(bench):
     bench.node.role.waits = ()
     bench.node.turn([])
     assert bench.node.state.count("residual") == EARLY_MAX
+
+
+def test_a_timer_comes_after_what_its_peer_has_sent(bench):
+    """Bug: after a long turn an honest peer was named, whose message waited to be stepped."""
+    bench.node.role.script = {}
+    bench.node.turn([bench.coordinator.say(PAUSE)], [TimerFired(timer="missing:coordinator:x")])
+    assert bench.node.state == ("started", "pause", "timer:missing:coordinator:x")
+
+
+def test_what_the_operator_asks_for_comes_before_what_peers_send(bench):
+    """A command fits the state in which it was given."""
+    bench.node.role.script = {}
+    bench.node.turn([bench.coordinator.say(PAUSE)], [OperatorRequest(request="withdraw")])
+    assert bench.node.state == ("started", "withdraw", "pause")
