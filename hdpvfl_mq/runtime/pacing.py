@@ -48,6 +48,9 @@ LOST_S = 5.0
 QUIET_SHARE = 8.0  # a larger crowd is asked later, by this part of the time that it may take
 ASK_S = 3.0  # ask again for parts of a large array when none has come for this long, then slower
 ASK_MAX_S = 6.0
+# A process that was busy or stopped first reads what came meanwhile, for so long: a timer that is
+# late by LATE_S waits once, and no longer, or whoever keeps the process busy would stop its timers.
+LATE_S, READ_S = 0.1, 1.0
 GREET_S = 5.0  # send hello again after this long without an answer: the broker may have lost it
 
 
@@ -73,6 +76,8 @@ class Pacing:
     """The deadlines of one node."""
 
     timers: dict[str, float] = field(default_factory=dict)
+    put_off: set[str] = field(default_factory=set)  # timers that have waited once
+    is_unread: bool = False  # what came during the last turn
     acknowledge_at: float | None = None
     resend_at: float | None = None
     resend_s: float = RESEND_S
@@ -112,8 +117,12 @@ class Pacing:
         self._after_gaps(mailbox, now)
         self._after_silence(mailbox, now)
         self._after_parts(turn, now)
+        if self.is_unread:
+            self._put_off(now + READ_S, now + READ_S)
+            self.is_unread = False
         for arm in turn.arm:
             self.timers[arm.timer] = now + arm.delay_ms / 1000
+            self.put_off.discard(arm.timer)
         self._after_arrivals(mailbox, turn, now)
         self._after_answers(mailbox, now)
         if acknowledged > self.acknowledged:
@@ -139,6 +148,13 @@ class Pacing:
         )
         self.gaps = {party: (number, at + busy_s) for party, (number, at) in self.gaps.items()}
         self.lagging.was_busy(busy_s)
+        self.is_unread = True
+
+    def _put_off(self, due_by: float, until: float) -> None:
+        """Let timers that are due by then fire later, each of them once."""
+        late = {name for name, at in self.timers.items() if at <= due_by} - self.put_off
+        self.timers |= dict.fromkeys(late, until)
+        self.put_off |= late
 
     def _note_gap(self, party: PartyId, missing: int | None, now: float, wait_s: float) -> None:
         """Note a gap that lasts. A peer that sends nothing has no gap: it may be restarting."""
@@ -210,9 +226,11 @@ class Pacing:
 
     def due(self, now: float) -> Due:
         """Take the actions that are due; resending slows down while nothing is acknowledged."""
+        self._put_off(now - LATE_S, now + READ_S)
         fired = tuple(sorted(name for name, at in self.timers.items() if at <= now))
         for name in fired:
             del self.timers[name]
+            self.put_off.discard(name)
         acknowledge = self.acknowledge_at is not None and self.acknowledge_at <= now
         if acknowledge:
             self.acknowledge_at = None

@@ -14,6 +14,7 @@ from hdpvfl_mq.runtime.pacing import (
     GREET_S,
     LACK_MAX_S,
     LACK_S,
+    READ_S,
     RESEND_MAX_S,
     RESEND_S,
     Pacing,
@@ -182,3 +183,26 @@ def test_while_this_node_works_nobody_is_late(mailbox, peers):
     due = pacing.due(deadlines[0])
     assert not due.resend
     assert pacing.due(deadlines[0] + busy_s).resend
+
+
+def test_a_timer_of_a_process_that_was_stopped_waits_once_until_what_came_is_read(mailbox):
+    """Bug: a process that was stopped named peers whose messages it had not read yet."""
+    pacing = Pacing()
+    pacing.after_turn(mailbox, turn(arm=[arm("missing:shop:x", 5.0)]), 0.0)
+    assert pacing.due(60.0).fired == ()
+    assert pacing.next() == 60.0 + READ_S
+    assert pacing.due(60.0 + READ_S / 2).fired == ()
+    assert pacing.due(120.0).fired == (TimerFired(timer="missing:shop:x"),)  # stopped again
+    pacing.after_turn(mailbox, turn(arm=[arm("missing:shop:x", 5.0)]), 120.0)
+    assert pacing.due(180.0).fired == ()  # another timer of that name
+
+
+@pytest.mark.parametrize(("due_s", "fires_s"), [(5.0, 21.0), (20.05, 21.0), (30.0, 30.0)])
+def test_a_timer_waits_once_for_what_came_during_a_long_turn(mailbox, due_s, fires_s):
+    pacing = Pacing()
+    pacing.after_turn(mailbox, turn(arm=[arm("watch", due_s)]), 0.0)
+    for end in (20.0, 20.5):  # whoever keeps this node busy does not stop its timers
+        pacing.was_busy(0.5)
+        pacing.after_turn(mailbox, turn(), end)
+    assert pacing.next() == fires_s
+    assert pacing.due(fires_s).fired == (TimerFired(timer="watch"),)
