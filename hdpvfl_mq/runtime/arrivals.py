@@ -15,6 +15,9 @@ from hdpvfl_mq.wire.codec import Frames
 
 QUEUE_MAX = 4096  # messages
 QUEUE_BYTES_MAX = 32 * 2**20  # of arrivals; one more message may wait to enter the queue
+# Where nothing waits to enter a queue, more is dropped. What honest peers send at once is less: bulk
+# that is dropped is late for all.
+OFFERED_BYTES_MAX = 8 * QUEUE_BYTES_MAX
 
 
 class Link(Protocol):
@@ -83,9 +86,11 @@ class Arrivals:
 
     def offer(self, frames: Frames) -> None:
         """Add frames if there is room; the sender sends dropped frames again from its journal."""
-        if len(self._queue) < QUEUE_MAX:
+        if len(self._queue) < QUEUE_MAX and self._queue_bytes < OFFERED_BYTES_MAX:
+            size = sum(map(len, frames))
             self._queue.append(frames)
-            self.bytes_received += sum(map(len, frames))
+            self._queue_bytes += size
+            self.bytes_received += size
             self.wake.set()
 
     def has_room(self) -> bool:

@@ -69,3 +69,16 @@ async def test_a_run_hears_of_connections_and_the_end_of_the_reader_ends_the_pum
     wire.watch(asyncio.create_task(broken()))
     with pytest.raises(NetworkError, match="reading from the network ended"):
         await asyncio.wait_for(pump, 5.0)
+
+
+def test_what_a_slow_run_has_not_read_is_bounded_in_bytes(monkeypatch):
+    """Bug: 4096 envelopes of 16 MiB could wait in memory for one run."""
+    monkeypatch.setattr("hdpvfl_mq.runtime.arrivals.OFFERED_BYTES_MAX", 10_000)
+    run = Hub(Wire()).open("spring")
+    large = (b"header", bytes(64), b"body", bytes(1000))
+    for _ in range(100):
+        run.offer(large)
+    assert run.waiting == 10
+    assert run.take() == [large] * 10
+    run.offer(large)
+    assert run.take() == [large]
