@@ -103,6 +103,13 @@ class Pacing:
     copies: Copies = field(default_factory=Copies)
     sendings: Sendings = field(default_factory=Sendings)
 
+    def resume(self, mailbox: Mailbox, now: float) -> None:
+        """Set when a node that was started after its end sends again what is not acknowledged."""
+        self.crowd_s = CROWD_S * max(0, mailbox.peer_count - CROWD_PEERS)
+        if mailbox.has_unacknowledged:
+            self.resend_s += self.crowd_s
+            self.resend_at, self.waits_since = now + self.resend_s, now
+
     def after_turn(self, mailbox: Mailbox, turn: Turn, now: float) -> None:
         """Set the deadlines for what is pending after a turn."""
         self.crowd_s = CROWD_S * max(0, mailbox.peer_count - CROWD_PEERS)

@@ -69,17 +69,21 @@ class Runner:
 
     async def run(self) -> str:
         """Run the node and return the outcome; raises Stopped or an error otherwise."""
-        heard_at = forgiven_at = monotonic()
-        ended_at = None
+        looked_at = forgiven_at = monotonic()
+        ended_at, silent_s = None, 0.0
         if self._node.outcome is None:
             await self._finish(self._node.start())
+        else:  # it takes no turn unless it hears something
+            self._pacing.resume(self._node.mailbox, looked_at)
         while True:
             await self._wait()
             if self._stopped:
                 raise Stopped
             now, arrivals = monotonic(), self._link.take()
-            heard_at = now if arrivals else heard_at
-            if now - heard_at > self._patience_s:
+            # While this process worked or was stopped, it read nothing: that counts as one look.
+            silent_s = 0.0 if arrivals else silent_s + min(now - looked_at, self._look_s)
+            looked_at = now
+            if silent_s > self._patience_s:
                 raise NetworkError(
                     f"nothing heard for {self._patience_s:.0f} s: check that the broker runs and "
                     "can be reached, then start this process again; it goes on where it stopped"
@@ -95,14 +99,18 @@ class Runner:
                 if over or now - ended_at > self._farewell_s:
                     return self._node.outcome
 
+    @property
+    def _look_s(self) -> float:
+        """How long the loop sleeps at most."""
+        look_s = min(LOOK_S, self._patience_s / LOOKS)
+        return look_s if self._node.outcome is None else min(LAST_LOOK_S, look_s)
+
     async def _wait(self) -> None:
         """Wait until a frame arrives or a deadline is due."""
         wake = self._link.wake
         if not wake.is_set():
             next_at = self._pacing.next()
-            look_s = min(LOOK_S, self._patience_s / LOOKS)
-            if self._node.outcome is not None:
-                look_s = min(LAST_LOOK_S, look_s)
+            look_s = self._look_s
             left_s = look_s if next_at is None else min(look_s, max(0.0, next_at - monotonic()))
             due = asyncio.get_running_loop().call_later(left_s, wake.set)
             await wake.wait()

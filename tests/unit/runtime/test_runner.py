@@ -285,3 +285,49 @@ async def test_bulk_of_a_lost_connection_is_sent_again_at_once(ended):
     link.connected = True
     await runner._turn([], 1.2)
     assert bulk in link.sent
+
+
+@pytest.mark.parametrize("is_heard", [False, True])
+async def test_a_party_started_again_after_the_end_sends_more_than_once(ended, is_heard):
+    """Bug: if that one copy was lost, a service never sent it again unless it heard something."""
+    outbox, last = ended.mailbox._outbox["bank"], (b"last", b"signed")
+    outbox.keep(outbox.number(), last, 1)
+    link = HeldLink()
+    link.connected = True
+    runner = Runner(ended, link, patience_s=60, observe=lambda _: None, farewell_s=math.inf)
+    running = asyncio.create_task(runner.run())
+    link.wake.set()
+    await asyncio.sleep(0.05)
+    assert link.sent.count(last) == 1
+    if is_heard:
+        outbox.acknowledge(outbox.sent)
+    await asyncio.sleep(1.0)
+    running.cancel()
+    assert link.sent.count(last) == 1 + (not is_heard)
+
+
+async def test_the_time_in_which_a_party_itself_worked_is_no_silence(monkeypatch):
+    """Bug: a party that worked longer than its patience stopped: it had heard nothing."""
+    clock = [100.0]
+    monkeypatch.setattr("hdpvfl_mq.runtime.runner.monotonic", lambda: clock[0])
+    node, link = Federation(manifest(), tables(60)).node("shop"), HeldLink()
+    came = [[(b"frames",)]]
+    monkeypatch.setattr(link, "take", lambda: came.pop() if came else [])
+    looks = []
+
+    def turn(arrivals, events):
+        clock[0] += 100.0
+        link.wake.set()  # nothing has been read yet
+        return Turn((), (), None)
+
+    async def wait():
+        looks.append(clock[0])
+        clock[0] += 6.0 * (len(looks) > 1)
+        await asyncio.sleep(0)
+
+    monkeypatch.setattr(node, "turn", turn)
+    runner = Runner(node, link, patience_s=60, observe=lambda _: None)
+    monkeypatch.setattr(runner, "_wait", wait)
+    with pytest.raises(NetworkError, match="nothing heard for 60 s"):
+        await asyncio.wait_for(runner.run(), 5)
+    assert looks[-1] >= 200.0 + 50.0
