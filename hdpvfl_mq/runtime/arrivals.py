@@ -15,8 +15,8 @@ from hdpvfl_mq.wire.codec import Frames
 
 QUEUE_MAX = 4096  # messages
 QUEUE_BYTES_MAX = 32 * 2**20  # of arrivals; one more message may wait to enter the queue
-# Where nothing waits to enter a queue, more is dropped. What honest peers send at once is less: bulk
-# that is dropped is late for all.
+# Where nothing waits to enter a queue, more is dropped. What honest peers send at once is less:
+# bulk that is dropped comes late.
 OFFERED_BYTES_MAX = 8 * QUEUE_BYTES_MAX
 
 

@@ -112,6 +112,10 @@ class Lagging:
         self.asked_at[party] = now + min(self._wait_s(PROBE_S, at), ASKED_S + self._work_s(at))
         return {party: self._again(party, at, now, count=EARLY_MAX)}
 
+    def cut_short(self, party: PartyId, at: Position, count: int, now: float) -> None:
+        """Only so many copies for a peer found room: the others follow once it has these."""
+        self._again(party, at, now, count=max(1, count))
+
     def _next_window(self, party: PartyId, at: Position, now: float) -> int:
         """How many envelopes follow for a peer that has acknowledged the copies it was sent.
 

@@ -288,6 +288,15 @@ class Pacing:
         self.copies.note((frames,), now)
         self.bulk.expect((frames,), now, self.resend_s)
 
+    def cut_short(self, mailbox: Mailbox, unsent: tuple[Frames, ...], now: float) -> None:
+        """There was no room for these copies: they follow once a peer acknowledges the others."""
+        left = set(map(id, unsent))
+        for party in mailbox.waiting_peers if left else ():
+            wanted = map(id, mailbox.unacknowledged_by(party, EARLY_MAX))
+            first = next((number for number, name in enumerate(wanted) if name in left), None)
+            if first is not None:
+                self.lagging.cut_short(party, mailbox.position(party), first, now)
+
     @property
     def lost_s(self) -> float:
         """How long an envelope may take in a crowd before a peer that asks for it has lost it.

@@ -136,7 +136,7 @@ class Runner:
         if connected:  # what was sent over the last connection may be lost, copies too
             due = replace(due, resend=True)
             self._pacing.bulk.forget()
-        await self._again(self._pacing.again(node.mailbox, due, now), now)
+        await self._again(due, now)
         if due.ask or connected:
             for frames in node.ask_again():
                 await self._link.send(frames)
@@ -156,15 +156,19 @@ class Runner:
         await asyncio.sleep(HEAR_S)  # an acknowledgement may be among it
         return [*arrivals, *self._link.take()]
 
-    async def _again(self, unacknowledged: tuple[Frames, ...], now: float) -> None:
-        for frames in unacknowledged:
-            # What was sent may still be on its way, or the broker does not read.
-            if not self._link.has_room():
-                return
+    async def _again(self, due: Due, now: float) -> None:
+        """Send copies as long as there is room; those before may still be on their way."""
+        again, sent = self._pacing.again(self._node.mailbox, due, now), 0
+        for frames in again:
+            if not self._link.has_room():  # or the broker does not read
+                break
             self._pacing.note_again(frames, now)
             self._tally.resends += 1
             self.resends += 1
             await self._link.send(frames)
+            sent += 1
+        if sent or due.behind:  # else the broker may be away, and then everything comes again
+            self._pacing.cut_short(self._node.mailbox, again[sent:], now)
 
     async def _finish(self, turn: Turn) -> None:
         for frames in turn.send:

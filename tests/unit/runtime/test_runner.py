@@ -331,3 +331,47 @@ async def test_the_time_in_which_a_party_itself_worked_is_no_silence(monkeypatch
     with pytest.raises(NetworkError, match="nothing heard for 60 s"):
         await asyncio.wait_for(runner.run(), 5)
     assert looks[-1] >= 200.0 + 50.0
+
+
+async def test_a_window_cut_short_for_want_of_room_goes_on_when_its_start_is_acknowledged(ended):
+    """Bug: a peer that had missed 64 MiB got one envelope each few seconds, like a silent one."""
+    outbox, link = ended.mailbox._outbox["bank"], HeldLink()
+    first = outbox.sent + 1
+    large = [(b"header", b"%d" % number, bytes(2**17)) for number in range(10)]
+    for each in large:
+        outbox.keep(outbox.number(), each, 2**17)
+    runner = Runner(ended, link, patience_s=60, observe=lambda _: None)
+    pacing, nothing = runner._pacing, Turn((), (), None)
+    pacing.after_turn(ended.mailbox, nothing, 0.0)
+    ended.mailbox._lacking.add("bank")  # it is back and says what it has
+    pacing.after_turn(ended.mailbox, nothing, 0.1)
+    link.room = 2
+    await runner._turn([], 0.1)
+    assert link.sent == large[:2]
+    for now, acknowledged, sent in ((0.2, 1, 2), (0.3, 2, 10), (0.4, 10, 10)):
+        outbox.acknowledge(first + acknowledged - 1)
+        pacing.after_turn(ended.mailbox, nothing, now)
+        link.room = 1000
+        await runner._turn([], now)
+        assert link.sent == large[:sent]
+
+
+@pytest.mark.parametrize("sent", [0, 2])
+async def test_a_connection_with_room_for_some_copies_does_not_end_them(ended, sent):
+    """What follows a new connection is cut short, too; if nothing goes, all comes again."""
+    outbox, link = ended.mailbox._outbox["bank"], HeldLink()
+    first = outbox.sent + 1
+    large = [(b"header", b"%d" % number, bytes(2**17)) for number in range(4)]
+    for each in large:
+        outbox.keep(outbox.number(), each, 2**17)
+    runner = Runner(ended, link, patience_s=60, observe=lambda _: None)
+    runner._pacing.resend_at, link.room = 0.0, sent
+    await runner._turn([], 0.1)
+    assert link.sent == large[:sent]
+    outbox.acknowledge(first + sent - 1)
+    runner._pacing.after_turn(ended.mailbox, Turn((), (), None), 0.2)
+    link.room = 1000
+    await runner._turn([], 0.3)
+    assert link.sent == (large if sent else [])
+    await runner._turn([], 3.0)
+    assert link.sent[: len(large)] == large
