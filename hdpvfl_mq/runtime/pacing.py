@@ -12,6 +12,7 @@ from hdpvfl_mq.node.mailbox import Mailbox
 from hdpvfl_mq.node.ports import Turn
 from hdpvfl_mq.runtime.bulk import Bulk
 from hdpvfl_mq.runtime.copies import Copies, Sendings
+from hdpvfl_mq.runtime.gaps import Gaps
 from hdpvfl_mq.runtime.lagging import Lagging
 from hdpvfl_mq.wire.codec import Frames
 from hdpvfl_mq.wire.sequence import EARLY_MAX
@@ -36,9 +37,6 @@ CROWD_SLOWER = 8.0
 # sender of a large federation waits longer before it does.
 GAP_S = 15.0
 GAP_PEER_S = 2.0
-# A missing envelope is asked for after this long, then more and more slowly.
-LACK_S = 2.0
-LACK_MAX_S = 30.0
 # Whoever hears nothing of a crowd for this long asks those it waits for: no later envelope would
 # show that their last one was lost.
 QUIET_S = 5.0
@@ -88,11 +86,7 @@ class Pacing:
     busy_until: float = 0.0  # so long a crowd that is heard may answer nothing
     acknowledged: int = 0
     greet_at: float | None = None
-    gaps: dict[PartyId, tuple[int, float]] = field(default_factory=dict)  # missing number, since
-    lasting: set[PartyId] = field(default_factory=set)
-    lacks: set[PartyId] = field(default_factory=set)  # those of `gaps` that are not closed
-    lack_at: float | None = None
-    lack_s: float = LACK_S
+    gaps: Gaps = field(default_factory=Gaps)
     quiet_at: float | None = None
     quiet_s: float = QUIET_S
     ask_at: float | None = None
@@ -120,8 +114,8 @@ class Pacing:
         stopped = dict(turn.stopped)
         gap_s = max(GAP_S, GAP_PEER_S * mailbox.peer_count)
         for party in {*mailbox.take_early(), *stopped}:
-            self._note_gap(party, stopped.get(party) or mailbox.missing(party), now, gap_s)
-        self._after_gaps(mailbox, now)
+            self.gaps.note(party, stopped.get(party) or mailbox.missing(party), now, gap_s)
+        self.gaps.look(mailbox.missing, now)
         self._after_silence(mailbox, now)
         self._after_parts(turn, now)
         if self.is_unread:
@@ -149,11 +143,11 @@ class Pacing:
 
     def was_busy(self, busy_s: float) -> None:
         """This node read nothing for so long: what peers have sent meanwhile is not late."""
-        self.resend_at, self.greet_at, self.lack_at, self.quiet_at, self.ask_at = (
+        self.resend_at, self.greet_at, self.quiet_at, self.ask_at = (
             None if at is None else at + busy_s
-            for at in (self.resend_at, self.greet_at, self.lack_at, self.quiet_at, self.ask_at)
+            for at in (self.resend_at, self.greet_at, self.quiet_at, self.ask_at)
         )
-        self.gaps = {party: (number, at + busy_s) for party, (number, at) in self.gaps.items()}
+        self.gaps.was_busy(busy_s)
         self.lagging.was_busy(busy_s)
         self.is_unread = True
 
@@ -162,25 +156,6 @@ class Pacing:
         late = {name for name, at in self.timers.items() if at <= due_by} - self.put_off
         self.timers |= dict.fromkeys(late, until)
         self.put_off |= late
-
-    def _note_gap(self, party: PartyId, missing: int | None, now: float, wait_s: float) -> None:
-        """Note a gap that lasts. A peer that sends nothing has no gap: it may be restarting."""
-        number, since = self.gaps.get(party, (None, now))
-        if missing is None:
-            self.gaps.pop(party, None)
-        elif missing != number:
-            self.gaps[party] = (missing, now)
-        elif now - since >= wait_s:
-            self.lasting.add(party)
-            del self.gaps[party]
-
-    def _after_gaps(self, mailbox: Mailbox, now: float) -> None:
-        """Frames arrive in the order in which they were sent, so what is missing was dropped."""
-        self.lacks = {party for party in self.gaps if mailbox.missing(party) is not None}
-        if not self.lacks:
-            self.lack_at, self.lack_s = None, LACK_S
-        elif self.lack_at is None:
-            self.lack_at = now + self.lack_s
 
     def _after_silence(self, mailbox: Mailbox, now: float) -> None:
         """Start to count again if something was heard; a small run resends soon enough."""
@@ -254,16 +229,10 @@ class Pacing:
         greet = self.greet_at is not None and self.greet_at <= now
         if greet:
             self.greet_at = now + GREET_S + self.crowd_s
-        gaps, self.lasting = tuple(sorted(self.lasting)), set()
         ask = self.ask_at is not None and self.ask_at <= now
         if ask:
             self.ask_s = min(ASK_MAX_S, self.ask_s * 2)
             self.ask_at = now + self.ask_s
-        lacks: tuple[PartyId, ...] = ()
-        if self.lack_at is not None and self.lack_at <= now:
-            lacks = tuple(sorted(self.lacks))
-            self.lack_s = min(LACK_MAX_S, 2 * self.lack_s)
-            self.lack_at = now + self.lack_s
         is_quiet = self.quiet_at is not None and self.quiet_at <= now
         if is_quiet:
             self.quiet_s = min(max(QUIET_MAX_S, self.crowd_s), 2 * self.quiet_s)
@@ -271,6 +240,7 @@ class Pacing:
         timers = tuple(TimerFired(timer=name) for name in fired)
         behind, self.behind = tuple(sorted(self.behind.items())), {}
         asked, self.asked = tuple(sorted(self.asked)), set()
+        gaps, lacks = self.gaps.take_lasting(), self.gaps.due(now)
         return Due(timers, acknowledge, resend, greet, gaps, ask, behind, asked, lacks, is_quiet)
 
     def again(self, mailbox: Mailbox, due: Due, now: float) -> tuple[Frames, ...]:
@@ -308,7 +278,7 @@ class Pacing:
 
     def next(self) -> float | None:
         """The time of the next deadline."""
-        if self.lasting or self.behind:
+        if self.gaps.lasting or self.behind:
             return 0.0  # at once
         moments = [*self.timers.values()]
         moments += [
@@ -318,7 +288,7 @@ class Pacing:
                 self.resend_at,
                 self.greet_at,
                 self.ask_at,
-                self.lack_at,
+                self.gaps.next_at,
                 self.quiet_at,
             )
             if at is not None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from hdpvfl_mq.machine import TimerFired, arm
+from hdpvfl_mq.runtime.gaps import LACK_MAX_S, LACK_S
 from hdpvfl_mq.runtime.lagging import PROBE_S
 from hdpvfl_mq.runtime.pacing import (
     ACK_DELAY_S,
@@ -12,8 +13,6 @@ from hdpvfl_mq.runtime.pacing import (
     CROWD_S,
     GAP_S,
     GREET_S,
-    LACK_MAX_S,
-    LACK_S,
     READ_S,
     RESEND_MAX_S,
     RESEND_S,
@@ -151,7 +150,7 @@ def test_a_missing_envelope_is_asked_for_until_it_comes(mailbox):
     assert waits[-1] == LACK_MAX_S
     mailbox.number = None  # it has come
     pacing.after_turn(mailbox, turn(), 200.0)
-    assert pacing.lack_at is None
+    assert pacing.gaps.next_at is None
 
 
 def test_a_gap_of_a_silent_peer_is_no_offence(mailbox):
@@ -175,11 +174,11 @@ def test_while_this_node_works_nobody_is_late(mailbox, peers):
     mailbox.early, mailbox.number = ("shop",), 3
     pacing.after_turn(mailbox, turn(send=[(b"",)]), 0.0)
     mailbox.early = ()
-    deadlines = (pacing.resend_at, pacing.greet_at, pacing.lack_at, pacing.quiet_at)
+    deadlines = (pacing.resend_at, pacing.greet_at, pacing.gaps.next_at, pacing.quiet_at)
     pacing.was_busy(busy_s)
-    moved = (pacing.resend_at, pacing.greet_at, pacing.lack_at, pacing.quiet_at)
+    moved = (pacing.resend_at, pacing.greet_at, pacing.gaps.next_at, pacing.quiet_at)
     assert moved == tuple(None if at is None else at + busy_s for at in deadlines)
-    assert pacing.gaps == {"shop": (3, busy_s)}
+    assert pacing.gaps.noted == {"shop": (3, busy_s)}
     due = pacing.due(deadlines[0])
     assert not due.resend
     assert pacing.due(deadlines[0] + busy_s).resend
