@@ -6,7 +6,7 @@ refusals.py what is noted. It knows no role.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from hdpvfl_mq.node.parts import PartExchange
@@ -27,9 +27,11 @@ class Exchanging(Performing):
     ) -> None:
         super().__init__(identity, contacts, journal)
         self.parts = PartExchange(journal)
-        # Timers in `armed` that do not run: they fired while the peer's parts came again. No record
-        # says so, so they stay in `armed` as in a replay.
+        # Timers in `armed` that do not run: they fired when the peer withheld nothing any more. No
+        # record says so, so they stay in `armed` as in a replay.
         self._resting: set[str] = set()
+        # Whether a peer still withholds what this process has noted.
+        self._withholds: dict[PartyId, Callable[[], bool]] = {}
         self.refusals = Refusals(lambda: self.armed.keys() - self._resting)
 
     def refuse(self, frames: Frames, reason: str, *, by: PartyId | None = None) -> None:
@@ -75,16 +77,39 @@ class Exchanging(Performing):
         within seconds.
         """
         for party in self.parts.unserved():
+            self._withholds.setdefault(party, lambda: True)  # until a part comes
             self.refusals.withheld(
                 party, f"{party} serves no part of a release, but sends other things"
             )
 
+    def _note_withheld(self, party: PartyId, reason: str) -> None:
+        """Note that envelopes of a peer are missing, or its acknowledgements."""
+        mailbox = self.mailbox
+        received, acknowledged = mailbox.received_from(party), mailbox.position(party).acknowledged
+
+        def is_missing() -> bool:
+            return mailbox.received_from(party) == received
+
+        def is_silent() -> bool:
+            return mailbox.position(party).acknowledged == acknowledged
+
+        # Compared with the first note: a peer that catches up is refused again and again.
+        self._withholds.setdefault(party, is_silent if mailbox.owes_much(party) else is_missing)
+        self.refusals.withheld(party, reason)
+
     def _is_answered(self, event: object) -> bool:
-        """Whether a timer waits for something missing of a peer whose parts come again."""
+        """Whether a timer waits for something missing of a peer that withholds nothing any more.
+
+        It may have come without bringing the run further. A process that was started again has
+        noted nothing: what is still missing is noted again.
+        """
         if not isinstance(event, TimerFired) or not event.timer.startswith("missing:"):
             return False
-        if not self.parts.is_served(event.timer.split(":")[1]):
+        party = event.timer.split(":")[1]
+        withholds = self._withholds.get(party)
+        if withholds is not None and withholds() and not self.parts.is_served(party):
             return False
+        self._withholds.pop(party, None)
         self._resting.add(event.timer)
         return True
 

@@ -224,10 +224,14 @@ class Mailbox(Streams):
         header = decode_header(frames)
         self._outbox[header.sender].acknowledge(self._mine(header).ack)
 
+    def owes_much(self, party: PartyId) -> bool:
+        """Whether a peer has not acknowledged so much that nothing more is accepted from it."""
+        return self._outbox[party].waiting_bytes > UNACKNOWLEDGED_BYTES_MAX
+
     def _check_limits(self, sender: PartyId) -> None:
         """Refuse a peer that never acknowledges, or that has sent too much in vain."""
-        waiting = self._outbox[sender].waiting_bytes
-        if waiting > UNACKNOWLEDGED_BYTES_MAX:
+        if self.owes_much(sender):
+            waiting = self._outbox[sender].waiting_bytes
             raise WithheldError(f"{sender} has not acknowledged {waiting} bytes sent to it")
         self.allowance.check(sender)
 

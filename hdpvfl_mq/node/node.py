@@ -120,7 +120,7 @@ class Node(Exchanging):
             except WithheldError as missing:
                 sender = decode_header(frames).sender
                 if sender not in dict(self._stopped()):  # else it is this node that keeps it
-                    self.refusals.withheld(sender, str(missing))
+                    self._note_withheld(sender, str(missing))
             except PeerError as refused:
                 self.refuse(frames, str(refused))
         parts_taken = self.parts.store()
@@ -155,7 +155,7 @@ class Node(Exchanging):
         """
         if (number := self.mailbox.missing(party)) is not None:
             reason = f"envelope {number} of {party} is missing, later ones arrive"
-            self.refusals.withheld(party, reason)
+            self._note_withheld(party, reason)
         elif party in dict(self._stopped()) and (early := self.mailbox.next_envelope(party)):
             kind = early.header.kind
             self.refuse(early.frames, f"a {kind} of {party} before its time", by=party)

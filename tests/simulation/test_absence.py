@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 
 import numpy as np
@@ -11,13 +11,15 @@ import pytest
 from hdpvfl_mq.journal.chain import walk
 from hdpvfl_mq.machine import Received, Send
 from hdpvfl_mq.methods import plan_run
+from hdpvfl_mq.node.mailbox import Mailbox
 from hdpvfl_mq.runtime.simulation import Faults
 from hdpvfl_mq.wire.codec import decode_body, decode_header
 from parties.orders import NEVER
+from parties.phases import Training
 from schemas.methods import ActiveSide, PassiveSide
 from schemas.model import PenaltySpec
 from schemas.records import EnvelopeReceived
-from tests.federation import Federation, manifest
+from tests.federation import Federation, manifest, tables
 
 SLOW = {"delay_s": 0.05}
 
@@ -113,3 +115,32 @@ def test_when_the_share_of_a_party_that_is_left_out_comes_is_not_information(pol
     _, both = node.role.step(after_telco, shares["shop"])
     assert any(isinstance(effect, Send) and effect.message.kind == "residual" for effect in alone)
     assert both == alone
+
+
+class OwedLittle(Mailbox):
+    """Takes for much what a party of this test has missed after a while."""
+
+    def owes_much(self, party):
+        return self._outbox[party].waiting_bytes > 12_000
+
+
+@dataclass
+class Patient(Federation):
+    """The active party accepts nothing of a peer that owes more than a little in the rounds."""
+
+    def __post_init__(self):
+        super().__post_init__()
+        self.operators["bank"] = self.limit
+
+    def limit(self, node):
+        if isinstance(node.state, Training):
+            node.mailbox.__class__ = OwedLittle
+
+
+def test_a_party_that_comes_back_and_has_missed_much_is_not_named():
+    """Bug: the active party withdrew before it had acknowledged 128 MiB, if a round took longer."""
+    slow = {"epochs": 30, "batch_rows": 20, "rounds_ahead": 4, "absent_after_s": 20.0}
+    made = Patient(manifest(**slow, absence="nothing", seed=4), tables(80))
+    faults = Faults(delay_s=6.0, absences=(("shop", 100.0, 500.0),))
+    made.simulate(seed=4, faults=faults)
+    assert set(made.outcomes.values()) == {"completed"}

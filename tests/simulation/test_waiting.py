@@ -346,9 +346,11 @@ class Working(Federation):
 
         def turn(arrivals, events=()):
             kinds = [decode_header(frames).kind for frames in arrivals]
-            if party == "bank" and kinds == ["score_share"] and not self.has_worked:
+            senders = [decode_header(frames).sender for frames in arrivals]
+            is_share = kinds == ["score_share"] and senders == ["shop"]
+            if party == "bank" and is_share and not self.has_worked:
                 self.has_worked = True
-                node.refusals.withheld(decode_header(arrivals[0]).sender, "an envelope is missing")
+                node._note_withheld("shop", "an envelope is missing")
                 (timer,) = turn_of(()).arm
                 events = (TimerFired(timer=timer.timer),)
             return turn_of(arrivals, events)

@@ -7,7 +7,7 @@ import pytest
 from hdpvfl_mq.node import refusals
 from hdpvfl_mq.node.refusals import Refusals
 from schemas.records import Arm, TimerFired
-from tests.unit.node.node_bench import PAUSE, new_bench
+from tests.unit.node.node_bench import PAUSE, REPORT, SHARE, new_bench
 
 GARBAGE = (b"no", b"header", b"at all")
 
@@ -79,7 +79,7 @@ def test_a_peer_that_serves_parts_and_stops_again_leaves_a_journal_that_replays(
     bench.script["offence"] = bench.node.role.script["offence"] = (timer,)
 
     def withhold():
-        bench.node.refusals.withheld("bank", "serves no part")
+        bench.node._note_withheld("bank", "serves no part")
         return bench.node.turn([]).arm
 
     assert withhold() == (timer,)
@@ -93,6 +93,31 @@ def test_a_peer_that_serves_parts_and_stops_again_leaves_a_journal_that_replays(
     assert withhold() == ()
     bench.restart()
     assert bench.node.armed == {timer.timer: timer}
+    bench.node.turn([], [fired])  # this process has not noted anything
+    assert bench.node.state[-1] == "offence"
+    assert withhold() == (timer,)
     bench.node.turn([], [fired])
     assert bench.node.state[-1] == "timer:missing:bank:here"
     assert bench.node.armed == {}
+
+
+@pytest.mark.parametrize("is_much", [False, True])
+@pytest.mark.parametrize("comes", ["envelope", "acknowledgement"])
+def test_a_peer_that_has_stopped_withholding_is_not_named(bench, monkeypatch, is_much, comes):
+    """Bug: it was named if what was missing had come, but brought the run no further in time."""
+    timer = Arm(timer="missing:bank:here", delay_ms=5000)
+    fired = TimerFired(timer=timer.timer)
+    bench.node.role.script = {"pause": (SHARE,), "offence": (timer,)}
+    bench.node.turn([bench.coordinator.say(PAUSE), bench.coordinator.say(PAUSE)])
+    monkeypatch.setattr(bench.node.mailbox, "owes_much", lambda peer: is_much)
+    bench.node._note_withheld("bank", "it withholds something")
+    assert bench.node.turn([]).arm == (timer,)
+    monkeypatch.setattr(bench.node.mailbox, "owes_much", lambda peer: False)
+    if comes == "envelope":
+        bench.node.turn([bench.bank.say(REPORT.message)])
+    else:
+        bench.node.mailbox._outbox["bank"].acknowledge(1)
+    before = bench.node.state
+    bench.node.turn([], [fired])
+    is_named = bench.node.state != before
+    assert is_named == (is_much != (comes == "acknowledgement"))
