@@ -1,7 +1,8 @@
 """Which envelopes were sent lately, and which were sent again.
 
 It owns the memory of both. Resending an envelope sends it to all its receivers, even if only one
-needs it. It reads no clock.
+needs it. Both know an envelope by its header and signature: the arrays of what is acknowledged must
+not stay in memory. It reads no clock.
 """
 
 from __future__ import annotations
@@ -16,11 +17,11 @@ class Copies:
     """The copies that one node has sent lately."""
 
     def __init__(self) -> None:
-        self._sent: dict[int, tuple[float, Frames]] = {}  # by identity, which the frames keep
+        self._sent: dict[Frames, float] = {}
 
     def note(self, frames: Iterable[Frames], now: float) -> None:
         """Remember that these envelopes are sent again now."""
-        self._sent |= {id(each): (now, each) for each in frames}
+        self._sent |= {each[:2]: now for each in frames}
 
     def due(
         self,
@@ -35,20 +36,19 @@ class Copies:
 
         What a peer has `asked` for was lost on its way to that peer, so it waits `lost_s` only.
         """
-        self._sent = {name: at for name, at in self._sent.items() if at[0] > now - wait_s}
-        lost = {id(each) for each in asked}
+        self._sent = {name: at for name, at in self._sent.items() if at > now - wait_s}
+        lost = {each[:2] for each in asked}
         return tuple(each for each in frames if not self._is_recent(each, lost, now - lost_s))
 
-    def _is_recent(self, frames: Frames, lost: set[int], before: float) -> bool:
-        sent = self._sent.get(id(frames))
-        return sent is not None and not (id(frames) in lost and sent[0] <= before)
+    def _is_recent(self, frames: Frames, lost: set[Frames], before: float) -> bool:
+        sent = self._sent.get(frames[:2])
+        return sent is not None and not (frames[:2] in lost and sent <= before)
 
 
 class Sendings:
     """When the envelopes of the last seconds were first sent."""
 
     def __init__(self) -> None:
-        # By header and signature: the arrays of what is acknowledged must not stay in memory.
         self._first: dict[Frames, float] = {}
 
     def note(self, frames: Iterable[Frames], now: float, *, kept_s: float) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from hdpvfl_mq.runtime.copies import Sendings
+from hdpvfl_mq.runtime.copies import Copies, Sendings
 from hdpvfl_mq.runtime.pacing import (
     ACK_DELAY_S,
     CROWD_PEERS,
@@ -117,6 +117,15 @@ def test_the_memory_of_what_was_sent_holds_no_arrays_and_ends():
     assert large not in sendings._first
     sendings.note([(b"other", b"signature")], 5.0, kept_s=5.0)
     assert list(sendings._first) == [(b"other", b"signature")]
+
+
+def test_the_memory_of_copies_holds_no_arrays_either():
+    """Bug: a crowd's arrays that had been sent again stayed in memory for minutes."""
+    copies, large = Copies(), (b"header", b"signature", b"body", bytes(1000))
+    copies.note([large], 0.0)
+    assert copies.due([large], 1.0, wait_s=60.0) == ()
+    assert all(len(part) < 1000 for kept in copies._sent for part in kept)
+    assert copies.due([large], 60.0, wait_s=60.0) == (large,)
 
 
 def test_a_gap_of_a_large_federation_may_last_as_long_as_its_senders_wait(mailbox):
