@@ -30,10 +30,22 @@ class Gaps:
 
     noted: dict[PartyId, tuple[int, float]] = field(default_factory=dict)  # missing number, since
     lasting: set[PartyId] = field(default_factory=set)
+    stopped: set[PartyId] = field(default_factory=set)  # those of `noted` whose envelope is here
     lacks: dict[PartyId, _Lack] = field(default_factory=dict)  # gaps that are not closed
+
+    def stop(self, party: PartyId, number: int, now: float, wait_s: float) -> None:
+        """Note an envelope that is here and must wait; it has not waited while it was missing."""
+        if party not in self.stopped:
+            self.noted.pop(party, None)
+            self.stopped.add(party)
+        self._note(party, number, now, wait_s)
 
     def note(self, party: PartyId, missing: int | None, now: float, wait_s: float) -> None:
         """Note a gap that lasts. A peer that sends nothing has no gap: it may be restarting."""
+        self.stopped.discard(party)
+        self._note(party, missing, now, wait_s)
+
+    def _note(self, party: PartyId, missing: int | None, now: float, wait_s: float) -> None:
         number, since = self.noted.get(party, (None, now))
         if missing is None:
             self.noted.pop(party, None)

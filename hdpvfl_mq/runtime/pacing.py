@@ -113,8 +113,10 @@ class Pacing:
         acknowledged = mailbox.acknowledged
         stopped = dict(turn.stopped)
         gap_s = max(GAP_S, GAP_PEER_S * mailbox.peer_count)
-        for party in {*mailbox.take_early(), *stopped}:
-            self.gaps.note(party, stopped.get(party) or mailbox.missing(party), now, gap_s)
+        for party in {*mailbox.take_early()} - stopped.keys():
+            self.gaps.note(party, mailbox.missing(party), now, gap_s)
+        for party, number in stopped.items():
+            self.gaps.stop(party, number, now, gap_s)
         self.gaps.look(mailbox.missing, now)
         self._after_silence(mailbox, now)
         self._after_parts(turn, now)

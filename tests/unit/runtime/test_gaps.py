@@ -59,3 +59,18 @@ def test_a_gap_lasts_by_itself():
     assert gaps.noted == {"shop": (1, 14.9)}
     gaps.note("shop", None, 16.0, 15.0)
     assert gaps.noted == {}
+
+
+def test_an_envelope_that_must_wait_has_not_waited_while_it_was_missing():
+    """Bug: a residual that was lost for 14 s was before its time for too long one second later."""
+    gaps = Gaps()
+    for now in (0.0, 14.0):
+        gaps.note("bank", 7, now, 15.0)
+    for now in (14.5, 15.5, 29.4):
+        gaps.stop("bank", 7, now, 15.0)
+        assert gaps.take_lasting() == ()
+    gaps.stop("bank", 7, 29.5, 15.0)
+    assert gaps.take_lasting() == ("bank",)
+    gaps.note("bank", 8, 30.0, 15.0)
+    gaps.stop("bank", 8, 31.0, 15.0)
+    assert gaps.noted == {"bank": (8, 31.0)}
