@@ -97,6 +97,12 @@ class Exchanging(Performing):
         self._withholds.setdefault(party, is_silent if mailbox.owes_much(party) else is_missing)
         self.refusals.withheld(party, reason)
 
+    def _is_settled(self, event: object) -> bool:
+        """Whether a timer waits for nothing any more, or has been set again in this turn."""
+        again = {arm.timer for arm in self._uncommitted.arm}
+        is_again = isinstance(event, TimerFired) and event.timer in again
+        return is_again or self._is_answered(event)
+
     def _is_answered(self, event: object) -> bool:
         """Whether a timer waits for something missing of a peer that withholds nothing any more.
 

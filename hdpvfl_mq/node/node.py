@@ -133,7 +133,7 @@ class Node(Exchanging):
         # A timer ends a wait for peers: what they have sent comes before it.
         for is_timer in (False, True):
             for event in events:
-                if isinstance(event, TimerFired) == is_timer and not self._is_answered(event):
+                if isinstance(event, TimerFired) == is_timer and not self._is_settled(event):
                     self._step(event, event, NO_PARENT)
             self._step_arrived()
         # Parts and requests for them travel in envelopes, which acknowledge what was received.
@@ -154,8 +154,9 @@ class Node(Exchanging):
         Later envelopes wait for a missing one, or the next is of a kind that is not yet legal.
         """
         if (number := self.mailbox.missing(party)) is not None:
-            reason = f"envelope {number} of {party} is missing, later ones arrive"
-            self._note_withheld(party, reason)
+            self._note_withheld(
+                party, f"envelope {number} of {party} is missing, later ones arrive"
+            )
         elif party in dict(self._stopped()) and (early := self.mailbox.next_envelope(party)):
             kind = early.header.kind
             self.refuse(early.frames, f"a {kind} of {party} before its time", by=party)

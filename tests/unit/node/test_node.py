@@ -254,3 +254,15 @@ def test_what_the_operator_asks_for_comes_before_what_peers_send(bench):
     bench.node.role.script = {}
     bench.node.turn([bench.coordinator.say(PAUSE)], [OperatorRequest(request="withdraw")])
     assert bench.node.state == ("started", "withdraw", "pause")
+
+
+def test_a_timer_that_the_same_turn_sets_again_does_not_fire_for_the_time_before(bench):
+    """Its end came with the command for the next query: that query would be over at once."""
+    bench.node.role.script = {"withdraw": (arm("answer:0", 5.0),)}
+    asked = OperatorRequest(request="withdraw")
+    turn = bench.node.turn([], [TimerFired(timer="answer:0"), asked])
+    assert bench.node.state == ("started", "withdraw")
+    assert [each.timer for each in turn.arm] == ["answer:0"]
+    assert "answer:0" in bench.node.armed
+    bench.node.turn([], [TimerFired(timer="answer:0")])
+    assert bench.node.state == ("started", "withdraw", "timer:answer:0")
