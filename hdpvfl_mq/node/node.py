@@ -154,9 +154,8 @@ class Node(Exchanging):
         Later envelopes wait for a missing one, or the next is of a kind that is not yet legal.
         """
         if (number := self.mailbox.missing(party)) is not None:
-            self._note_withheld(
-                party, f"envelope {number} of {party} is missing, later ones arrive"
-            )
+            reason = f"envelope {number} of {party} is missing, later ones arrive"
+            self._note_withheld(party, reason)
         elif party in dict(self._stopped()) and (early := self.mailbox.next_envelope(party)):
             kind = early.header.kind
             self.refuse(early.frames, f"a {kind} of {party} before its time", by=party)

@@ -53,7 +53,8 @@ class Gaps:
             self.noted[party] = (missing, now)
         elif now - since >= wait_s:
             self.lasting.add(party)
-            del self.noted[party]
+            self.noted[party] = (missing, now)
+            self.lacks.pop(party, None)  # ask soon again: the peer may be named in a few seconds
 
     def look(self, missing: Callable[[PartyId], int | None], now: float) -> None:
         """Frames arrive in the order in which they were sent, so what is missing was dropped."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from hdpvfl_mq.machine import OFFENCE_S
 from hdpvfl_mq.runtime.gaps import LACK_S, TOGETHER_S, Gaps
 
 
@@ -56,9 +57,21 @@ def test_a_gap_lasts_by_itself():
     gaps.note("shop", 1, 15.0, 15.0)
     assert gaps.take_lasting() == ("bank",)
     assert gaps.take_lasting() == ()
-    assert gaps.noted == {"shop": (1, 14.9)}
+    assert gaps.noted == {"bank": (1, 15.0), "shop": (1, 14.9)}
     gaps.note("shop", None, 16.0, 15.0)
-    assert gaps.noted == {}
+    assert gaps.noted == {"bank": (1, 15.0)}
+
+
+def test_a_gap_that_lasts_is_asked_for_at_least_once_before_its_peer_is_named():
+    """Bug: a node asked no more as soon as it held the gap against its peer."""
+    gaps = Gaps()
+    gaps.note("bank", 1, 0.0, 15.0)
+    gaps.look(lambda party: 1, 0.0)
+    assert [now for _, now in asked(gaps, 15.0)] == [2.0, 6.0, 14.0]
+    gaps.note("bank", 1, 15.5, 15.0)
+    gaps.look(lambda party: 1, 15.5)
+    assert gaps.take_lasting() == ("bank",)
+    assert gaps.next_at == 15.5 + LACK_S < 15.5 + OFFENCE_S
 
 
 def test_an_envelope_that_must_wait_has_not_waited_while_it_was_missing():
