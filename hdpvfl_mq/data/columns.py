@@ -80,21 +80,21 @@ def ids(table: Table, name: str, *, keep_empty: bool = False) -> Column:
     is_text = types.is_large_string(column.type)
     if not (is_text or types.is_integer(column.type) or types.is_null(column.type)):
         raise DataError(f"id column {name!r} holds {column.type}; give integers or text")
-    empty = functions.is_null(column).to_numpy(zero_copy_only=False)
-    if is_text:
-        blank = functions.equal(functions.filled(column, ""), "")
-        empty = empty | blank.to_numpy(zero_copy_only=False)
-    if not keep_empty:
-        refuse(table.first_row, name, empty, "the id is empty")
     if types.is_integer(column.type) and not column.null_count:
-        try:
-            return np.asarray(functions.cast(column, pa.int64()).to_numpy(zero_copy_only=False))
-        except pa.ArrowInvalid:
-            raise DataError(
-                f"id column {name!r} holds integers beyond 64 bits; give text"
-            ) from None
-    text = functions.filled(functions.cast(column, pa.large_string()), "")
-    return np.array(text.to_pylist(), dtype=TEXT)
+        return _integers(name, column)
+    cells = ["" if cell is None else str(cell) for cell in column.to_pylist()]
+    if not keep_empty:
+        empty = np.array([not cell for cell in cells], dtype=np.bool_)
+        refuse(table.first_row, name, empty, "the id is empty")
+    return np.array(cells, dtype=TEXT)
+
+
+def _integers(name: str, column: Any) -> NDArray[np.int64]:
+    try:
+        exact = column if types.is_int64(column.type) else functions.cast(column, pa.int64())
+    except pa.ArrowInvalid:
+        raise DataError(f"id column {name!r} holds integers beyond 64 bits; give text") from None
+    return np.asarray(exact.to_numpy(zero_copy_only=False))
 
 
 def _whole(table: Table, name: str, column: Any, *, keep_empty: bool) -> Any:

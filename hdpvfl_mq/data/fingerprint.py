@@ -8,18 +8,14 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Iterator
 from dataclasses import dataclass
 from json.encoder import encode_basestring_ascii
-from typing import Any
 
 import numpy as np
-import pyarrow as pa
 from numpy.typing import NDArray
 
-from hdpvfl_mq.data import arrow_functions as functions
 from hdpvfl_mq.data.tables import Column
-
-TEXT = pa.large_string()
 
 
 @dataclass(frozen=True)
@@ -58,16 +54,11 @@ class Fingerprint:
 
 def _lines(ids: tuple[Column, ...]) -> bytes:
     """The ids of each row as json.dumps writes them, one list to a line."""
-    begin, between, end, nothing = (pa.scalar(each, TEXT) for each in ("[", ", ", "]\n", ""))
-    rows = functions.joined(map(_as_json, ids), between)
-    lines = functions.joined((begin, rows, end), nothing)
-    _, bounds, text = lines.buffers()
-    size = int(np.frombuffer(bounds, np.int64)[len(lines)])
-    return bytes(memoryview(text)[:size]) if size else b""
+    rows = map(", ".join, zip(*map(_as_json, ids), strict=True))
+    text = "]\n[".join(rows)
+    return f"[{text}]\n".encode("ascii") if text else b""
 
 
-def _as_json(ids: Column) -> Any:
+def _as_json(ids: Column) -> Iterator[str]:
     """Every cell as json.dumps writes it; json.dumps is slow for millions of short lists."""
-    if ids.dtype.kind == "i":
-        return functions.cast(pa.array(ids), TEXT)
-    return pa.array(map(encode_basestring_ascii, ids.tolist()), TEXT)
+    return map(str if ids.dtype.kind == "i" else encode_basestring_ascii, ids.tolist())

@@ -39,13 +39,21 @@ from hdpvfl_mq.glm.quality import quality
 from schemas.model import LossSpec
 quality(family(LossSpec()), np.arange(4.0), np.array([0.0, 1.0, 0.0, 1.0]))
 """,
-    "reads and matches rows": """
+    "reads ids and plain numbers": """
 import pathlib, tempfile
 parties.__main__.leave_pandas_out()
 from hdpvfl_mq.data.preprocess import prepare
 from hdpvfl_mq.data.readers import TableFile
-from hdpvfl_mq.privacy.ledger_sketch import IdSketch
 from schemas.data import DataSettings, NamedColumn
+with tempfile.TemporaryDirectory() as folder:
+    file = pathlib.Path(folder) / "rows.csv"
+    file.write_text("id,y,size\\n1,0,2\\n2,1,3.5\\n")
+    settings = DataSettings(id_columns=("id",), label_column="y")
+    data = prepare(TableFile(str(file)), settings, role="active")
+assert data.X.shape == (2, 1), data.X
+""",
+    "reads and matches rows": """
+from hdpvfl_mq.privacy.ledger_sketch import IdSketch
 rules = (
     NamedColumn(name="size", centre=0.0, scale=1.0, missing=0.0),
     NamedColumn(name="kind", categories=("a", "b")),
@@ -108,6 +116,11 @@ def test_a_party_measures_its_model_without_scikit_learn():
 
 def test_a_party_reads_and_matches_rows_with_what_it_has_imported():
     assert not LATE & party()["reads and matches rows"]
+
+
+def test_a_party_reads_ids_and_plain_numbers_without_arrows_functions():
+    assert "pyarrow._compute" not in party()["reads ids and plain numbers"]
+    assert "pyarrow._compute" in party()["reads and matches rows"]  # it has categories
 
 
 def test_no_plugin_of_pydantic_is_looked_for():
