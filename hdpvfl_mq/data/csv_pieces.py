@@ -87,11 +87,14 @@ class CsvPart:
     def table(self, text: Text, numeric: Collection[str]) -> Any:
         """The rows as an Arrow table; NotPlainError if Arrow does not find what was counted."""
         layout = self.layout
+        block = block_bytes(len(layout.written))
         try:
             found = arrow_csv.read_csv(
                 pa.BufferReader(pa.py_buffer(text)),
                 read_options=arrow_csv.ReadOptions(
-                    block_size=block_bytes(len(layout.written)),
+                    # Each thread keeps memory of its own, and a single block needs none.
+                    use_threads=len(text) > block,
+                    block_size=block,
                     column_names=list(layout.written.values()),
                 ),
                 parse_options=arrow_csv.ParseOptions(

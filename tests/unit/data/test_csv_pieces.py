@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import csv
 import io
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -12,11 +14,23 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from hdpvfl_mq.data import csv_pieces
+from hdpvfl_mq.data.csv_stream import BLOCK_BYTES
 from hdpvfl_mq.data.readers import TableFile
 from hdpvfl_mq.data.tables import NotPlainError, Table
 
 COLUMNS = ("id", "a", "b")
 HEADER = "id,a,b\n"
+# How many threads a process starts to read a file.
+THREADS = """
+import os, sys
+import pyarrow as pa
+from hdpvfl_mq.data.readers import TableFile
+pa.set_cpu_count(4)
+before = len(os.listdir("/proc/self/task"))
+for piece, texts in TableFile(sys.argv[1]).pieces(["id", "a", "b"], numeric=["b"]):
+    list(piece.tables(texts))
+print(len(os.listdir("/proc/self/task")) - before)
+"""
 
 
 def rows_of(table: Table) -> list[tuple[object, ...]]:
@@ -112,6 +126,19 @@ def test_a_chunk_may_have_rows_of_several_files(tmp_path: Path) -> None:
     assert [table.rows for table in tables] == [7, 7, 1]
     days = [day for table in tables for day in table.arrow("day").to_pylist()]
     assert days == ["0"] * 5 + ["1"] * 5 + ["2"] * 5
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="threads are counted in /proc")
+def test_a_text_of_one_block_is_read_without_threads(tmp_path: Path) -> None:
+    rows = BLOCK_BYTES // len("1,x,0.5\n")
+    small, large = tmp_path / "small.csv", tmp_path / "large.csv"
+    small.write_text(HEADER + "1,x,0.5\n" * (rows // 2))
+    large.write_text(HEADER + "1,x,0.5\n" * (rows * 2))
+    started = [
+        int(subprocess.check_output([sys.executable, "-c", THREADS, str(path)]))
+        for path in (small, large)
+    ]
+    assert started[0] <= 1 < started[1]  # Arrow reads bytes in one
 
 
 def test_an_endless_piece_is_not_gathered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
