@@ -24,9 +24,7 @@ from hdpvfl_mq.runtime.settings import fields_of, names
 from hdpvfl_mq.runtime.status import Status
 from hdpvfl_mq.runtime.transport import DealerLink
 from parties.process.build import PartyFiles, load_assets, retire_secret
-from parties.process.commands import Commands
 from parties.process.hosted import PartyRun
-from parties.process.service import PartyService
 from parties.process.unable import refuse_again, tell
 from schemas.config import PartyServiceSettings, PartySettings
 
@@ -45,6 +43,9 @@ def _failed(settings: PartySettings, reason: str) -> None:
 
 
 async def _stand(settings: PartyServiceSettings, *, as_json: bool) -> str:
+    from parties.process.commands import Commands  # noqa: PLC0415 - 1 MiB, and one run needs none
+    from parties.process.service import PartyService  # noqa: PLC0415 - the same
+
     if as_json:
         settings = PartyServiceSettings(**{**fields_of(settings), "log": "json"})
     service = PartyService(settings)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ast
+import inspect
 import os
 import subprocess
 import sys
@@ -13,6 +15,8 @@ from pathlib import Path
 import pytest
 
 import hdpvfl_mq
+import parties.__main__
+from hdpvfl_mq.app.demo import warm
 
 ROOT = Path(__file__).parents[2]
 LARGE = {"numpy", "pyarrow", "sklearn", "scipy", "pandas", "cryptography", "rich", "jinja2"}
@@ -25,7 +29,14 @@ PROGRAMS = {
     "broker.__main__": (set(), {"multiprocessing", "threadpoolctl", "gmpy2", "zmq.asyncio"}),
     "parties.__main__": (
         {"numpy", "pyarrow", "cryptography"},
-        {"pyarrow.fs", "pyarrow.parquet", "multiprocessing", "zmq.asyncio"} | LATE,
+        {
+            "pyarrow.fs",
+            "pyarrow.parquet",
+            "multiprocessing",
+            "zmq.asyncio",
+            "parties.process.service",
+        }
+        | LATE,
     ),
 }
 
@@ -121,6 +132,12 @@ def test_a_party_reads_and_matches_rows_with_what_it_has_imported():
 def test_a_party_reads_ids_and_plain_numbers_without_arrows_functions():
     assert "pyarrow._compute" not in party()["reads ids and plain numbers"]
     assert "pyarrow._compute" in party()["reads and matches rows"]  # it has categories
+
+
+def test_the_demos_services_are_forked_with_all_that_a_service_imports():
+    source = ast.parse(inspect.getsource(parties.__main__._stand))
+    late = {node.module for node in ast.walk(source) if isinstance(node, ast.ImportFrom)}
+    assert late == set(warm.SERVICES[warm.PARTIES])
 
 
 def test_no_plugin_of_pydantic_is_looked_for():

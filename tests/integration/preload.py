@@ -20,6 +20,8 @@ for name in (
     "dateutil.relativedelta",  # this and the next two: Arrow's reader
     "encodings.utf_8_sig",
     "numpy.ma",
+    "parties.process.commands",
+    "pyarrow._compute",
 ):
     import_module(name)
 share_tables()

@@ -24,6 +24,8 @@ from typing import Any, NoReturn
 from hdpvfl_mq.errors import HdpvflError
 
 BROKER, PARTIES = "broker.__main__", "parties.__main__"
+# What a program imports only if it serves a federation, as all of the demo do.
+SERVICES = {BROKER: (), PARTIES: ("parties.process.commands", "parties.process.service")}
 EXIT_FAILED = 1
 LINE_MAX = 2**20
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
@@ -38,7 +40,8 @@ def become(program: str, line: socket.socket) -> NoReturn:
             signal.signal(number, signal.SIG_IGN)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
         _system_call(_PR_SET_NAME, f"warm-{program.split('.', maxsplit=1)[0]}".encode())
-        import_module(program)
+        for name in (program, *SERVICES[program]):
+            import_module(name)
         Warm(line).serve()
         code = 0
     except BaseException:  # noqa: BLE001 - this process must not go on as the one it was forked from
