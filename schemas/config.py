@@ -34,7 +34,9 @@ from schemas.privacy import Budget
 AlignmentMethod = Literal["ecdh", "oprf"]
 HexKey = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 Path = Annotated[str, Field(min_length=1, max_length=4096)]
-Endpoint = Annotated[str, Field(pattern=r"^tcp://[^\s/]{1,253}:[0-9]{1,5}$")]
+# Compiled here: pydantic's own engine unrolls a class of Unicode to 1 MiB in every schema with it.
+Endpoint = Annotated[str, Field(pattern=re.compile(r"^tcp://[^\s/]{1,253}:[0-9]{1,5}\Z"))]
+Proxy = Annotated[str, Field(pattern=re.compile(r"^[^\s/]{1,253}:[0-9]{1,5}\Z"))]  # SOCKS5
 # Where a service answers /healthz, /readyz and /metrics: on this machine only.
 Loopback = Annotated[str, Field(pattern=r"^(127\.0\.0\.1|localhost|\[::1\]):[0-9]{1,5}$")]
 LogFormat = Literal["text", "json"]
@@ -200,7 +202,7 @@ class PartyServiceSettings(Strict):
     role: Literal["active", "passive"]
     federation: RunId
     broker: Endpoint
-    proxy: Annotated[str, Field(pattern=r"^[^\s/]{1,253}:[0-9]{1,5}$")] | None = None  # SOCKS5
+    proxy: Proxy | None = None
     broker_curve_key: HexKey
     broker_verify_key: HexKey
     keys: Path

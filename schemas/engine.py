@@ -6,6 +6,7 @@ the party's own: no other party sees it, and it may change while a run is open.
 
 from __future__ import annotations
 
+import re
 from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
@@ -13,7 +14,8 @@ from pydantic import Field, model_validator
 from schemas.base import Strict
 
 _Path = Annotated[str, Field(min_length=1, max_length=4096)]
-_ADDRESS = r"^(tcp|tls)://(\[[0-9a-fA-F:]+\]|[^\s/:\[\]]{1,253}):[0-9]{1,5}$"
+# Compiled here, as the endpoints of config.py.
+_ADDRESS = re.compile(r"^(tcp|tls)://(\[[0-9a-fA-F:]+\]|[^\s/:\[\]]{1,253}):[0-9]{1,5}\Z")
 _LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
 
 

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import re
 import types
 import typing
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 import annotated_types
 import pytest
-from pydantic import BaseModel
+from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from schemas import config, data, policy, privacy, records
 from schemas.base import Strict
+from schemas.config import Endpoint
 from schemas.envelope import Header
 from tests.samples import KINDS
 
@@ -41,6 +43,7 @@ ROOTS = (
     config.RunManifest,
     policy.PartyPolicy,
     config.PartySettings,
+    config.PartyServiceSettings,
     config.BrokerSettings,
     data.DataSettings,
     privacy.Cosignature,
@@ -81,6 +84,13 @@ def limits(constraints: tuple[Any, ...]) -> set[str]:
     return names
 
 
+def patterns(constraints: tuple[Any, ...]) -> set[str]:
+    """The patterns that pydantic compiles itself."""
+    singles = [s for each in constraints for s in getattr(each, "metadata", (each,))]
+    found = (getattr(single, "pattern", None) for single in singles)
+    return {pattern for pattern in found if isinstance(pattern, str)}
+
+
 SETTINGS = {
     "frozen": True,
     "strict": True,
@@ -95,6 +105,24 @@ def test_schemas_are_closed_frozen_strict_and_finite(schemas):
         assert issubclass(schema, Strict), schema
         found = {name: schema.model_config.get(name) for name in SETTINGS}
         assert found == SETTINGS, schema
+
+
+def test_no_pattern_repeats_a_class_of_unicode(schemas):
+    """Pydantic's engine makes a copy of a class for every repetition: 1 MiB for 253 of `[^/]`."""
+    for schema in schemas:
+        for name, hint in typing.get_type_hints(schema, include_extras=True).items():
+            for _, constraints in leaves(hint):
+                for pattern in patterns(constraints):
+                    where = f"{schema.__name__}.{name}"
+                    assert not re.search(r"(\[\^[^]]*\]|\\[wWsSdD]|\.)\{", pattern), where
+
+
+def test_an_endpoint_ends_where_its_port_ends():
+    parsed = TypeAdapter(Endpoint).validate_python
+    assert parsed("tcp://" + "h" * 253 + ":12345")
+    for wrong in ("tcp://h:1\n", "tcp://h:1 ", "tcp://" + "h" * 254 + ":1", "tcp://h:123456"):
+        with pytest.raises(ValidationError):
+            parsed(wrong)
 
 
 def test_every_number_text_and_sequence_has_bounds(schemas):
