@@ -26,6 +26,7 @@ TABLES = (
 # Large pages halve the work on blocks of entity resolution, of 4 MiB, and small records cost the
 # same. A file keeps the pages it was made with.
 PAGE_BYTES = 2**14
+CACHE_KIB = 512  # SQLite's own 2 MiB fill up with records that are not read again
 _VERIFIED_ELSEWHERE = "1"  # the older format that scripts/verify_journal implements
 
 
@@ -56,6 +57,7 @@ def open_database(path: Path | str) -> sqlite3.Connection:
         )
         connection.execute(f"PRAGMA page_size = {PAGE_BYTES}")
         make_exclusive(connection)
+        connection.execute(f"PRAGMA cache_size = -{CACHE_KIB}")
     except OSError as broken:
         raise OperatorError(
             f"cannot open {path}: {broken.strerror}; check the folder and disk"
