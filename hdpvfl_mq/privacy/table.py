@@ -179,16 +179,17 @@ def _alias(weights: list[int], reach: int, distance: Any) -> AliasTable:
     columns, capacity = 1 << index_bits, WHOLE >> index_bits
     left = weights + [0] * (columns - len(weights))
     alias = list(range(columns))
-    threshold = [capacity] * columns
-    small = [i for i, units in enumerate(left) if units < capacity]
-    large = [i for i, units in enumerate(left) if units >= capacity]
+    small = [i for i, units in zip(alias, left, strict=True) if units < capacity]
+    large = [i for i, units in zip(alias, left, strict=True) if units >= capacity]
     while small:
         poor, rich = small.pop(), large[-1]
-        threshold[poor], alias[poor] = left[poor], rich
+        alias[poor] = rich
         left[rich] -= capacity - left[poor]
         if left[rich] < capacity:
             small.append(large.pop())
-    words = np.frombuffer(b"".join([units.to_bytes(16, "little") for units in threshold]), "<u8")
+    # What is left in a column is its threshold: those never poor have a whole column each.
+    octets = (units.to_bytes(16, "little") for units in left)
+    words = np.fromiter(octets, "S16", columns).view("<u8")
     value = np.arange(columns, dtype=np.int64) - reach
     values = np.stack([value[alias], value], axis=1).reshape(-1)
     if columns <= _SMALL:  # a small table stays in the processor's cache

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import inspect
 import pickle
+import tracemalloc
 from fractions import Fraction
 
 import gmpy2
@@ -49,6 +51,15 @@ def test_weights_are_the_rounded_law_and_add_up_exactly(std: float) -> None:
             exact = (below - above) / 2 * WHOLE
             assert abs(units[value] - exact) <= 1  # two entries, each rounded to nearest
             assert units[value] == units[-value]
+
+
+def test_a_table_is_made_in_a_few_lists() -> None:
+    make = inspect.unwrap(tables._table)  # the tests share what it makes
+    tracemalloc.start()
+    table = make(160.0, tables._cells_discrete)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 160 * len(table.ends)  # the weights alone take 60 bytes a column
 
 
 @pytest.mark.parametrize("std", [0.5, 7.6, 160.0, 512.0])
