@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from hdpvfl_mq.psi.stream import Octets, Words
 
 _SWAPS = ((7, 0x00AA00AA00AA00AA), (14, 0x0000CCCC0000CCCC), (28, 0x00000000F0F0F0F0))
-_CHUNK = 4096
+_CHUNK = 128  # bytes of every column
 
 
 def transpose_bits(matrix: Octets) -> Octets:
@@ -32,7 +32,7 @@ def columns_to_rows(columns: Octets, row_bytes: int) -> Octets:
     """Bit columns as byte rows of `row_bytes` bytes; bytes beyond the columns are zero."""
     count, length = columns.shape
     rows = np.zeros((8 * length, row_bytes), dtype=np.uint8)
-    for start in range(0, length, _CHUNK):  # a chunk of all columns fits into the cache
+    for start in range(0, length, _CHUNK):  # with its copies, a chunk stays in the cache
         part = np.ascontiguousarray(columns[:, start : start + _CHUNK])
         rows[8 * start : 8 * (start + part.shape[1]), : count // 8] = transpose_bits(part)
     return rows

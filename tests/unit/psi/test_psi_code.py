@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import tracemalloc
+
 import numpy as np
+import pytest
 
 from hdpvfl_mq.psi.bits import columns_to_rows, digits, subset_xors, transpose_bits
 from hdpvfl_mq.psi.code import (
@@ -54,6 +57,24 @@ def test_columns_and_rows_encode_alike() -> None:
     columns = encode_columns(transpose_bits(octets))
     assert columns.shape == (LENGTH, len(MESSAGES) // 8)
     assert (columns_to_rows(columns, 64).view("<u8") == encode_rows(MESSAGES, ALL)).all()
+
+
+@pytest.mark.parametrize("length", [1, 127, 128, 129, 300])
+def test_rows_are_the_same_wherever_a_chunk_ends(length: int) -> None:
+    columns = random_pairs(bytes(32), LENGTH * length // 16 + 1).view(np.uint8)
+    columns = columns.reshape(-1)[: LENGTH * length].reshape(LENGTH, length)
+    rows = columns_to_rows(columns, 64)
+    assert (rows[:, : LENGTH // 8] == transpose_bits(columns)).all()
+    assert not rows[:, LENGTH // 8 :].any()
+
+
+def test_turning_columns_into_rows_takes_little_more_than_the_rows() -> None:
+    columns = np.zeros((LENGTH, 4096), dtype=np.uint8)
+    tracemalloc.start()
+    rows = columns_to_rows(columns, 64)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 1.25 * rows.nbytes
 
 
 def test_transpose_moves_each_bit() -> None:
