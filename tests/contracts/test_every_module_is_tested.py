@@ -33,7 +33,6 @@ COVERED_THROUGH = {
     "hdpvfl_mq/app/live_model.py": "integration/test_live.py",
     "hdpvfl_mq/app/parsing.py": "unit/app/test_help.py",
     "hdpvfl_mq/app/report/templates.py": "unit/app/test_report_page.py",
-    "hdpvfl_mq/arrays/memo.py": "contracts/test_pure_step.py",
     "hdpvfl_mq/audit/checks_ledger.py": "unit/audit/test_audit.py",
     "hdpvfl_mq/audit/checks_privacy.py": "unit/audit/test_audit.py",
     "hdpvfl_mq/audit/checks_run.py": "unit/audit/test_audit.py",
