@@ -243,10 +243,11 @@ def test_roundings_stay_within_their_bound(spec: LossSpec) -> None:
 
 
 @every_loss
-def test_the_logit_link_is_declared_where_it_is_used(spec: LossSpec) -> None:
+def test_logit_and_log_links_are_declared_where_they_are_used(spec: LossSpec) -> None:
     loss = family(spec)
     theta = np.clip(np.linspace(-3.0, 3.0, 7), *loss.theta_range)
     assert loss.is_logit == np.allclose(loss.mean(theta), 1.0 / (1.0 + np.exp(-theta)))
+    assert loss.is_log == np.allclose(loss.mean(theta), np.exp(theta))
 
 
 @every_loss
