@@ -15,6 +15,15 @@ from pathlib import Path
 LOG_BYTES = 2**20
 
 
+def make_private(path: Path) -> None:
+    """Make sure the file exists and only its owner can read it, also one from a backup.
+
+    SQLite gives its own files beside it (-wal, -shm) the same mode.
+    """
+    path.touch(mode=0o600)
+    path.chmod(0o600)
+
+
 def make_exclusive(connection: sqlite3.Connection) -> None:
     """Make commits durable and lock the file: no other process can open it from now on."""
     connection.execute("PRAGMA locking_mode = EXCLUSIVE")

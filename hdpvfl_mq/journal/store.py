@@ -11,7 +11,7 @@ import sqlite3
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
-from hdpvfl_mq.durable import make_exclusive
+from hdpvfl_mq.durable import make_exclusive, make_private
 from hdpvfl_mq.errors import IntegrityError, OperatorError
 from hdpvfl_mq.journal import chain
 from hdpvfl_mq.journal import parts as stored_parts
@@ -50,8 +50,7 @@ def open_database(path: Path | str) -> sqlite3.Connection:
     try:
         if str(path) != ":memory:":
             Path(path).parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-            Path(path).touch(mode=0o600)  # -wal and -shm inherit the mode of the file
-            Path(path).chmod(0o600)
+            make_private(Path(path))
         connection = sqlite3.connect(
             str(path), timeout=0.0, isolation_level=None, check_same_thread=False
         )

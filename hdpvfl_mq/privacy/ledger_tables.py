@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
+from hdpvfl_mq.durable import make_private
 from hdpvfl_mq.errors import IntegrityError, OperatorError
 from hdpvfl_mq.privacy.ledger_sketch import IdSketch
 
@@ -41,8 +42,7 @@ def connected(path: str | Path) -> sqlite3.Connection:
     try:
         if str(path) != ":memory:":
             Path(path).parent.mkdir(parents=True, exist_ok=True)
-            Path(path).touch(mode=0o600)  # -wal and -shm inherit the mode of the file
-            Path(path).chmod(0o600)
+            make_private(Path(path))
         return sqlite3.connect(path, timeout=0.0, isolation_level=None, check_same_thread=False)
     except (OSError, sqlite3.Error) as error:
         raise OperatorError(f"the ledger {path} cannot be opened: {error}") from error

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from hdpvfl_mq import durable
-from hdpvfl_mq.durable import LOG_BYTES, make_exclusive
+from hdpvfl_mq.durable import LOG_BYTES, make_exclusive, make_private
 
 
 def _opened(path: Path, page_bytes: int = 2**12) -> sqlite3.Connection:
@@ -105,4 +105,16 @@ def test_memory_has_no_log() -> None:
     connection = sqlite3.connect(":memory:", isolation_level=None)
     make_exclusive(connection)
     connection.execute("CREATE TABLE kept (number INTEGER)")
+    connection.close()
+
+
+@pytest.mark.parametrize("exists", [False, True])
+def test_only_the_owner_can_read_a_private_file_and_its_log(exists: bool, tmp_path: Path) -> None:
+    path = tmp_path / "a.db"
+    if exists:  # from a backup
+        path.touch()
+        path.chmod(0o644)
+    make_private(path)
+    connection = _opened(path)
+    assert [each.stat().st_mode & 0o777 for each in (path, _log(path))] == [0o600, 0o600]
     connection.close()
