@@ -11,17 +11,15 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import numpy as np
-from numpy.typing import NDArray
 
 from hdpvfl_mq.arrays.distinct import union
 from parties.phases import Over, Phase, training_of
-from parties.rounds.score_sums import Answer
+from parties.rounds.score_sums import Answer, Places
 from parties.rounds.scoring import ScoringActive
 from schemas.commands import AskScores, EndScoring, OperatorCommand
 from schemas.scoring import MAX_QUERY_PLACES
 from schemas.tensor import Tensor
 
-Places = NDArray[np.int64]
 Take = Callable[[Answer], None]
 WAITING_MAX = 10_000  # questions that may wait; more are refused
 

@@ -20,12 +20,11 @@ from hdpvfl_mq.data.decoding import parsed_chunks
 from hdpvfl_mq.data.fingerprint import Fingerprint, OtherColumns
 from hdpvfl_mq.data.parsed import Parsed, Reading, Source, reading
 from hdpvfl_mq.data.tables import Column, refuse
-from hdpvfl_mq.engine.port import LOCAL, Engine
+from hdpvfl_mq.engine.port import LOCAL, Engine, Matrix
 from schemas.data import DataSettings, NamedColumn
 from schemas.ids import PartyRole
 from schemas.model import LabelKind
 
-Matrix = NDArray[np.float64] | NDArray[np.float32]
 # Called with the id columns of each chunk.
 TakeIds = Callable[[tuple[Column, ...]], None]
 

@@ -17,9 +17,9 @@ from numpy.typing import NDArray
 
 from hdpvfl_mq.arrays.chunked import Allocate
 from hdpvfl_mq.arrays.unreleased import FloatVector, Unreleased
-from hdpvfl_mq.engine.port import Engine, Kernel, LocalEngine, LocalRows, Rows
+from hdpvfl_mq.engine.port import Engine, Kernel, LocalEngine, LocalRows, Matrix, Rows
 from hdpvfl_mq.errors import DataError
-from hdpvfl_mq.glm.reorder import Matrix, ordered_rows
+from hdpvfl_mq.glm.reorder import ordered_rows
 
 # Numbers multiplied at a time: 8 MiB of float64.
 CHUNK_NUMBERS = 2**20

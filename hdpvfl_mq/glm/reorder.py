@@ -13,8 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hdpvfl_mq.arrays.chunked import Allocate, chunks, group, take_places
-
-Matrix = NDArray[np.float64] | NDArray[np.float32]
+from hdpvfl_mq.engine.port import Matrix
 
 # Numbers of a run: 16 MiB of float32. Three runs are in memory at a time.
 RUN_NUMBERS = 2**22

@@ -21,8 +21,8 @@ from parties.assets import Assets
 from parties.common_rows import people_at
 from parties.phases import Phase, Setup, setup_of
 from parties.process.score_results import ScoreResults, predicted
-from parties.rounds.score_sums import Answer, unpacked
-from parties.score_desk import Places, ScoreDesk
+from parties.rounds.score_sums import Answer, Places, unpacked
+from parties.score_desk import ScoreDesk
 from schemas.config import PartySettings
 
 ASKED_MAX = 5_000  # people in one question of an operator
