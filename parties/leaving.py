@@ -1,8 +1,8 @@
 """Leaving a run: this party leaves, or a peer has left.
 
 It owns how all parties learn of it; closing.py decides which outcome of the coordinator a party
-accepts. A party that leaves tells all, not the coordinator alone, and waits only a few seconds for
-the coordinator to close the run.
+accepts. A party that leaves tells all parties, not only the coordinator, and waits only a few
+seconds for the coordinator to close the run.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from hdpvfl_mq.machine import (
 from parties.assets import Assets
 from parties.awaited import awaited
 from parties.phases import (
+    ActiveRounds,
     Agreeing,
     Aligned,
     Aligning,
@@ -132,7 +133,8 @@ def _place(state: Running, sender: PartyId) -> str:
     """How far the run is with one peer; the text changes when its message is taken."""
     parts: tuple[object, ...] = ()
     if isinstance(state, Training):
-        shared = sender in getattr(state.rounds, "shares", ())
+        rounds = state.rounds
+        shared = isinstance(rounds, ActiveRounds) and sender in rounds.shares
         # A peer's ending is not progress while this party still waits for its share.
         ended = state.is_done and sender in state.endings
         parts = (state.planned, state.round, shared, ended, state.has_reported)
