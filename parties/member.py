@@ -2,8 +2,8 @@
 
 It owns the moves before the rounds and the table of all moves around them. It does not know the
 coordinator's orders (orders.py), what a round computes, or how a run ends (leaving.py, closing.py,
-completion.py). Pure: data and secrets are fixed in `Assets`, everything
-else is folded from the inputs.
+completion.py). Pure: data and secrets are fixed in `Assets`, everything else is folded from the
+inputs.
 """
 
 from __future__ import annotations

@@ -91,7 +91,7 @@ class Membership(Proposals, NoSnapshot):
         return state, (Send((COORDINATOR,), _hello(state)),)
 
     def seat(self, state: Belonging, given: OperatorCommand) -> Step[Belonging]:
-        """Pin a member whose keys are in this party's settings; nobody else need know."""
+        """Pin a member whose keys are in this party's settings; other members are not told."""
         asked = command_of(given, SeatMember)
         fellow = Fellow(asked.role, asked.verify_key, asked.curve_key)
         return replace(state, fellows=MappingProxyType({**state.fellows, asked.party: fellow})), ()

@@ -76,7 +76,7 @@ class Unable(NoReleases):
         return None
 
     def started(self, state: Telling, given: Started) -> Step[Telling]:
-        """Withdraw, then say hello: the hello binds the connection, and no offer comes before."""
+        """Withdraw, then say hello: the hello binds the connection, and no offer precedes it."""
         hello = Hello(
             epoch=given.epoch,
             seed_commitment=_NOTHING,

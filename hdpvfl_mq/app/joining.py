@@ -29,7 +29,7 @@ def joining(model: dict[str, Any]) -> dict[str, Any]:
 
 
 def result_lines(model: dict[str, Any]) -> list[str]:
-    """What an active party's operator reads after a training; why, if there is no fit."""
+    """What an active party's operator reads after a training; without a fit, the reason."""
     if trouble := model.get("trouble"):
         return [f"warning: {trouble}; this model knows nothing of this party's columns"]
     found = joining(model)

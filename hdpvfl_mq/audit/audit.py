@@ -98,7 +98,7 @@ def _found(numbered: Numbered, evidence: Evidence) -> str:
 
 
 def exit_code(verdicts: Sequence[Verdict]) -> int:
-    """0: no finding; 5: the evidence contradicts itself; 1: it is sound and shows a wrong run."""
+    """0: no finding; 5: the evidence contradicts itself; 1: it agrees, but the run is wrong."""
     failed = [verdict.number for verdict in verdicts if not verdict.passed]
     if not failed:
         return 0

@@ -54,7 +54,7 @@ class DataFile:
         return PurePosixPath(self.path).name
 
     def stream(self) -> IO[bytes]:
-        """Its bytes from the beginning, decompressed."""
+        """The bytes of the file from the beginning, decompressed."""
         opened: IO[bytes] = self.filesystem.open_input_stream(
             self.path, compression=self.compression
         )
@@ -62,7 +62,7 @@ class DataFile:
 
     @property
     def is_plain(self) -> bool:
-        """Whether it lies uncompressed in a folder of this host."""
+        """Whether the file is uncompressed and in a folder of this host."""
         return self.compression is None and self.filesystem.type_name == "local"
 
     @property

@@ -28,7 +28,7 @@ R = TypeVar("R")
 
 
 class UnseenError(Exception):
-    """A worker does not see the file that a piece names, or sees another one of that name."""
+    """A worker does not see the file that a piece names, or sees a different file of that name."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -143,7 +143,7 @@ class Streams:
     def unacknowledged(self, first: int | None = None) -> tuple[Frames, ...]:
         """Stored envelopes that some peer has not acknowledged, to be sent again unchanged.
 
-        `first` limits them to this many for each peer: it refuses more than EARLY_MAX at once.
+        At most `first` for each peer, because a peer refuses more than EARLY_MAX at once.
         """
         waiting: dict[int, Frames] = {}
         for party in sorted(self._busy.waiting):

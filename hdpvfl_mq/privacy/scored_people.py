@@ -161,6 +161,6 @@ class ScoredPeople(ScoredFile):
 
 
 def _bits(refused: bytes, count: int) -> NDArray[np.bool_]:
-    """Who of `count` people is refused; an empty mask refuses nobody."""
+    """Which of `count` people are refused; an empty mask refuses nobody."""
     bits = np.unpackbits(np.frombuffer(refused, dtype=np.uint8), count=count)
     return bits.astype(bool) if refused else np.zeros(count, dtype=bool)

@@ -1,4 +1,7 @@
-"""A passive party's session: it owns its moves, answer queries, then learn what is common."""
+"""A passive party's session.
+
+It owns its moves: answer the active party's queries, then learn which ids are common.
+"""
 
 from __future__ import annotations
 

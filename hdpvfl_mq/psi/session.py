@@ -2,9 +2,9 @@
 
 It owns what both roles share: hello, order of messages. A session is a value: `receive` returns the
 next one and does not change this one, so the same call gives the same result again. It reads no
-clock and draws nothing; arrays with an entry for every id are in the workspace. The result does not
-depend on the order in which different peers' messages arrive. The legal moves are the `moves` of
-each role (stage -> handler); anything else is a PeerError.
+clock and draws no random number; arrays with an entry for every id are in the workspace. The result
+does not depend on the order in which different peers' messages arrive. The legal moves are the
+`moves` of each role (stage -> handler); anything else is a PeerError.
 """
 
 from __future__ import annotations

@@ -23,7 +23,7 @@ SLOWER_THAN_OTHERS = 2.0  # a member of a crowd may take so many times as long a
 
 
 class Streams(Protocol):
-    """What is read of a mailbox."""
+    """What this module reads from a mailbox."""
 
     @property
     def waiting_peers(self) -> tuple[PartyId, ...]: ...

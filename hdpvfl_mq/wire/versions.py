@@ -24,7 +24,7 @@ class VersionError(PeerError):
 
 
 def check_version(stated: Any, spoken: Window = SPOKEN) -> None:
-    """Refuse frames of another version; this says which side is to be upgraded."""
+    """Refuse frames of another version, and say which side must be upgraded."""
     if not isinstance(stated, int) or isinstance(stated, bool):
         raise PeerError("header breaks its schema: version: a whole number is wanted")
     if spoken[0] <= stated <= spoken[1]:

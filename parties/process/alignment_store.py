@@ -45,7 +45,7 @@ class AlignmentStore:
 def usable(
     folder: Path, run: RunId, ids_digest: bytes, id_profile_digest: bytes
 ) -> tuple[KeptAlignment, ...]:
-    """Each set of parties' newest alignment of these ids and id rules, as of the first start."""
+    """The newest alignment of these ids for each set of parties, as of the run's first start."""
     seen = folder / f"{run}.seen"
     if seen.exists():
         return tuple(_read(folder / name) for name in seen.read_text().split())

@@ -2,9 +2,9 @@
 
 It owns what the parties release and the order in which they send: the active party releases its
 noised labels and never anything else; every passive party answers once. The active party's own
-arithmetic on the answers is in parties/rounds/shares_fit.py. A passive party's
-weights follow from two noised statistics alone, so the weights are private themselves and may be
-used for ever. Why: docs/private-model.md.
+arithmetic on the answers is in parties/rounds/shares_fit.py. A passive party's weights follow from
+two noised statistics alone, so the weights are private themselves and may be used for ever. Why:
+docs/private-model.md.
 """
 
 from __future__ import annotations

@@ -96,7 +96,7 @@ class Took:
         return Took(self.wall_s + other.wall_s, self.cpu_s + other.cpu_s)
 
     def best(self, other: Took) -> Took:
-        """The smaller times of two."""
+        """The smaller wall time and the smaller processor time of two measurements."""
         return Took(min(self.wall_s, other.wall_s), min(self.cpu_s, other.cpu_s))
 
 

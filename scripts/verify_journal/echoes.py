@@ -32,7 +32,7 @@ def told(run: Run, party: str) -> list[Envelope]:
 
 
 def refused(run: Run, party: str, *, early: bool = False) -> set[int]:
-    """Records whose message was refused, or in which one that came early was."""
+    """Records whose message was refused; with `early`, those that refuse one that came early."""
     effects = [(r["index"], x) for r in run.records[party] for x in r["effects"]]
     reasons = [(index, x["reason"]) for index, x in effects if x["kind"] == "refused"]
     return {index for index, reason in reasons if (", early: " in reason) == early}
