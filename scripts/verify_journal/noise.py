@@ -139,7 +139,7 @@ def epsilon_within_tau(budget: dict[str, float], values: int) -> float:
 
 
 def total(noises: list[Noise]) -> tuple[int, int, tuple[int, ...]]:
-    """The price of whole runs together: mu^2, tau, pure epsilons; nothing for infinite ones."""
+    """The price of whole runs together: mu^2, tau, pure epsilons; infinite ones are left out."""
     finite = [noise for noise in noises if not noise.infinite]
     mu2, tau = sum(n.mu2[-1] for n in finite), sum(n.tau[-1] for n in finite)
     return mu2, tau, tuple(sorted(units for n in finite for units in n.pure))
