@@ -72,7 +72,7 @@ from schemas.privacy import Budget
 from schemas.records import Acknowledged, EnvelopeReceived, StepRecord, TurnedAway, Withheld
 from tests.deep import arrays_in, deep_digest
 from tests.federation import Federation, LyingFederation, manifest, tables
-from tests.golden.recorded import RUNS, federation, read
+from tests.golden.recorded import JOURNALS, federation, read
 from tests.simulation import predicting, scoring
 from tests.simulation.test_waiting import BRIEF, Skips
 from tests.unit.parties.test_roster import Member
@@ -321,8 +321,7 @@ def test_every_step_of_a_party_that_cannot_take_part_is_repeatable() -> None:
         assert role.step(state, last) == (state, ())
 
 
-@pytest.mark.parametrize("party", ["bank", "shop", "telco", "coordinator"])
-@pytest.mark.parametrize("name", RUNS)
+@pytest.mark.parametrize(("name", "party"), JOURNALS)
 def test_every_input_of_a_golden_journal_is_repeatable(name: str, party: str) -> None:
     """Recorded runs, whatever method they are of; the recorded effects are met as well."""
     made = federation(name)

@@ -11,10 +11,8 @@ from hdpvfl_mq.audit.narrative import differences
 from hdpvfl_mq.errors import IntegrityError
 from hdpvfl_mq.journal.chain import DivergenceError
 from hdpvfl_mq.node.node import Node
-from tests.golden.recorded import RUNS, federation, read, recorded_evidence
+from tests.golden.recorded import JOURNALS, RUNS, federation, read, recorded_evidence
 from tests.unit.audit.test_audit import independent
-
-PARTIES = ("bank", "shop", "telco", "coordinator")
 
 
 def replayed(name: str, party: str, change=lambda made: None) -> Node:
@@ -27,8 +25,7 @@ def replayed(name: str, party: str, change=lambda made: None) -> Node:
     return node
 
 
-@pytest.mark.parametrize("party", PARTIES)
-@pytest.mark.parametrize("name", RUNS)
+@pytest.mark.parametrize(("name", "party"), JOURNALS)
 def test_a_recording_replays_to_the_byte(name, party):
     assert replayed(name, party).outcome == "completed"
 
