@@ -44,8 +44,6 @@ class NormalisedIds:
 
     ids: PackedIds = field(repr=False)
     rows: NDArray[np.int64] = field(repr=False)
-    dropped_empty: int
-    dropped_duplicates: int
     keys: NDArray[np.uint8] | None = field(default=None, repr=False)  # None: there is one key
 
     @cached_property
@@ -155,7 +153,7 @@ class IdCollector:
             kept = marked(np.logical_not(is_repeated, out=is_repeated), self._allocate)
             ids, rows = ids.chosen(kept, self._allocate), gather(rows, kept, self._allocate)
             keys = None if keys is None else gather(keys, kept, self._allocate)
-        return NormalisedIds(ids, rows, self._empty, repeats, keys)
+        return NormalisedIds(ids, rows, keys)
 
     def _note_empty(self, rows: NDArray[np.int64]) -> None:
         self._empty += len(rows)

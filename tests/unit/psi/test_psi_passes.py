@@ -204,7 +204,6 @@ class TestIdsOfSeveralKeys:
             b"\x011",
             b"\x02\x00\x00\x00\x01x\x00\x00\x00\n2001-01-01",
         ]  # 2 is the number of two rows, so it identifies nobody
-        assert ids.dropped_duplicates == 2
         assert ids.people == 2
 
     def test_a_row_without_any_key_is_empty(self):
