@@ -34,18 +34,18 @@ _SMALL = 2**15  # values of a table with fewer columns fit 16 bits
 
 @dataclass(frozen=True, slots=True, eq=False)
 class AliasTable:
-    """2^index_bits columns; column i gives its own value below the threshold, else its alias.
+    """2^index_bits columns; column i gives its own value below its end, else its alias.
 
     *Bound.* `distance` is at least the total variation between a draw and the exact law.
     """
 
     index_bits: int
-    threshold_high: NDArray[np.uint64]
-    threshold_low: NDArray[np.uint64]
+    # Words at which the columns' own values end: the high ones are the number of the column, then
+    # the upper bits of its threshold.
+    ends: NDArray[np.uint64]
+    ends_low: NDArray[np.uint64]
     values: NDArray[np.int64] | NDArray[np.int32] | NDArray[np.int16]
     distance: Any
-    # High words at which the columns' own values end: number of the column, then its threshold.
-    ends: NDArray[np.uint64]
 
     def draw(self, high: NDArray[np.uint64], low: NDArray[np.uint64]) -> NDArray[np.int64]:
         """Turn 128-bit uniforms, as pairs of words, into samples.
@@ -56,7 +56,7 @@ class AliasTable:
         end = self.ends.take(column)
         own, tied = high < end, high == end
         if np.count_nonzero(tied):
-            own |= tied & (low < self.threshold_low.take(column))
+            own |= tied & (low < self.ends_low.take(column))
         column <<= 1
         column += own
         return self.values.take(column).astype(np.int64, copy=False)
@@ -199,4 +199,4 @@ def _alias(weights: list[int], reach: int, distance: Any) -> AliasTable:
     # The last column's end may be 2^64; one less is right too, as that column is full and has one
     # value whichever side a word falls on.
     ends = np.where(high > ~first, np.uint64(2**64 - 1), first + high)
-    return AliasTable(index_bits, high, words[::2].astype(np.uint64), values, distance, ends)
+    return AliasTable(index_bits, ends, words[::2].astype(np.uint64), values, distance)

@@ -88,7 +88,8 @@ def test_the_ladder_convolves_to_the_rounded_gaussian_to_double_precision() -> N
     for spacing, table in rungs:
         law = np.zeros_like(total)
         capacity = 2.0 ** (64 - table.index_bits)
-        own = table.threshold_high / capacity / 2.0**table.index_bits
+        first = np.arange(len(table.ends), dtype=np.uint64) << np.uint64(64 - table.index_bits)
+        own = (table.ends - first) / capacity / 2.0**table.index_bits
         pairs = table.values.reshape(-1, 2) * spacing
         inside = np.abs(pairs) <= span
         np.add.at(law, (pairs[:, 1] + span)[inside[:, 1]], own[inside[:, 1]])

@@ -17,6 +17,7 @@ from hdpvfl_mq.privacy.table import (
     WHOLE,
     AliasTable,
     discrete_gaussian,
+    integer_table,
     rounded_gaussian,
 )
 from tests.memo import shared_in
@@ -26,14 +27,14 @@ STDS = (0.3, 1.0, 7.5, 31.9, 32.0, 160.0)
 
 
 def law(table: AliasTable) -> dict[int, int]:
-    """Units of 2^-128 that the columns give to each value, in exact integers."""
+    """Units of 2^-128 that a draw gives to each value, in exact integers."""
     capacity = WHOLE >> table.index_bits
     units: dict[int, int] = {}
     pairs = table.values.reshape(-1, 2)
-    for (alias, own), high, low in zip(
-        pairs.tolist(), table.threshold_high.tolist(), table.threshold_low.tolist(), strict=True
-    ):
-        threshold = high * WORD + low
+    ends = zip(table.ends.tolist(), table.ends_low.tolist(), strict=True)
+    for column, ((alias, own), (high, low)) in enumerate(zip(pairs.tolist(), ends, strict=True)):
+        threshold = high * WORD + low - column * capacity
+        assert 0 <= threshold <= capacity
         units[own] = units.get(own, 0) + threshold
         units[alias] = units.get(alias, 0) + capacity - threshold
     return units
@@ -88,9 +89,9 @@ def test_the_stated_distance_covers_roundings_and_tails(std: float) -> None:
 
 def test_a_draw_compares_all_128_bits() -> None:
     table = rounded_gaussian(5.0)
-    column = int(np.flatnonzero((table.threshold_low > 0) & (table.threshold_high > 0))[0])
-    high = np.uint64((column << (64 - table.index_bits)) | int(table.threshold_high[column]))
-    low = table.threshold_low[column]
+    first = np.arange(len(table.ends), dtype=np.uint64) << np.uint64(64 - table.index_bits)
+    column = int(np.flatnonzero((table.ends_low > 0) & (table.ends > first))[0])
+    high, low = table.ends[column], table.ends_low[column]
     alias, own = table.values[2 * column], table.values[2 * column + 1]
 
     def draw(word):
@@ -106,21 +107,15 @@ def test_the_extreme_uniforms_are_drawn_too() -> None:
     assert np.abs(table.draw(ends, ends)).max() <= 5.0 * CUT + 2
 
 
-@pytest.mark.parametrize(
-    "table", [rounded_gaussian(5.0), rounded_gaussian(0.3), discrete_gaussian(160.0)]
-)
-def test_ends_are_the_thresholds_of_the_plain_table(table):
-    """A draw compares with `ends`; the law is that of the thresholds, to the last word."""
-    width = 1 << (64 - table.index_bits)
-    for column, (high, end) in enumerate(
-        zip(table.threshold_high.tolist(), table.ends.tolist(), strict=True)
-    ):
-        if column * width + high < 2**64:
-            assert end == column * width + high
-        else:  # a full last column: both sides have the same value
-            assert (high, end) == (width, 2**64 - 1)
-            alias, own = table.values[2 * column : 2 * column + 2].tolist()
-            assert alias == own
+def test_a_full_column_gives_its_value_up_to_its_last_word():
+    """The last column's end is 2^64, which no word holds."""
+    table = integer_table([WHOLE // 4] * 4)
+    assert law(table) == dict.fromkeys(range(4), WHOLE // 4)
+    first = [column << 62 for column in range(4)]
+    for offset in (0, 2**62 - 1):
+        high = np.array([word + offset for word in first], dtype=np.uint64)
+        for low in (0, WORD - 1):
+            assert table.draw(high, np.full(4, low, dtype=np.uint64)).tolist() == [0, 1, 2, 3]
 
 
 @pytest.mark.parametrize("spacing", [1, 64, 64**3, 64**6])
