@@ -14,11 +14,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hdpvfl_mq.arrays.chunked import Positions, gather, marked, marks
+from hdpvfl_mq.arrays.packed_marks import pack_marks, unpack_marks
 from hdpvfl_mq.arrays.unreleased import FloatVector
 from hdpvfl_mq.glm.block import ColumnBlock
 from hdpvfl_mq.glm.response import Response
 from hdpvfl_mq.psi import PackedIds, row_order
-from hdpvfl_mq.psi.workspace import pack_marks, unpack_marks
 from parties.assets import Assets
 from parties.phases import Setup
 from schemas.config import RunManifest

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from hdpvfl_mq.arrays.packed_marks import pack_marks, unpack_marks
 from schemas.privacy import PeopleScored
 
 Hashes = NDArray[np.int64]
@@ -76,8 +77,7 @@ def judged(counts: Counts, mu2_units: int, limits: Limits) -> tuple[NDArray[np.b
 
 def is_about(known: PeopleScored, people: Hashes) -> bool:
     """Whether an entry granted its query to these people, but for those it refused."""
-    bits = np.unpackbits(np.frombuffer(known.refused, dtype=np.uint8), count=len(people))
-    granted = people[bits == 0] if known.refused else people
+    granted = people[~unpack_marks(known.refused, len(people))]
     return bool(granted.astype("<i8").tobytes() == known.people)
 
 
@@ -89,7 +89,7 @@ def nobody(known: PeopleScored, digest: bytes, count: int) -> PeopleScored:
         model=known.model,
         asked=digest,
         people=b"",
-        refused=np.packbits(np.ones(count, dtype=bool)).tobytes(),
+        refused=pack_marks(np.ones(count, dtype=np.bool_)),
         reason=f"query {known.query} of {known.run} has asked for others before",
         mu2_units=0,
     )

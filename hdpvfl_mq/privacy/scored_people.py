@@ -22,6 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hdpvfl_mq.arrays.chunked import chunks
+from hdpvfl_mq.arrays.packed_marks import pack_marks, unpack_marks
 from hdpvfl_mq.errors import IntegrityError, OperatorError
 from hdpvfl_mq.privacy.ledger_secret import LedgerSecret
 from hdpvfl_mq.privacy.ledger_tables import connected
@@ -83,7 +84,7 @@ class ScoredPeople(ScoredFile):
         self._check_whole()
         known = self._entry(asked.run, asked.query)
         digest, people, model = self._hashed(asked)
-        was_refused = _bits(refused, len(people))
+        was_refused = unpack_marks(refused, len(people))
         if known is not None:
             is_same = (known.asked, known.model, known.refused) == (digest, model, refused)
             if not was_refused.all() and not (is_same and is_about(known, people)):
@@ -121,7 +122,7 @@ class ScoredPeople(ScoredFile):
             model=self._secret.model(asked.model),
             asked=hashlib.sha256(asked.places).digest(),
             people=people[~refused].astype("<i8").tobytes(),
-            refused=np.packbits(refused).tobytes() if refused.any() else b"",
+            refused=pack_marks(refused) if refused.any() else b"",
             reason=reason,
             mu2_units=asked.mu2_units,
         )
@@ -158,9 +159,3 @@ class ScoredPeople(ScoredFile):
             np.array([models[person] + 1 for person in listed], dtype=np.int64),
             np.array([cost[person] for person in listed], dtype=np.int64),
         )
-
-
-def _bits(refused: bytes, count: int) -> NDArray[np.bool_]:
-    """Which of `count` people are refused; an empty mask refuses nobody."""
-    bits = np.unpackbits(np.frombuffer(refused, dtype=np.uint8), count=count)
-    return bits.astype(bool) if refused else np.zeros(count, dtype=bool)

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from hdpvfl_mq.arrays.packed_marks import pack_marks, unpack_marks
 from hdpvfl_mq.errors import PeerError
 from hdpvfl_mq.psi.blocks import Outgoing
 from hdpvfl_mq.psi.elements import fill_bucket
@@ -24,7 +25,7 @@ from hdpvfl_mq.psi.oprf import Query
 from hdpvfl_mq.psi.session import Session
 from hdpvfl_mq.psi.store import locate
 from hdpvfl_mq.psi.stream import Words, derive
-from hdpvfl_mq.psi.workspace import Workspace, pack_marks, unpack_marks
+from hdpvfl_mq.psi.workspace import Workspace
 
 _OPEN_BUCKETS = 2
 Step = tuple["ActiveSession", Messages]

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hdpvfl_mq.arrays.chunked import Allocate, Positions, gather, marked, marks
+from hdpvfl_mq.arrays.packed_marks import pack_marks, unpack_marks
 from hdpvfl_mq.engine.port import Engine
 from hdpvfl_mq.errors import PeerError
 from hdpvfl_mq.psi.collect import NormalisedIds
@@ -24,7 +25,7 @@ from hdpvfl_mq.psi.open import open_session
 from hdpvfl_mq.psi.session import Session
 from hdpvfl_mq.psi.stream import derive
 from hdpvfl_mq.psi.terms import Terms
-from hdpvfl_mq.psi.workspace import Signatures, Workspace, pack_marks, unpack_marks
+from hdpvfl_mq.psi.workspace import Signatures, Workspace
 
 _NUMBERED = re.compile(r"k([1-9][0-9]?)_([a-z]{1,16})", re.ASCII)
 

@@ -12,13 +12,14 @@ from typing import Any
 import numpy as np
 
 from hdpvfl_mq.arrays.distinct import distinct
+from hdpvfl_mq.arrays.packed_marks import pack_marks, unpack_marks
 from hdpvfl_mq.errors import PeerError
 from hdpvfl_mq.psi.elements import fill_bucket, find_pairs, split_buckets
 from hdpvfl_mq.psi.exchange import Block, Messages
 from hdpvfl_mq.psi.match import PAIR_BYTES, pack_sorted, pack_store, read_verdict, zero_share
 from hdpvfl_mq.psi.session import Session
 from hdpvfl_mq.psi.stream import Words, derive
-from hdpvfl_mq.psi.workspace import Workspace, pack_marks, unpack_marks
+from hdpvfl_mq.psi.workspace import Workspace
 
 VERDICT_BYTES = 8 + 32  # the number of common ids, and the key all parties share
 Step = tuple["PassiveSession", Messages]

@@ -11,10 +11,10 @@ from collections.abc import Sequence
 from typing import Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
 from hdpvfl_mq.arrays.chunked import Allocate, Groups, Positions, marked, marks
 from hdpvfl_mq.arrays.memo import Memo
+from hdpvfl_mq.arrays.packed_marks import unpack_marks
 from hdpvfl_mq.engine.port import Engine, LocalEngine
 from hdpvfl_mq.psi.elements import hash_ids, split_buckets
 from hdpvfl_mq.psi.stream import Words
@@ -73,13 +73,3 @@ class Workspace(Memo):
         for own, packed in zip(members, found, strict=True):
             is_common[own[unpack_marks(packed, len(own))]] = True
         return marked(is_common, self.allocate)
-
-
-def pack_marks(mask: NDArray[np.bool_]) -> bytes:
-    """A mark for each member of a bucket, eight in a byte."""
-    return np.packbits(mask).tobytes()
-
-
-def unpack_marks(packed: bytes, count: int) -> NDArray[np.bool_]:
-    """The marks of `count` members."""
-    return np.unpackbits(np.frombuffer(packed, np.uint8), count=count).astype(bool)

@@ -13,6 +13,7 @@ from types import MappingProxyType
 import numpy as np
 from numpy.typing import NDArray
 
+from hdpvfl_mq.arrays.packed_marks import pack_marks, unpack_marks
 from hdpvfl_mq.arrays.unreleased import FloatVector
 from hdpvfl_mq.errors import PeerError
 from hdpvfl_mq.methods.private_model.joint import averaged
@@ -64,17 +65,15 @@ class Part:
     @classmethod
     def nobody(cls, count: int) -> Part:
         """The part of a partner that has not answered: every place refused."""
-        none = np.packbits(np.ones(count, dtype=np.bool_)).tobytes()
+        none = pack_marks(np.ones(count, dtype=np.bool_))
         return cls(np.zeros(0), none, "it has not answered in time", 0.0, 0.0)
 
 
 def unpacked(bits: bytes, count: int) -> Mask:
     """The mask of `count` places from its packed form, which is empty if no bit is set."""
-    if not bits:
-        return np.zeros(count, dtype=np.bool_)
-    if len(bits) != -(-count // 8):
+    if bits and len(bits) != -(-count // 8):
         raise PeerError("a mask has one bit for each place")
-    return np.unpackbits(np.frombuffer(bits, dtype=np.uint8), count=count).astype(np.bool_)
+    return unpack_marks(bits, count)
 
 
 def added(own: Assets, setup: Setup, asked: Query, parts: Mapping[PartyId, Part]) -> Answer:
