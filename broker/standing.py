@@ -12,10 +12,10 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any
 
+from broker.run_phases import AgreedRun, Closed, Over, Proposed, Refused, Stopping, is_busy
 from hdpvfl_mq.errors import PeerError
 from schemas.commands import Admit
-from schemas.config import RunManifest
-from schemas.federation import RunPhase, SignedRoster
+from schemas.federation import SignedRoster
 from schemas.ids import OLDEST_VERSION, PartyId, PartyRole, RunId
 
 _NONE: Mapping[Any, Any] = MappingProxyType({})
@@ -38,30 +38,6 @@ class OpenInvitation:
     secret_digest: bytes
     expires_s: int
     guesses: int = 0
-
-
-@dataclass(frozen=True)
-class AgreedRun:
-    """A run as the federation sees it."""
-
-    manifest: RunManifest
-    phase: RunPhase
-    accepted: frozenset[PartyId] = frozenset()
-    stopped_by: PartyId | None = None  # who asked to end this open run
-    outcome: str = ""
-    reason: str = ""
-
-    @property
-    def is_busy(self) -> bool:
-        """Whether it is proposed or open; a run that is closed but not acknowledged is neither."""
-        return self.phase == "proposed" or (self.phase == "open" and not self.outcome)
-
-    @property
-    def waiting_for(self) -> tuple[PartyId, ...]:
-        """Parties that have not answered."""
-        if self.phase != "proposed":
-            return ()
-        return tuple(p for p in self.manifest.passive_parties if p not in self.accepted)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -161,19 +137,23 @@ def in_vain(runs: Iterable[AgreedRun], active: PartyId) -> int:
     """Proposals of one active party that came to nothing since its last completed run."""
     count = 0
     for run in runs:  # in the order in which they were proposed
-        if run.manifest.active_party != active or run.is_busy:
+        if run.manifest.active_party != active or is_busy(run):
             continue
-        count = 0 if run.outcome == "completed" else count + 1
+        count = 0 if _outcome(run) == "completed" else count + 1
     return count
 
 
 def describe(run: AgreedRun) -> dict[str, Any]:
     """A run in a few words."""
     return {
-        "phase": "over" if run.outcome else run.phase,  # open until all have acknowledged the end
+        "phase": run.phase,
         "active": run.manifest.active_party,
         "passive": list(run.manifest.passive_parties),
-        "waiting_for": list(run.waiting_for),
-        "outcome": run.outcome,
-        "reason": run.reason,
+        "waiting_for": list(run.waiting_for) if isinstance(run, Proposed) else [],
+        "outcome": _outcome(run),
+        "reason": run.reason if isinstance(run, Stopping | Closed | Refused | Over) else "",
     }
+
+
+def _outcome(run: AgreedRun) -> str:
+    return run.outcome if isinstance(run, Closed | Over) else ""

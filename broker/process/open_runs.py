@@ -16,7 +16,8 @@ from pathlib import Path
 from broker.process.hosting import HostedFederation, HostedRun
 from broker.process.lobby import Lobby
 from broker.process.switchboard import seats_of
-from broker.standing import AgreedRun, Seat, Standing, describe
+from broker.run_phases import AgreedRun, Opened, Over
+from broker.standing import Seat, Standing, describe
 from hdpvfl_mq.runtime.control import Answer
 from hdpvfl_mq.runtime.files import write_private
 from hdpvfl_mq.runtime.keys import load_keys
@@ -181,4 +182,4 @@ class OpenRuns(Lobby):
 
 
 def _has_opened(standing: Standing, name: RunId) -> bool:
-    return name in standing.runs and standing.runs[name].phase in ("open", "over")
+    return isinstance(standing.runs.get(name), Opened | Over)

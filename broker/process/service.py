@@ -13,6 +13,7 @@ from typing import Any
 from broker.process.hosting import HostedFederation
 from broker.process.open_runs import OpenRuns
 from broker.process.switchboard import seats_of
+from broker.run_phases import Opened, Proposed, is_stopped
 from broker.standing import Seat
 from hdpvfl_mq import __version__
 from hdpvfl_mq.errors import OperatorError
@@ -132,11 +133,11 @@ class BrokerService(OpenRuns):
         self.give_up_on(federation)
         for name, agreed in federation.standing.runs.items():
             hosted = self.run_of(federation, name)
-            if agreed.phase == "proposed":
+            if isinstance(agreed, Proposed):
                 self.refuse_name(federation, name, agreed)
-            elif agreed.phase == "open" and hosted is None:
+            elif isinstance(agreed, Opened) and hosted is None:
                 self.open_run(federation, name, agreed)
-            elif agreed.stopped_by and hosted is not None and hosted.node.outcome is None:
+            elif is_stopped(agreed) and hosted is not None and hosted.node.outcome is None:
                 self.runners[name].give(OperatorRequest(request="close"))
 
     # -- the operator -------------------------------------------------------------------------
