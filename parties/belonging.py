@@ -8,31 +8,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
-from typing import Any, Literal
+from typing import Any
 
 from parties.pairing import Pairing
 from parties.roster import Fellow
+from parties.run_phases import KnownRun, Over, Proposed, Refused, Willing
 from schemas.config import RunManifest
 from schemas.federation import SignedRoster
 from schemas.ids import OLDEST_VERSION, PartyId, RunId
 
-# asked: the operator or the policy must answer; proposed: the other parties must.
-KnownPhase = Literal["asked", "proposed", "open", "refused", "over"]
 _NONE: Mapping[Any, Any] = MappingProxyType({})
-
-
-@dataclass(frozen=True)
-class KnownRun:
-    """A run as this party knows it."""
-
-    manifest: RunManifest
-    phase: KnownPhase
-    rows: str | None = None  # this party's file of rows to score
-    out: str | None = None  # where their scores go
-    is_session: bool = False  # it stays open for queries about single people
-    waiting_for: tuple[PartyId, ...] = ()
-    outcome: str = ""
-    reason: str = ""
 
 
 @dataclass(frozen=True)
@@ -92,7 +77,7 @@ def describe(run: KnownRun) -> dict[str, Any]:
         "epsilon": manifest.budget.epsilon if manifest.budget else None,
         "delta": manifest.budget.delta if manifest.budget else None,
         "reveals": reveals(manifest),
-        "waiting_for": list(run.waiting_for),
-        "outcome": run.outcome,
-        "reason": run.reason,
+        "waiting_for": list(run.waiting_for) if isinstance(run, Proposed) else [],
+        "outcome": run.outcome if isinstance(run, Over) else "",
+        "reason": run.reason if isinstance(run, Willing | Refused | Over) else "",
     }

@@ -7,15 +7,31 @@ decide whether to accept a proposal, and their answers are recorded inputs.
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import TypeVar
 
 from hdpvfl_mq.errors import PeerError
-from hdpvfl_mq.machine import OperatorCommand, Received, Send, Step, command_of
-from parties.belonging import Belonging, KnownPhase, KnownRun
+from hdpvfl_mq.machine import (
+    Effect,
+    Input,
+    Move,
+    Moves,
+    OperatorCommand,
+    Received,
+    Send,
+    Step,
+    command_of,
+    dispatch,
+    stay,
+)
+from parties.belonging import Belonging
 from parties.refusals import ASKED_MAX, waiting
+from parties.run_phases import Asked, KnownRun, Open, Over, Proposed, Refused, Willing
 from schemas.commands import AnswerRun, EndRun, ProposeRun, StopRun
 from schemas.config import RunManifest
 from schemas.federation import RunAnswer, RunNews, RunProposal, RunStop
 from schemas.ids import COORDINATOR, PartyId
+
+_WillingT = TypeVar("_WillingT", bound=Willing)
 
 
 class Proposals:
@@ -31,12 +47,11 @@ class Proposals:
             raise PeerError(f"run {manifest.run} is known already")
         if manifest.active_party != self.name:
             raise PeerError("only the active party may propose a run")
-        run = KnownRun(
+        run = Proposed(
             manifest,
-            "proposed",
-            asked.rows,
-            asked.out,
-            asked.session,
+            rows=asked.rows,
+            out=asked.out,
+            is_session=asked.session,
             waiting_for=manifest.passive_parties,
         )
         proposal = RunProposal(manifest=manifest)
@@ -53,41 +68,22 @@ class Proposals:
             raise PeerError("this party is not a passive party of the proposed run")
         if waiting(state.runs.values(), manifest.active_party) >= ASKED_MAX:
             raise PeerError(f"{ASKED_MAX} proposals of {manifest.active_party} wait for answers")
-        return state.with_run(manifest.run, KnownRun(manifest, "asked")), ()
+        return state.with_run(manifest.run, Asked(manifest)), ()
 
     def answer(self, state: Belonging, given: OperatorCommand) -> Step[Belonging]:
         """Accept or refuse a proposal, once."""
         said = command_of(given, AnswerRun)
         run = state.runs.get(said.run)
-        if run is None or run.phase != "asked":
+        if not isinstance(run, Asked):
             raise PeerError(f"run {said.run} waits for no answer")
-        phase: KnownPhase = "proposed" if said.accepted else "refused"
-        run = replace(run, phase=phase, reason=said.reason)
-        answer = RunAnswer(run=said.run, accepted=said.accepted, reason=said.reason)
-        return state.with_run(said.run, run), (Send((COORDINATOR,), answer),)
+        return self._moved(state, run, given)
 
     def news(self, state: Belonging, given: Received[RunNews]) -> Step[Belonging]:
         """The registrar reports the phase of a run this party knows."""
-        message = given.message
-        run = state.runs.get(message.run)
+        run = state.runs.get(given.message.run)
         if run is None:
             raise PeerError("news of a run this party was never asked for")
-        if run.phase in ("refused", "over"):
-            return state, ()  # already over for this party
-        if message.phase == "over":
-            raise PeerError("a run's own stream says when it is over")
-        if message.phase != "refused" and run.phase == "asked":
-            raise PeerError("news of a run that this party has not accepted")
-        if message.phase != "refused" and run.phase == "open":
-            raise PeerError("the run is already open")
-        run = replace(
-            run,
-            manifest=RunManifest(**{**dict(run.manifest), "wire": message.wire}),
-            phase=message.phase,
-            waiting_for=message.waiting_for,
-            reason=message.reason or run.reason,
-        )
-        return state.with_run(message.run, run), ()
+        return self._moved(state, run, given)
 
     # -- ending -------------------------------------------------------------------------------
 
@@ -95,19 +91,106 @@ class Proposals:
         """Ask the registrar to stop a run; a run that is open here also withdraws by itself."""
         asked = command_of(given, StopRun)
         run = state.runs.get(asked.run)
-        if run is None or run.phase in ("refused", "over"):
+        if run is None or isinstance(run, Refused | Over):
             raise PeerError(f"run {asked.run} is neither proposed nor open")
-        stop = RunStop(run=asked.run, reason=asked.reason)
-        if run.phase == "asked":  # the stop also answers the proposal
-            run = replace(run, phase="refused", reason="stopped here")
-            return state.with_run(asked.run, run), (Send((COORDINATOR,), stop),)
-        return state, (Send((COORDINATOR,), stop),)
+        return self._moved(state, run, given)
 
     def end(self, state: Belonging, given: OperatorCommand) -> Step[Belonging]:
         """The run has ended in this process."""
-        ended = command_of(given, EndRun)
-        run = state.runs.get(ended.run)
-        if run is None or run.phase == "over":
-            return state, ()
-        run = replace(run, phase="over", waiting_for=(), outcome=ended.outcome, reason=ended.reason)
-        return state.with_run(ended.run, run), ()
+        run = state.runs.get(command_of(given, EndRun).run)
+        return (state, ()) if run is None else self._moved(state, run, given)
+
+    def _moved(self, state: Belonging, run: KnownRun, given: Input) -> Step[Belonging]:
+        """Apply one move of the table below."""
+        after, effects = dispatch(MOVES, self, run, given)
+        return state.with_run(run.manifest.run, after), effects
+
+
+# -- the moves of one run -------------------------------------------------------------------------
+
+
+def _answer(own: Proposals, run: Asked, given: OperatorCommand) -> Step[Proposed | Refused]:
+    """Accept or refuse a proposal."""
+    said, manifest = command_of(given, AnswerRun), run.manifest
+    answer = RunAnswer(run=said.run, accepted=said.accepted, reason=said.reason)
+    after = (
+        Proposed(manifest, reason=said.reason)
+        if said.accepted
+        else Refused(manifest, reason=said.reason)
+    )
+    return after, (Send((COORDINATOR,), answer),)
+
+
+def _news_when_asked(own: Proposals, run: Asked, given: Received[RunNews]) -> Step[Refused]:
+    """Only a refusal needs no answer of this party."""
+    news = _before_over(given)
+    if news.phase != "refused":
+        raise PeerError("news of a run that this party has not accepted")
+    return Refused(_in_version(run, news), news.reason), ()
+
+
+def _news_when_proposed(
+    own: Proposals, run: Proposed, given: Received[RunNews]
+) -> Step[Proposed | Open | Refused]:
+    """Another party has answered."""
+    news = _before_over(given)
+    manifest, reason = _in_version(run, news), news.reason or run.reason
+    if news.phase == "refused":
+        return Refused(manifest, reason), ()
+    if news.phase == "proposed":
+        waiting_for = news.waiting_for
+        return replace(run, manifest=manifest, reason=reason, waiting_for=waiting_for), ()
+    opened = Open(manifest, rows=run.rows, out=run.out, is_session=run.is_session, reason=reason)
+    return opened, ()
+
+
+def _news_when_open(own: Proposals, run: Open, given: Received[RunNews]) -> Step[Refused]:
+    """The broker could not open it, or the run's own stream has not reached this party."""
+    news = _before_over(given)
+    if news.phase != "refused":
+        raise PeerError("the run is already open")
+    return Refused(_in_version(run, news), news.reason or run.reason), ()
+
+
+def _before_over(given: Received[RunNews]) -> RunNews:
+    if given.message.phase == "over":
+        raise PeerError("a run's own stream says when it is over")
+    return given.message
+
+
+def _in_version(run: KnownRun, news: RunNews) -> RunManifest:
+    return RunManifest(**{**dict(run.manifest), "wire": news.wire})
+
+
+def _decline(own: Proposals, run: Asked, given: OperatorCommand) -> Step[Refused]:
+    """The stop also answers the proposal."""
+    return Refused(run.manifest, "stopped here"), (_stop_of(given),)
+
+
+def _stop(own: Proposals, run: _WillingT, given: OperatorCommand) -> Step[_WillingT]:
+    """The registrar says what becomes of it."""
+    return run, (_stop_of(given),)
+
+
+def _stop_of(given: OperatorCommand) -> Effect:
+    asked = command_of(given, StopRun)
+    return Send((COORDINATOR,), RunStop(run=asked.run, reason=asked.reason))
+
+
+def _end(own: Proposals, run: KnownRun, given: OperatorCommand) -> Step[Over]:
+    ended = command_of(given, EndRun)
+    return Over(run.manifest, ended.outcome, ended.reason), ()
+
+
+MOVES: Moves = {
+    (Asked, "command:answer"): Move(_answer, (Proposed, Refused)),
+    (Asked, "run_news"): Move(_news_when_asked, (Refused,)),
+    (Proposed, "run_news"): Move(_news_when_proposed, (Proposed, Open, Refused)),
+    (Open, "run_news"): Move(_news_when_open, (Refused,)),
+    (Refused, "run_news"): Move(stay, ()),  # already over for this party
+    (Over, "run_news"): Move(stay, ()),
+    (Asked, "command:stop"): Move(_decline, (Refused,)),
+    (Willing, "command:stop"): Move(_stop, ()),
+    (KnownRun, "command:end"): Move(_end, (Over,)),
+    (Over, "command:end"): Move(stay, ()),
+}

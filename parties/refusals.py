@@ -8,40 +8,26 @@ rows.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Protocol
 
-from schemas.config import RunManifest
+from parties.run_phases import Asked, KnownRun, Over, Refused
 from schemas.ids import PartyId
 
 ASKED_MAX = 64  # proposals of one active party that may wait for an answer
 
 
-class Proposed(Protocol):
-    """What is known of a run."""
-
-    @property
-    def manifest(self) -> RunManifest: ...
-
-    @property
-    def phase(self) -> str: ...
-
-    @property
-    def outcome(self) -> str: ...
-
-
-def waiting(runs: Iterable[Proposed], active: PartyId) -> int:
+def waiting(runs: Iterable[KnownRun], active: PartyId) -> int:
     """Proposals of one active party that wait for this party's answer."""
-    return sum(run.manifest.active_party == active and run.phase == "asked" for run in runs)
+    return sum(run.manifest.active_party == active and isinstance(run, Asked) for run in runs)
 
 
-def refusals(runs: Iterable[Proposed], active: PartyId) -> int:
+def refusals(runs: Iterable[KnownRun], active: PartyId) -> int:
     """Refused proposals of one active party since its last run that was completed."""
     count = 0
     for run in runs:  # in the order in which they were proposed
         if run.manifest.active_party != active:
             continue
-        if run.phase == "refused":
+        if isinstance(run, Refused):
             count += 1
-        elif run.outcome == "completed":
+        elif isinstance(run, Over) and run.outcome == "completed":
             count = 0
     return count

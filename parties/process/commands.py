@@ -24,6 +24,7 @@ from parties.pairing import Pairing
 from parties.process.hosted import PartyRun
 from parties.process.ledger_book import LedgerBook
 from parties.process.service import PartyService
+from parties.run_phases import Asked
 from schemas.base import in_words
 from schemas.commands import AnswerRun, ConfirmMember, ProposeRun, RemoveMember
 from schemas.config import RunManifest
@@ -133,7 +134,7 @@ class Commands:
 
     def _requests(self, asked: dict[str, Any]) -> Answer:
         runs = self._service.belonging.runs
-        waiting = {name: self._run(name) for name, run in runs.items() if run.phase == "asked"}
+        waiting = {name: self._run(name) for name, run in runs.items() if isinstance(run, Asked)}
         return {"requests": waiting}
 
     def _propose(self, asked: dict[str, Any]) -> Answer:
@@ -171,7 +172,7 @@ class Commands:
     def _answer(self, asked: dict[str, Any]) -> Answer:
         name = str(asked.get("run"))
         known = self._service.belonging.runs.get(name)
-        if known is None or known.phase != "asked":
+        if not isinstance(known, Asked):
             raise OperatorError(f"run {name!r} waits for no answer; see 'hdpvfl requests'")
         accepted = asked.get("accepted") is True
         reason = in_words(str(asked.get("reason") or "the operator said so"))

@@ -14,10 +14,10 @@ from hdpvfl_mq.privacy.ledger_store import Ledger
 from hdpvfl_mq.runtime.logs import Log
 from hdpvfl_mq.runtime.settings import load_settings
 from parties.admission import policy_rule
-from parties.belonging import KnownRun
 from parties.process.ledger_book import LedgerBook
 from parties.process.member_node import MemberNode
 from parties.refusals import refusals
+from parties.run_phases import Asked
 from schemas.base import in_words
 from schemas.commands import AnswerRun
 from schemas.config import PartyServiceSettings
@@ -37,7 +37,7 @@ class Judge:
         self.last_policy = newest_policy(self._member.settings)
         return self.last_policy
 
-    def answer(self, name: RunId, run: KnownRun) -> AnswerRun | None:
+    def answer(self, name: RunId, run: Asked) -> AnswerRun | None:
         """The policy's answer to a proposal: no, or yes; None if the operator is asked."""
         must_ask = False
         try:

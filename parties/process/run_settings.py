@@ -14,8 +14,8 @@ from hdpvfl_mq.errors import RefusedError
 from hdpvfl_mq.runtime.files import write_private
 from hdpvfl_mq.runtime.keys import load_keys
 from hdpvfl_mq.runtime.settings import check_settings, dump_settings, load_settings
-from parties.belonging import KnownRun
 from parties.roster import Fellow
+from parties.run_phases import Open
 from schemas.bundle import BundleMembers
 from schemas.config import PartyServiceSettings, PartySettings, Peer
 from schemas.data import DataSettings
@@ -36,7 +36,7 @@ PATIENCE_S = 30 * 86400.0  # a service keeps waiting; the run's own deadline end
 
 
 def settings_of_run(
-    service: PartyServiceSettings, run: KnownRun, fellows: Mapping[PartyId, Fellow]
+    service: PartyServiceSettings, run: Open, fellows: Mapping[PartyId, Fellow]
 ) -> PartySettings:
     """The run's settings: read from its folder, or made now and stored there."""
     folder = Path(service.runs) / run.manifest.run / service.party
@@ -56,7 +56,7 @@ def settings_of_run(
 
 
 def _made(
-    service: PartyServiceSettings, run: KnownRun, fellows: Mapping[PartyId, Fellow]
+    service: PartyServiceSettings, run: Open, fellows: Mapping[PartyId, Fellow]
 ) -> PartySettings:
     manifest = run.manifest
     strangers = [p for p in manifest.parties if p != service.party and p not in fellows]
@@ -97,9 +97,7 @@ def _made(
     return PartySettings.model_validate({**plain, **changes})
 
 
-def _prediction(
-    service: PartyServiceSettings, run: KnownRun, model_run: RunId
-) -> dict[str, object]:
+def _prediction(service: PartyServiceSettings, run: Open, model_run: RunId) -> dict[str, object]:
     """The model of the training run, and the rows to score."""
     model = Path(service.runs) / model_run / service.party / "model.json"
     same = ("separator", "decimal", "encoding", "id_columns", "on_disk")

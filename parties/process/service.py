@@ -27,7 +27,7 @@ from hdpvfl_mq.runtime.status import Status
 from hdpvfl_mq.runtime.tasks import Tasks
 from hdpvfl_mq.runtime.window import Window
 from hdpvfl_mq.wire.codec import model_digest
-from parties.belonging import Belonging, KnownRun
+from parties.belonging import Belonging
 from parties.leaving import GRACE_S
 from parties.membership import Membership
 from parties.process.broker_link import BrokerLink
@@ -38,6 +38,7 @@ from parties.process.ledger_file import open_ledger
 from parties.process.member_node import MemberNode
 from parties.process.run_settings import settings_of_run
 from parties.roster import Fellow
+from parties.run_phases import Asked, Open, Refused
 from schemas.base import in_words
 from schemas.commands import (
     Command,
@@ -173,18 +174,18 @@ class PartyService:
                 self._told.add(told)
                 self.log.say("keys_changed", peer=party, reason="signed by the previous key")
         for name, run in self.belonging.runs.items():
-            if run.phase == "asked" and name not in self._judged:
+            if isinstance(run, Asked) and name not in self._judged:
                 self._judged.add(name)
                 if (answer := self.judge.answer(name, run)) is not None:
                     self.give(answer)
-            if run.phase == "open" and name not in self._serving:
+            if isinstance(run, Open) and name not in self._serving:
                 self._serving.add(name)
                 self._tasks.start(self._serve(name, run))
-            if run.phase == "refused" and name in self.hosted and name not in self._withdrawn:
+            if isinstance(run, Refused) and name in self.hosted and name not in self._withdrawn:
                 self._withdrawn.add(name)  # the broker could not open it
                 self.withdraw(name)
 
-    async def _serve(self, name: RunId, run: KnownRun) -> None:
+    async def _serve(self, name: RunId, run: Open) -> None:
         try:
             hosted = await self._build(name, run)
         except HdpvflError as stop:
@@ -204,7 +205,7 @@ class PartyService:
             self.hub.close(name)
             self.hosted.pop(name).node.close()
         spent, known = hosted.fields()["epsilon_spent"], self.belonging.runs[name]
-        reason = known.reason if known.phase == "refused" else hosted.reason
+        reason = known.reason if isinstance(known, Refused) else hosted.reason
         self.log.say("run_over", run=name, outcome=outcome, reason=reason, epsilon=spent)
         self.give(EndRun(run=name, outcome=outcome, reason=in_words(reason)))
 
@@ -212,7 +213,7 @@ class PartyService:
         if (hosted := self.hosted.get(name)) is not None and hosted.node.outcome is None:
             self.withdraw(name)
 
-    async def _build(self, name: RunId, run: KnownRun) -> PartyRun:
+    async def _build(self, name: RunId, run: Open) -> PartyRun:
         if (taken := name_taken(self.settings, name)) is not None:
             raise RefusedError(taken)
         settings = settings_of_run(self.settings, run, self.belonging.fellows)

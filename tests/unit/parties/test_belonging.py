@@ -9,7 +9,8 @@ import pytest
 
 from hdpvfl_mq.app.commands import services
 from hdpvfl_mq.runtime.in_short import run_in_short
-from parties.belonging import KnownRun, describe
+from parties.belonging import describe
+from parties.run_phases import Asked
 from schemas.methods import PrivateModel, Scoring
 from tests.federation import manifest
 
@@ -26,7 +27,7 @@ SHOWN: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize("words", SHOWN)
 def test_an_operator_reads_what_epsilon_does_not_show(words, monkeypatch, capsys):
     """Bug: a request for disclosed rows read like one in which epsilon holds for everybody."""
-    run = describe(KnownRun(manifest(**SHOWN[words]), "asked"))
+    run = describe(Asked(manifest(**SHOWN[words])))
     assert words in run_in_short(run)
     monkeypatch.setattr(services, "ask", lambda *_: {"requests": {"spring-1": run}})
     services.requests(argparse.Namespace(json=False))
@@ -34,6 +35,6 @@ def test_an_operator_reads_what_epsilon_does_not_show(words, monkeypatch, capsys
 
 
 def test_a_run_in_which_everything_is_noised_reveals_nothing_more():
-    run = describe(KnownRun(manifest(method=PrivateModel()), "asked"))
+    run = describe(Asked(manifest(method=PrivateModel())))
     assert run["reveals"] == ""
     assert "reveals" not in run_in_short(run)
