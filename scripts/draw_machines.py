@@ -12,10 +12,12 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from broker import coordinator
+from broker import agreed_runs, coordinator
 from broker import phases as seen
+from broker import run_phases as agreed
 from hdpvfl_mq.machine import Moves, find_move, stay
-from parties import active, passive, phases
+from parties import active, passive, phases, proposals, unable
+from parties import run_phases as known
 from schemas.ids import RoleName
 from scripts.machine_picture import picture
 
@@ -27,19 +29,19 @@ END = "<!-- end of the drawing -->"
 
 @dataclass(frozen=True)
 class Machine:
-    """One role's table of moves, its first phase and its last phase."""
+    """A table of moves, the phases it may begin in and those it may end in."""
 
     name: str
     role: RoleName
     source: str  # where the table is
     moves: Moves
-    initial: type
-    end: type
+    starts: tuple[type, ...]
+    ends: tuple[type, ...]
 
     @cached_property
     def phases(self) -> tuple[type, ...]:
         """Every phase a state can be in, in order of definition."""
-        named = {self.initial, *(phase for phase, _ in self.moves)}
+        named = {*self.starts, *(phase for phase, _ in self.moves)}
         named |= {phase for move in self.moves.values() for phase in move.to}
         bases = {base for phase in named for base in phase.__mro__[1:]}
         return tuple(sorted(named - bases, key=_place))
@@ -48,6 +50,11 @@ class Machine:
     def inputs(self) -> tuple[str, ...]:
         """Every input that at least one phase accepts."""
         return tuple(dict.fromkeys(name for _, name in self.moves))
+
+    @property
+    def picture(self) -> str:
+        """The name of its picture: that of the module with the table."""
+        return Path(self.source).stem
 
 
 def _place(phase: type) -> int:
@@ -61,26 +68,55 @@ MACHINES = (
         "active",
         "parties/active.py",
         active.MOVES,
-        phases.Starting,
-        phases.Closed,
+        (phases.Starting,),
+        (phases.Closed,),
     ),
     Machine(
         "a passive party",
         "passive",
         "parties/passive.py",
         passive.MOVES,
-        phases.Starting,
-        phases.Closed,
+        (phases.Starting,),
+        (phases.Closed,),
     ),
     Machine(
         "the coordinator",
         "coordinator",
         "broker/coordinator.py",
         coordinator.MOVES,
-        seen.Gathering,
-        seen.Closed,
+        (seen.Gathering,),
+        (seen.Closed,),
     ),
 )
+# It takes no part in its run.
+UNABLE = Machine(
+    "a party that cannot take part",
+    "passive",
+    "parties/unable.py",
+    unable.MOVES,
+    (unable.Telling,),
+    (unable.Told,),
+)
+# A federation's roles have one phase each; each of their runs has its own.
+RUNS = (
+    Machine(
+        "a run at the registrar",
+        "coordinator",
+        "broker/agreed_runs.py",
+        agreed_runs.MOVES,
+        (agreed.Proposed, agreed.Refused),
+        (agreed.Refused, agreed.Over),
+    ),
+    Machine(
+        "a run at a member",
+        "active",
+        "parties/proposals.py",
+        proposals.MOVES,
+        (known.Asked, known.Proposed),
+        (known.Over,),
+    ),
+)
+DRAWN = (*MACHINES, UNABLE, *RUNS)
 
 
 def next_phases(machine: Machine, phase: type, name: str) -> tuple[type, ...] | None:
@@ -91,7 +127,7 @@ def next_phases(machine: Machine, phase: type, name: str) -> tuple[type, ...] | 
 
 def reachable(machine: Machine) -> set[type]:
     """The phases that some sequence of inputs leads to."""
-    found, waiting = {machine.initial}, [machine.initial]
+    found, waiting = {*machine.starts}, [*machine.starts]
     while waiting:
         phase = waiting.pop()
         for name in machine.inputs:
@@ -114,13 +150,14 @@ def changes(machine: Machine) -> dict[tuple[str, str], list[str]]:
 
 def mermaid(machine: Machine) -> str:
     """The moves that change the phase, as a state diagram."""
-    lines = ["stateDiagram-v2", f"    [*] --> {machine.initial.__name__}"]
+    lines = ["stateDiagram-v2"]
+    lines += [f"    [*] --> {phase.__name__}" for phase in machine.starts]
     lines += [
         # In Mermaid a colon ends the name of a state, so a label cannot contain one.
         f"    {before} --> {after} : {', '.join(names).replace(':', ' ')}"
         for (before, after), names in changes(machine).items()
     ]
-    return "\n".join([*lines, f"    {machine.end.__name__} --> [*]"])
+    return "\n".join([*lines, *(f"    {phase.__name__} --> [*]" for phase in machine.ends)])
 
 
 def table(machine: Machine) -> str:
@@ -145,12 +182,12 @@ def _cell(machine: Machine, phase: type, name: str) -> str:
 def drawing() -> str:
     """The text between the marks of the page."""
     parts = []
-    for machine in MACHINES:
+    for machine in DRAWN:
         title = machine.name.removeprefix("the ").removeprefix("a ").capitalize()
         parts += [
             f"## {title}",
             f"The table is `MOVES` in `{machine.source}`"
-            f" ([as a picture](machines/{machine.role}.svg)).",
+            f" ([as a picture](machines/{machine.picture}.svg)).",
             f"```mermaid\n{mermaid(machine)}\n```",
             table(machine),
         ]
@@ -162,9 +199,9 @@ def files(page: str) -> Iterator[tuple[Path, str]]:
     head, _, rest = page.partition(BEGIN)
     _, _, foot = rest.partition(END)
     yield PAGE, f"{head}{BEGIN}\n\n{drawing()}\n\n{END}{foot}"
-    for machine in MACHINES:
+    for machine in DRAWN:
         names = [phase.__name__ for phase in machine.phases]
-        yield PICTURES / f"{machine.role}.svg", picture(machine.name, names, changes(machine))
+        yield PICTURES / f"{machine.picture}.svg", picture(machine.name, names, changes(machine))
 
 
 def main() -> int:

@@ -18,6 +18,7 @@ import pytest
 
 from broker import coordinator, registrar
 from broker import phases as seen
+from broker import run_phases as agreed
 from broker.standing import Standing
 from hdpvfl_mq.machine import (
     Charged,
@@ -34,10 +35,11 @@ from hdpvfl_mq.machine import (
     stay,
 )
 from parties import active, belonging, membership, passive, phases, unable
+from parties import run_phases as known
 from schemas.commands import Command
 from schemas.federation import FederationMessage
 from schemas.messages import ROUTES, UNNUMBERED, Hello, Pause
-from scripts.draw_machines import MACHINES, Machine, next_phases, reachable
+from scripts.draw_machines import DRAWN, MACHINES, RUNS, UNABLE, Machine, next_phases, reachable
 from tests.samples import KINDS
 
 INPUTS = {
@@ -133,7 +135,7 @@ def is_phase(each: Any, of: Any) -> bool:
 
 def foreign(machine: Machine) -> Problems:
     """Rows about something that is no phase of this machine, or no input."""
-    base = machine.initial.__mro__[-2]
+    base = machine.starts[0].__mro__[-2]
     for (phase, name), move in machine.moves.items():
         for each in (phase, *move.to):
             if not is_phase(each, base):
@@ -149,7 +151,7 @@ def dead(machine: Machine) -> Problems:
     for phase in machine.phases:
         if phase not in live:
             yield f"nothing leads to {phase.__name__}"
-        elif machine.end not in reachable(replace(machine, initial=phase)):
+        elif reachable(replace(machine, starts=(phase,))).isdisjoint(machine.ends):
             yield f"{phase.__name__} never ends"
     used = {row for phase in live for row in rows_of(machine.moves, phase)}
     for phase, name in set(machine.moves) - used:
@@ -172,20 +174,19 @@ def deaf(machine: Machine) -> Problems:
 
 RULES = (misfits, foreign, dead, deaf)
 # A federation's roles have one phase each: there is nothing to draw.
-_STANDING, _BELONGING = Standing, belonging.Belonging
+_STANDING, _BELONGING = (Standing,), (belonging.Belonging,)
 STANDING = (
     Machine("the registrar", "coordinator", "", registrar.MOVES, _STANDING, _STANDING),
     Machine("a member", "active", "", membership.MOVES, _BELONGING, _BELONGING),
     Machine("a member", "passive", "", membership.MOVES, _BELONGING, _BELONGING),
 )
 
-# It takes no part in its run, so `deaf` does not apply: it refuses most messages.
-UNABLE = Machine("no party", "passive", "", unable.MOVES, unable.Telling, unable.Told)
 
-
+# `deaf` does not apply: an unable party refuses most messages, a run takes those about itself.
+@pytest.mark.parametrize("machine", [UNABLE, *RUNS], ids=lambda machine: machine.name)
 @pytest.mark.parametrize("rule", [misfits, foreign, dead])
-def test_every_row_of_a_party_that_cannot_take_part_fits(rule):
-    assert list(rule(UNABLE)) == []
+def test_every_row_of_an_unable_party_and_of_a_run_in_a_federation_fits(rule, machine):
+    assert list(rule(machine)) == []
 
 
 @pytest.mark.parametrize(
@@ -229,10 +230,12 @@ def test_the_tables_are_those_of_the_roles():
 
 def test_all_types_of_phases_are_drawn():
     """A new phase is in a table or is the base of others."""
-    for module in (phases, seen):
-        kinds = {c for c in vars(module).values() if is_phase(c, module.Phase)}
+    bases_of = ((phases, phases.Phase), (seen, seen.Phase), (unable, unable.Phase))
+    bases_of += ((agreed, agreed.AgreedRun), (known, known.KnownRun))
+    for module, base in bases_of:
+        kinds = {c for c in vars(module).values() if is_phase(c, base)}
         bases = {base for kind in kinds for base in kind.__bases__}
-        drawn = {p for machine in MACHINES for p in machine.phases}
+        drawn = {p for machine in DRAWN for p in machine.phases}
         assert kinds - bases <= drawn
 
 
