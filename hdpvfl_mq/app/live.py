@@ -7,7 +7,6 @@ training.
 
 from __future__ import annotations
 
-import datetime
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -19,6 +18,7 @@ from pydantic import ValidationError
 from hdpvfl_mq.app import defaults
 from hdpvfl_mq.app.live_model import LiveModel
 from hdpvfl_mq.app.live_run import LiveRun
+from hdpvfl_mq.app.run_name import run_name
 from hdpvfl_mq.app.scoring_manifest import ScoresWanted, latest_model
 from hdpvfl_mq.errors import SettingsError
 from hdpvfl_mq.methods.recommend import penalty_named, recommend
@@ -99,7 +99,7 @@ class Federation:
     def manifest(self, wanted: Wanted) -> RunManifest:
         """The manifest the planner chooses for `wanted`, from public quantities only."""
         settings = self.settings
-        name = wanted.run or f"{settings.federation}-{datetime.datetime.now():%Y%m%d-%H%M%S}"
+        name = wanted.run or run_name(settings.federation)
         passives = wanted.partners or self.partners
         if not passives:
             raise SettingsError("nobody to train with: see 'hdpvfl status'")

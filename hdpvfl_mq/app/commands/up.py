@@ -5,7 +5,6 @@ It owns the order of the demo; the processes it starts are those of production.
 
 from __future__ import annotations
 
-import datetime
 import json
 import os
 import time
@@ -36,6 +35,7 @@ from hdpvfl_mq.app.demo.prepare import (
     write_settings,
 )
 from hdpvfl_mq.app.demo.rows import common_rows, split_rows
+from hdpvfl_mq.app.run_name import run_name
 from hdpvfl_mq.data.bundled import SplitDataset, load_dataset
 from hdpvfl_mq.data.cards import Card
 from hdpvfl_mq.errors import OperatorError, SettingsError
@@ -134,7 +134,7 @@ def prepare_demo(options: UpOptions) -> Demo:
     check_choice(Guarantee, options.guarantee, "guarantee")
     budget = check_settings(Budget, {"epsilon": options.epsilon, "delta": options.delta}, "options")
     dataset, parties = _dataset(options)
-    run = options.run or f"{dataset.name}-{datetime.datetime.now():%Y%m%d-%H%M%S-%f}"
+    run = options.run or run_name(dataset.name)
     folder = (options.out / "runs" / run).absolute()
     if folder.exists():
         raise OperatorError(f"{folder} exists; choose another run name, or use --resume {run}")
