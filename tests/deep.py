@@ -40,6 +40,9 @@ def _add(value: Any, put: Put) -> None:
     elif isinstance(value, np.ndarray):
         put(repr((value.dtype, value.shape)).encode())
         put(np.ascontiguousarray(value).tobytes())
+    elif isinstance(value, memoryview):  # the data of a tensor, read from the journal's parts
+        put(repr((value.format, value.shape)).encode())
+        put(value.tobytes())
     elif isinstance(value, tuple | list):
         _add_row(value, put)
     elif isinstance(value, BaseModel):
