@@ -10,11 +10,11 @@ from __future__ import annotations
 import shutil
 import sqlite3
 import tempfile
-import tomllib
 from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
 from pathlib import Path
 
+import tomli
 from pydantic import ValidationError
 
 from hdpvfl_mq.audit.evidence import Evidence, Key, StoredEntry, Transcript
@@ -145,10 +145,10 @@ def read_keys(folder: Path, members: Path | None = None) -> dict[PartyId, Key]:
 
 def _keys_in(path: Path) -> Iterator[tuple[PartyId, Key]]:
     try:
-        values = tomllib.loads(path.read_text())
+        values = tomli.loads(path.read_text())
     except OSError as missing:
         raise SettingsError(f"{path}: {missing.strerror}: give a file of members' keys") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError):
+    except (tomli.TOMLDecodeError, UnicodeDecodeError):
         raise SettingsError(
             f"{path} is not a file of members' keys: give the members.toml of this run, with one "
             "[[members]] table for each party: party, role, verify_key"

@@ -6,10 +6,10 @@ It owns reading and the wording of errors; schemas/config.py and policy.py defin
 from __future__ import annotations
 
 import json
-import tomllib
 from pathlib import Path
 from typing import Any, TypeVar, get_args
 
+import tomli
 import tomli_w
 from pydantic import BaseModel, ValidationError
 
@@ -29,12 +29,12 @@ _KINDS = {
 def load_settings(schema: type[Model], path: Path) -> Model:
     """Read and check a TOML file."""
     try:
-        values = tomllib.loads(path.read_text())
+        values = tomli.loads(path.read_text())
     except OSError as missing:
         raise SettingsError(
             f"{path}: {missing.strerror}; give the path of {_KINDS.get(schema.__name__, 'a file')}"
         ) from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as broken:
+    except (tomli.TOMLDecodeError, UnicodeDecodeError) as broken:
         raise SettingsError(f"{path} is not TOML: {broken}") from None
     return check_settings(schema, values, str(path))
 
@@ -42,8 +42,8 @@ def load_settings(schema: type[Model], path: Path) -> Model:
 def names(path: Path, field: str) -> bool:
     """Whether a settings file has this field; an unreadable file has none."""
     try:
-        return field in tomllib.loads(path.read_text())
-    except (OSError, tomllib.TOMLDecodeError, UnicodeDecodeError):
+        return field in tomli.loads(path.read_text())
+    except (OSError, tomli.TOMLDecodeError, UnicodeDecodeError):
         return False
 
 

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import argparse
 import json
-import tomllib
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+import tomli
 from pydantic import BaseModel, ValidationError
 
 from hdpvfl_mq.app.lines import say
@@ -104,7 +104,7 @@ def _with_policies(files: Sequence[Path]) -> list[Path]:
     wanted = list(dict.fromkeys(files))
     for path in files:
         try:
-            named = tomllib.loads(path.read_text()).get("policy")
+            named = tomli.loads(path.read_text()).get("policy")
         except (OSError, ValueError):
             continue
         if isinstance(named, str) and Path(named).exists() and Path(named) not in wanted:
@@ -115,12 +115,12 @@ def _with_policies(files: Sequence[Path]) -> list[Path]:
 def _read(path: Path) -> Checked | list[Fault]:
     try:
         text = path.read_text()
-        values = tomllib.loads(text)
+        values = tomli.loads(text)
     except OSError as missing:
         return [Fault(str(path), 1, f"{missing.strerror}: check the path")]
     except UnicodeDecodeError:
         return [Fault(str(path), 1, "is not UTF-8 text: save it as UTF-8")]
-    except tomllib.TOMLDecodeError as broken:
+    except tomli.TOMLDecodeError as broken:
         line = str(broken).rpartition("line ")[2].split(",")[0]
         return [Fault(str(path), int(line) if line.isdigit() else 1, f"is not TOML: {broken}")]
     return _checked(path, text, values)

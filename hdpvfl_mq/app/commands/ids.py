@@ -8,10 +8,11 @@ from __future__ import annotations
 import argparse
 import json
 import tempfile
-import tomllib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
+
+import tomli
 
 from hdpvfl_mq.data.columns import ids
 from hdpvfl_mq.data.databases import spooled
@@ -56,7 +57,7 @@ def check(file: Path, *, rows: int = ROWS_SHOWN, as_json: bool = False) -> int:
 def _party(file: Path) -> PartyServiceSettings | PartySettings:
     """The settings of a party's service, as `hdpvfl join` writes them, or of a single run."""
     try:
-        is_service = "federation" in tomllib.loads(file.read_text())
+        is_service = "federation" in tomli.loads(file.read_text())
     except (OSError, ValueError):
         is_service = True  # reading them as settings says what is wrong
     if is_service:
