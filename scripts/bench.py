@@ -31,7 +31,7 @@ def main() -> int:
     """Run the parts and print one table."""
     options = _options()
     scope = Scope(quick=options.check or not (options.full or options.record), cache=options.cache)
-    names, measured, failed = _chosen(options, quick=scope.quick), list[Row](), False
+    names, measured, failed = _chosen(options), list[Row](), False
     commit = sources.commit()  # now: files may change while it runs
     for place, name in enumerate(names):
         rows, is_whole = _measured(name, scope)
@@ -61,11 +61,10 @@ def _options() -> argparse.Namespace:
     return options
 
 
-def _chosen(options: argparse.Namespace, *, quick: bool) -> list[str]:
+def _chosen(options: argparse.Namespace) -> list[str]:
     if options.check:
         return ["floor"]
-    usual = [n for n, part in PARTS.items() if not (part.is_alone or (quick and part.is_long))]
-    return options.only or usual
+    return options.only or [name for name, part in PARTS.items() if not part.is_alone]
 
 
 def _measured(name: str, scope: Scope) -> tuple[list[Row], bool]:

@@ -146,7 +146,9 @@ def _watch(demo: Demo, children: dict[str, subprocess.Popen[bytes]]) -> Watched:
         if done and not seen.warm_round:
             news, seen.warm_round = [*news, "warm"], done
         if (done and done == active["rounds"]) or phase == "closed":
-            news += ["training", "trained"]  # a training may be over between two looks
+            news += ["training", "trained"]
+        if "training" in news:  # phases may be over between two looks
+            news = ["aligning", *news]
         for each in news:
             if each not in seen.at:
                 seen.at[each] = time.perf_counter()

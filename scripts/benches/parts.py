@@ -48,7 +48,6 @@ class Part:
     rows: Callable[[Scope], Iterable[Row]]
     quick_s: float
     full_s: float
-    is_long: bool = False  # runs in a full run, or when it is asked for by name
     is_alone: bool = False  # runs only when it is asked for by name
 
 
@@ -159,7 +158,7 @@ PARTS: dict[str, Part] = {
     "many": Part(_many, 90, 2400),  # 512 partners take 17 minutes
     "engines": Part(_engines, 60, 240),
     "long peer": Part(_long_peer, 60, 660),
-    "work": Part(_work, 300, 1800, is_long=True),
+    "work": Part(_work, 300, 1800, is_alone=True),
     "sockets": Part(_sockets, 300, 300, is_alone=True),
     "rounds": Part(_rounds, 600, 600, is_alone=True),
 }

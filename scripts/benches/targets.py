@@ -18,7 +18,7 @@ _SETS = "arithmetic in numpy beside SPU's C++; see Entity resolution"
 class Target:
     """A measured value must be at most `limit`; `tried` is said where it is not.
 
-    `part` names the part that measures it, if a quick run leaves it out.
+    `part` names a part that runs only when it is asked for.
     """
 
     limit: float
