@@ -7,6 +7,7 @@ committed ends the process with nothing sent.
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Callable
 from dataclasses import replace
 from time import monotonic  # the loop's own clock stands still during a turn
@@ -27,6 +28,9 @@ LOOK_S, LAST_LOOK_S = 10.0, 1.0
 LOOKS = 10.0  # at least so many in the time after which a party gives up
 BUSY_S = 0.1  # a turn of this length delays the peers' deadlines: nothing was read meanwhile
 HEAR_S = 0.02  # before copies are sent: what came during a long turn is read in this time
+# A status that was not due after the last turn would say for as long as nothing comes what was true
+# before it: it is looked at again after so long.
+SETTLED_S = (0.25, 2.0)
 FAREWELL_S = 3.0  # after the end, how long a party waits for the last acknowledgements
 
 
@@ -54,6 +58,7 @@ class Runner:
         self._patience_s, self._observe = patience_s, observe
         self._pacing = Pacing()
         self._stopped = False
+        self._settles: list[float] = []  # when the node is observed without a turn
         self._tally, self._refused = tally or Tally(), node.refused
         self.resends = 0  # of this node; the tally is that of the whole process
 
@@ -92,6 +97,9 @@ class Runner:
                 forgiven_at = now
                 self._node.mailbox.allowance.forgive()
             await self._turn(arrivals, now)
+            if self._settles and self._settles[0] <= now:
+                del self._settles[0]
+                self._observe(self._node)
             if self._node.outcome is not None:
                 ended_at = ended_at or now
                 mailbox = self._node.mailbox
@@ -109,10 +117,10 @@ class Runner:
         """Wait until a frame arrives or a deadline is due."""
         wake = self._link.wake
         if not wake.is_set():
-            next_at = self._pacing.next()
-            look_s = self._look_s
-            left_s = look_s if next_at is None else min(look_s, max(0.0, next_at - monotonic()))
-            due = asyncio.get_running_loop().call_later(left_s, wake.set)
+            next_at, now = self._pacing.next(), monotonic()
+            moments = (at for at in (next_at, *self._settles[:1]) if at is not None)
+            left_s = max(0.0, min(moments, default=math.inf) - now)
+            due = asyncio.get_running_loop().call_later(min(self._look_s, left_s), wake.set)
             await wake.wait()
             due.cancel()
         wake.clear()
@@ -179,7 +187,9 @@ class Runner:
                 await self._link.send(frames)
                 if not self._link.has_room():
                     break
-        self._pacing.after_turn(self._node.mailbox, turn, monotonic())
+        now = monotonic()
+        self._pacing.after_turn(self._node.mailbox, turn, now)
+        self._settles = [now + after_s for after_s in SETTLED_S]
         self._tally.refusals += self._node.refused - self._refused
         self._refused = self._node.refused
         self._observe(self._node)

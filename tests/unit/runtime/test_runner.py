@@ -375,3 +375,15 @@ async def test_a_connection_with_room_for_some_copies_does_not_end_them(ended, s
     assert link.sent == (large if sent else [])
     await runner._turn([], 3.0)
     assert link.sent[: len(large)] == large
+
+
+async def test_a_status_that_was_not_due_is_looked_at_again_without_a_message(monkeypatch):
+    """On a fast machine a phase began so soon after the last status that nobody read of it."""
+    node = Federation(manifest(), tables(60)).node("shop")
+    observed, link = [], HeldLink()
+    monkeypatch.setattr("hdpvfl_mq.runtime.runner.SETTLED_S", (0.02, 0.05))
+    runner = Runner(node, link, patience_s=60, observe=lambda _: observed.append(node.steps))
+    running = asyncio.create_task(runner.run())
+    await asyncio.sleep(0.3)
+    running.cancel()
+    assert observed == [1, 1, 1]  # after the turn, and twice without one
