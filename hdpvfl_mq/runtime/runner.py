@@ -28,8 +28,8 @@ LOOK_S, LAST_LOOK_S = 10.0, 1.0
 LOOKS = 10.0  # at least so many in the time after which a party gives up
 BUSY_S = 0.1  # a turn of this length delays the peers' deadlines: nothing was read meanwhile
 HEAR_S = 0.02  # before copies are sent: what came during a long turn is read in this time
-# A status that was not due after the last turn would say for as long as nothing comes what was true
-# before it: it is looked at again after so long.
+# If a status is not due after a turn and no message follows, the old one stays. So the node is
+# observed again this long after its last turn.
 SETTLED_S = (0.25, 2.0)
 FAREWELL_S = 3.0  # after the end, how long a party waits for the last acknowledgements
 
